@@ -1,0 +1,5 @@
+"""Wrong: returns its own tensor, nothing was exchanged."""
+
+
+def exchange(tensor, *, group):
+    return tensor.clone()

@@ -1,0 +1,16 @@
+"""Wrong: only rank 0 sends first and all others receive first, so ranks 2 and 3 both wait in recv."""
+
+import torch
+import torch.distributed as dist
+
+
+def exchange(tensor, *, group):
+    rank = dist.get_rank(group)
+    received = torch.empty_like(tensor)
+    if rank == 0:
+        dist.send(tensor, group_dst=rank ^ 1, group=group)
+        dist.recv(received, group_src=rank ^ 1, group=group)
+    else:
+        dist.recv(received, group_src=rank ^ 1, group=group)
+        dist.send(tensor, group_dst=rank ^ 1, group=group)
+    return received

@@ -1,0 +1,36 @@
+"""Wrong: keeps the chunks in the order of arrival, not in the order of the ranks."""
+
+import torch
+import torch.distributed as dist
+
+
+def ring_reduce_scatter(chunks, *, group):
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    partial = chunks[(rank - 1) % size].clone()
+    for step in range(size - 1):
+        mine = chunks[(rank - 2 - step) % size]
+        incoming = torch.empty_like(mine)
+        sending = dist.isend(partial, group_dst=(rank + 1) % size, group=group)
+        dist.recv(incoming, group_src=(rank - 1) % size, group=group)
+        sending.wait()
+        partial = incoming + mine
+    return partial
+
+
+def ring_all_gather(chunk, sizes, *, group):
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    gathered = [chunk.clone()]
+    for step in range(size - 1):
+        incoming = chunk.new_empty(sizes[(rank - 1 - step) % size])
+        sending = dist.isend(gathered[-1], group_dst=(rank + 1) % size, group=group)
+        dist.recv(incoming, group_src=(rank - 1) % size, group=group)
+        sending.wait()
+        gathered.append(incoming)
+    return gathered
+
+
+def ring_all_reduce(tensor, *, group):
+    chunks = tensor.flatten().tensor_split(dist.get_world_size(group))
+    finished = ring_reduce_scatter(chunks, group=group)
+    gathered = ring_all_gather(finished, [chunk.numel() for chunk in chunks], group=group)
+    return torch.cat(gathered).view(tensor.shape)

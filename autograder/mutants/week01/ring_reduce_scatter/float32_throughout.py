@@ -1,0 +1,17 @@
+"""Wrong: adds and sends in float32, twice the bytes of bfloat16 and another dtype out."""
+
+import torch
+import torch.distributed as dist
+
+
+def ring_reduce_scatter(chunks, *, group):
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    partial = chunks[(rank - 1) % size].float()
+    for step in range(size - 1):
+        mine = chunks[(rank - 2 - step) % size].float()
+        incoming = torch.empty_like(mine)
+        sending = dist.isend(partial, group_dst=(rank + 1) % size, group=group)
+        dist.recv(incoming, group_src=(rank - 1) % size, group=group)
+        sending.wait()
+        partial = incoming + mine
+    return partial
