@@ -1,0 +1,219 @@
+"""Record every communication call of this rank.
+
+Calls are seen in two places. `Recorder` is a dispatch mode: below every Python function of torch.distributed, DTensor
+and DDP there is one operator of the `c10d` namespace, and the mode sees it. When a call has *finished* is known only to
+the `Work` handle it returned, so the methods of `ProcessGroup` and `Work.wait` are wrapped as well, once per process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from shardlab.costs import traffic
+from shardlab.meter import operators
+from shardlab.meter.place import caller
+from shardlab.ranks import ledger
+
+
+@dataclass
+class Event:
+    """One communication call: payload and ring-theory bytes, who took part, where it was called, when it ran."""
+
+    kind: str
+    members: tuple[int, ...]
+    peer: int | None
+    shape: tuple[int, ...]
+    dtype: str
+    payload_bytes: int
+    sent_bytes: float
+    where: str
+    begin: float
+    end: float | None = None
+
+    @property
+    def group_size(self) -> int:
+        """How many ranks the call's group has."""
+        return len(self.members)
+
+
+@dataclass
+class Bill:
+    """What one rank communicated between two moments, in order."""
+
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes this rank sent: real ones for sends, those of a ring for collectives."""
+        return sum(event.sent_bytes for event in self.events)
+
+    @property
+    def num_messages(self) -> int:
+        """How many sends this rank made."""
+        return self.count("send")
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kind of each call, in order."""
+        return [event.kind for event in self.events]
+
+    def count(self, kind: str) -> int:
+        """How many calls of one kind were made."""
+        return self.kinds.count(kind)
+
+
+def ring_sent_bytes(kind: str, group_size: int, payload_bytes: int) -> float:
+    """Bytes that one rank of a ring sends for a collective whose whole tensor has `payload_bytes` (costs.traffic)."""
+    if group_size == 1 or kind in ("recv", "barrier"):
+        return 0
+    if kind == "all_reduce":
+        return traffic.ring_all_reduce_bytes(group_size, payload_bytes)
+    if kind == "send":
+        return payload_bytes
+    return traffic.ring_all_gather_bytes(group_size, payload_bytes)  # the others: (N-1)/N of the whole tensor
+
+
+class Recorder(TorchDispatchMode):
+    """Write each communication call into the ledger, and into every open bill."""
+
+    def __init__(self, writer: ledger.Writer | None = None) -> None:
+        super().__init__()
+        self.writer = writer
+        self.bills: list[Bill] = []
+        self.group: dist.ProcessGroup | None = None
+        self.latest: tuple[Event, int] | None = None
+        self.pending: dict[int, tuple[Any, Event, int]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise the first operator imports torch._dynamo: 800 modules, two seconds
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace in ("c10d", "_c10d_functional"):
+            self._note(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+    def _note(self, func: Any, args: tuple, kwargs: dict) -> None:
+        call = operators.read(func, args, kwargs, self.group)
+        if call is None:
+            return
+        place, begin = caller(), time.monotonic()
+        event = Event(
+            kind=call.kind,
+            members=call.members,
+            peer=call.peer,
+            shape=call.shape,
+            dtype=call.dtype,
+            payload_bytes=call.payload_bytes,
+            sent_bytes=ring_sent_bytes(call.kind, len(call.members), call.payload_bytes),
+            where=place,
+            begin=begin,
+        )
+        for bill in self.bills:
+            bill.events.append(event)
+        number = -1
+        if self.writer is not None:
+            tensor = f"{list(call.shape)} {call.dtype}" if call.dtype else "no tensor"
+            peer = ledger.NO_PEER if call.peer is None else call.peer
+            number = self.writer.begin(call.kind, peer, call.tag, call.payload_bytes, call.members, tensor, place)
+        self.latest = (event, number)
+
+    def called(self, work: Any) -> None:
+        """Tie the call that was just noted to the handle it returned."""
+        if self.latest is not None and work is not None:
+            self.pending[id(work)] = (work, *self.latest)
+        self.latest = None
+
+    def waited(self, work: Any, state: int) -> None:
+        """Note that somebody waits for a handle, or has waited."""
+        _, event, number = self.pending.get(id(work), (None, None, -1))
+        if event is None:
+            return
+        if self.writer is not None:
+            self.writer.mark(number, state)
+        if state == ledger.DONE:
+            event.end = time.monotonic()
+            del self.pending[id(work)]
+
+
+_recorder: Recorder | None = None
+
+
+@contextmanager
+def recording(writer: ledger.Writer | None = None) -> Iterator[Recorder]:
+    """Keep one recorder at work on this rank while the block runs."""
+    global _recorder  # noqa: PLW0603 - one rank, one recorder: torch's handles know no owner
+    _wrap_torch()
+    before, _recorder = _recorder, Recorder(writer)
+    try:
+        with _recorder:
+            yield _recorder
+    finally:
+        _recorder = before
+
+
+@contextmanager
+def record() -> Iterator[Bill]:
+    """Collect the communication calls made inside the block.
+
+    >>> with record() as bill:
+    ...     dist.all_reduce(tensor)
+    >>> bill.sent_bytes, bill.kinds
+    """
+    bill = Bill()
+    if _recorder is None:
+        with recording() as recorder:
+            recorder.bills.append(bill)
+            yield bill
+        return
+    bills = _recorder.bills
+    bills.append(bill)
+    try:
+        yield bill
+    finally:
+        bills[:] = [other for other in bills if other is not bill]
+
+
+_wrapped = False
+
+
+def _wrap_torch() -> None:
+    """Wrap `ProcessGroup`'s methods and `Work.wait`, which torch offers no hook for."""
+    global _wrapped  # noqa: PLW0603 - the wrapping is of the process
+    if _wrapped:
+        return
+    _wrapped = True
+    for name in operators.PROCESS_GROUP_METHODS:
+        if hasattr(dist.ProcessGroup, name):
+            setattr(dist.ProcessGroup, name, _noting(getattr(dist.ProcessGroup, name)))
+    plain_wait = dist.Work.wait
+
+    def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+        if _recorder is None:
+            return plain_wait(work, *args, **kwargs)
+        _recorder.waited(work, ledger.WAITING)
+        answer = plain_wait(work, *args, **kwargs)
+        _recorder.waited(work, ledger.DONE)
+        return answer
+
+    dist.Work.wait = wait  # type: ignore[method-assign]
+
+
+def _noting(method: Any) -> Any:
+    def call(group: dist.ProcessGroup, *args: Any, **kwargs: Any) -> Any:
+        if _recorder is None:
+            return method(group, *args, **kwargs)
+        _recorder.group = group
+        work = method(group, *args, **kwargs)
+        _recorder.group = None
+        _recorder.called(work)
+        return work
+
+    return call

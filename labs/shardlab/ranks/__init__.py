@@ -1,0 +1,1 @@
+"""Start ranks, collect their results, and explain what went wrong in one message."""

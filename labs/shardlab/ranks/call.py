@@ -1,0 +1,66 @@
+"""What travels between a notebook, its warm worker and the ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+OUTPUT_LIMIT = 64 * 1024  # characters of a rank's prints that are shown; the rest is read and dropped
+
+
+@dataclass(frozen=True)
+class Call:
+    """One function to be run on every rank. `payload` holds (function, args, source lines) as cloudpickle bytes."""
+
+    payload: bytes
+    num_ranks: int
+    timeout: float
+    transport: str
+    observe: bool
+
+
+@dataclass
+class RankEnd:
+    """How one rank ended: its pickled result, or the text of its exception, and its exit code if it died."""
+
+    result: bytes | None = None
+    error: str | None = None
+    exit_code: int | None = None
+    stack: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the rank handed in a result."""
+        return self.result is not None
+
+
+@dataclass
+class Outcome:
+    """How a call ended, on every rank."""
+
+    ends: list[RankEnd]
+    seconds: float
+    timed_out: bool = False
+    cancelled: bool = False
+    report: str | None = None
+    ledgers: list = field(default_factory=list)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every rank handed in a result and no message was received as something else."""
+        return self.report is None and all(end.is_right for end in self.ends)
+
+
+def validate(num_ranks: int, timeout: float, available_bytes: int, open_files: int) -> None:
+    """Refuse sizes that cannot work, naming those that would.
+
+    A forked rank takes about 80 MB of its own and a dozen open files in the process that supervises it.
+    """
+    most = max(1, min(available_bytes // (80 * 2**20), open_files // 12))
+    if isinstance(num_ranks, bool) or not isinstance(num_ranks, int) or num_ranks < 1:
+        raise ValueError(f"ranks={num_ranks!r}: give a whole number of ranks from 1 to {most}")
+    if num_ranks > most:
+        raise ValueError(
+            f"ranks={num_ranks} is more than this machine can hold: its free memory and open-file limit allow {most}"
+        )
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= 3600:
+        raise ValueError(f"timeout={timeout!r}: give the seconds that a call may take, more than 0 and at most 3600")

@@ -1,0 +1,96 @@
+"""The cold launcher: `torchrun` with a process a rank, as production starts them. Slower, and held equal by a test."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from shardlab.ranks.call import OUTPUT_LIMIT, Call, Outcome, RankEnd
+from shardlab.ranks.warm import child_environment, end_session, torchrun
+
+TORCHRUN_START = 60.0  # seconds beyond the call's timeout: every rank imports torch by itself
+
+
+def call_cold(call: Call, printer: Callable[[int, str], None]) -> Outcome:
+    """Run one call under a torchrun of its own. The ranks leave their results in a temporary folder."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="shardlab-") as folder:
+        place = Path(folder)
+        (place / "call").write_bytes(pickle.dumps(call))
+        command = [*torchrun(call.num_ranks), "--log-dir", folder, "-m", "shardlab.ranks.cold", folder]
+        process = subprocess.Popen(
+            command,
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            process.wait(call.timeout + TORCHRUN_START)
+            timed_out = False
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            end_session(process)
+        for rank in range(call.num_ranks):
+            printed = place / f"printed.{rank}"
+            if printed.exists():
+                printer(rank, printed.read_bytes()[:OUTPUT_LIMIT].decode(errors="replace"))
+        ends = [_end_of(place, rank) for rank in range(call.num_ranks)]
+    outcome = Outcome(ends, time.monotonic() - began, timed_out)
+    if not outcome.is_right:
+        from shardlab.ranks.explain import explain
+
+        outcome.report = explain(outcome, [(0, [])] * call.num_ranks, call.timeout)
+    return outcome
+
+
+def _end_of(place: Path, rank: int) -> RankEnd:
+    from shardlab.ranks import inside
+
+    path = place / f"result.{rank}"
+    message = path.read_bytes() if path.exists() else b""
+    if message[:1] == inside.RESULT:
+        return RankEnd(result=message[1:])
+    if message[:1] == inside.ERROR:
+        return RankEnd(error=message[1:].decode(errors="replace"))
+    return RankEnd()
+
+
+def _be_a_rank(folder: Path) -> None:
+    """What torchrun starts: one rank that joins, runs, and leaves its result as a file."""
+    import torch
+    import torch.distributed as dist
+
+    from shardlab.meter.record import recording
+    from shardlab.ranks import inside, transports
+    from shardlab.ranks.worker import run_payload
+
+    call: Call = pickle.loads((folder / "call").read_bytes())
+    rank = int(os.environ["RANK"])
+    sys.stdout = sys.stderr = open(folder / f"printed.{rank}", "w", buffering=1)  # noqa: SIM115 - until the end
+    torch.set_num_threads(1)
+    os.environ.update(transports.environment(call.transport))
+    try:
+        inside.join(
+            call.transport, dist.FileStore(str(folder / "store"), call.num_ranks), rank, call.num_ranks, call.timeout
+        )
+        with recording():
+            message = inside.RESULT + run_payload(call.payload, rank)
+        dist.barrier()  # nobody leaves while a peer still reads
+    except BaseException as error:
+        message = inside.ERROR + inside.own_traceback(error).encode(errors="replace")
+    sys.stdout.flush()
+    (folder / f"result.{rank}").write_bytes(message)
+    os._exit(0 if message[:1] == inside.RESULT else 1)
+
+
+if __name__ == "__main__":
+    _be_a_rank(Path(sys.argv[1]))

@@ -1,0 +1,160 @@
+"""Say in a few lines what every rank was doing: who waits where, who failed, who diverged first."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections import defaultdict
+
+from shardlab.meter.place import describe
+from shardlab.ranks.call import Outcome, RankEnd
+from shardlab.ranks.ledger import CAPACITY, DONE, POINT_TO_POINT, Entry
+
+Ledger = tuple[int, list[Entry]]
+_LOST_PEER = re.compile(r"gloo|NCCL|[Cc]onnection (closed|reset|refused)|\bpeer\b")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
+
+
+def explain(outcome: Outcome, ledgers: list[Ledger], timeout: float) -> str | None:
+    """The report of a call that went wrong, or None if it went well."""
+    ends = outcome.ends
+    if all(end.is_right for end in ends):
+        problems = misread_messages(ledgers)
+        return (
+            "\n".join(["Every rank returned, but a message was not received as it was sent.", *problems])
+            if problems
+            else None
+        )
+    lines = [_headline(outcome, timeout)]
+    lines += [
+        f"  rank {rank} {_state(end, ledger)}" for rank, (end, ledger) in enumerate(zip(ends, ledgers, strict=True))
+    ]
+    lines += [
+        f"  {line}" for line in (*misread_messages(ledgers), *first_divergence(ledgers), *_advice(outcome, ledgers))
+    ]
+    first = _root_cause(ends)
+    if first is not None and ends[first].error:
+        lines += ["", f"rank {first} raised first:", ends[first].error or ""]
+    return "\n".join(lines)
+
+
+def _headline(outcome: Outcome, timeout: float) -> str:
+    ends = outcome.ends
+    if outcome.cancelled:
+        return "Interrupted: all ranks were ended."
+    if outcome.timed_out:
+        waiting = sum(not end.is_right for end in ends)
+        return f"After {timeout:g} s {waiting} of {len(ends)} ranks had not finished, and all were ended."
+    first = _root_cause(ends)
+    return f"Rank {first} failed, and with it the call on {len(ends)} ranks."
+
+
+def _root_cause(ends: list[RankEnd]) -> int | None:
+    """The rank whose failure is not just the loss of a peer: a raised exception before a lost connection."""
+    failed = [rank for rank, end in enumerate(ends) if end.error or end.exit_code]
+    own = [rank for rank in failed if not (ends[rank].error and _LOST_PEER.search(ends[rank].error or ""))]
+    died = [rank for rank in range(len(ends)) if not ends[rank].is_right and ends[rank].exit_code is not None]
+    return next(iter(own + died + failed), None)
+
+
+def _state(end: RankEnd, ledger: Ledger) -> str:
+    count, entries = ledger
+    last = entries[-1] if entries else None
+    done = f"after {count} calls" if count else "before any communication"
+    if end.is_right:
+        return f"returned {done}" + (f"; its last was {last}" if last else "")
+    if end.error:
+        problem = end.error.strip().splitlines()[-1][:160]
+        if _LOST_PEER.search(problem) and last:
+            return f"was in {last} when a peer went away"
+        return f"raised {done}: {problem}"
+    if end.exit_code is not None:
+        how = (
+            f"was killed by {signal.Signals(-end.exit_code).name}"
+            if end.exit_code < 0
+            else f"left with exit code {end.exit_code}"
+        )
+        return f"{how} {done}" + (f", the last: {last}" if last else "")
+    if last and last.state != DONE:
+        finished = [entry for entry in entries if entry.state == DONE]
+        before = f"; its last finished call was {finished[-1]}" if finished else "; it had finished no call before"
+        return f"waits in {last}{before}"
+    return f"was still computing {done}{_where(end.stack)}" + (f"; its last finished call was {last}" if last else "")
+
+
+def _where(stack: str) -> str:
+    """The line of the innermost frame of a faulthandler dump that is neither torch's nor the standard library's."""
+    for match in _FRAME.finditer(stack):
+        if not any(part in match["file"] for part in ("/torch/", "/lib/python", "shardlab/ranks/", "shardlab/meter/")):
+            return ", at " + describe(match["file"], int(match["line"]), match["function"])
+    return ""
+
+
+def first_divergence(ledgers: list[Ledger]) -> list[str]:
+    """The first collective at which ranks of one group differ in kind or size: collectives must match in order."""
+    if any(count > CAPACITY for count, _ in ledgers):
+        return []  # the beginning is lost
+    sequences: dict[str, dict[int, list[Entry]]] = defaultdict(dict)
+    for rank, (_, entries) in enumerate(ledgers):
+        for entry in entries:
+            if entry.kind not in POINT_TO_POINT:
+                sequences[entry.members].setdefault(rank, []).append(entry)
+    for calls in sequences.values():
+        for index in range(max(map(len, calls.values()))):
+            here = {rank: entries[index] for rank, entries in calls.items() if index < len(entries)}
+            seen = {(entry.kind, entry.payload_bytes) for entry in here.values()}
+            if len(seen) > 1:
+                told = "; ".join(f"rank {rank} called {entry}" for rank, entry in sorted(here.items()))
+                return [f"The ranks diverge at collective #{index + 1}: {told}."]
+    return []
+
+
+def misread_messages(ledgers: list[Ledger]) -> list[str]:
+    """Messages that arrived as something else: gloo fills a receive of another size in part and says nothing.
+
+    Messages between two ranks match by order within a tag, so the i-th send meets the i-th receive.
+    """
+    if any(count > CAPACITY for count, _ in ledgers):
+        return []
+    sent: dict[tuple, list[Entry]] = defaultdict(list)
+    received: dict[tuple, list[Entry]] = defaultdict(list)
+    for rank, (_, entries) in enumerate(ledgers):
+        for entry in entries:
+            if entry.kind == "send":
+                sent[rank, entry.peer, entry.members, entry.tag].append(entry)
+            elif entry.kind == "recv" and entry.peer >= 0:
+                received[entry.peer, rank, entry.members, entry.tag].append(entry)
+    problems = []
+    for (source, target, *key), sends in sent.items():
+        for number, (out, into) in enumerate(zip(sends, received[source, target, *key], strict=False), 1):
+            same_type = out.tensor.rsplit(" ", 1)[-1] == into.tensor.rsplit(" ", 1)[-1]
+            if out.payload_bytes != into.payload_bytes or not same_type:
+                problems.append(
+                    f"Message {number} from rank {source} to rank {target}: sent as {out.tensor} ({out.place}), "
+                    f"received as {into.tensor} ({into.place}). A receive must have the size and dtype of its send."
+                )
+    return problems[:3]
+
+
+def _advice(outcome: Outcome, ledgers: list[Ledger]) -> list[str]:
+    """One remedy for the commonest hangs."""
+    waits = {
+        rank: entries[-1]
+        for rank, (end, (_, entries)) in enumerate(zip(outcome.ends, ledgers, strict=True))
+        if not end.is_right and entries and entries[-1].state != DONE
+    }
+    kinds = {entry.kind for entry in waits.values()}
+    returned = [rank for rank, end in enumerate(outcome.ends) if end.is_right]
+    if kinds == {"send"}:
+        return [
+            "Nobody receives: a send returns only when the other side receives. Let one side receive first, or use isend."
+        ]
+    if kinds == {"recv"}:
+        return ["Nobody sends: every waiting rank is in a receive. Send before you receive on at least one of them."]
+    if waits and returned and outcome.timed_out:
+        return [
+            f"Rank {returned[0]} has returned: it never makes the call that the others wait for. All ranks of a group must call."
+        ]
+    if not waits and outcome.timed_out:
+        return ["No rank waits for another: a loop does not end, or the call needs a larger timeout=."]
+    return []

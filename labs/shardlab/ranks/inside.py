@@ -1,0 +1,127 @@
+"""Inside one rank: join the group, run the function, hand in the result."""
+
+from __future__ import annotations
+
+import datetime
+import faulthandler
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from mmap import mmap
+from typing import NoReturn
+
+import torch
+import torch.distributed as dist
+
+from shardlab.meter.place import is_cell
+from shardlab.meter.record import recording
+from shardlab.ranks import transports
+from shardlab.ranks.ledger import Writer
+
+RESULT, ERROR = b"R", b"E"
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A rank's place: its number, the file descriptors of its pipes, its ledger, and where the ranks meet."""
+
+    rank: int
+    num_ranks: int
+    transport: str
+    timeout: float
+    output: int
+    result: int
+    stack: int
+    release: int
+    store: str
+    ledger: mmap | None
+
+
+def live(seat: Seat, program: Callable[[int], bytes]) -> NoReturn:
+    """Run `program(rank)` as one rank of the world, send its bytes, and end without leaving this function.
+
+    1. connect the pipes  2. join the group  3. run  4. hand in  5. wait until nobody needs this rank any more
+    """
+    answer = ERROR + b"the rank ended early"
+    try:
+        os.dup2(seat.output, 1)
+        os.dup2(seat.output, 2)
+        sys.stdout = open(1, "w", buffering=1, closefd=False, errors="replace")  # noqa: SIM115 - lives as long as we do
+        sys.stderr = open(2, "w", buffering=1, closefd=False, errors="replace")  # noqa: SIM115
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        faulthandler.register(signal.SIGUSR1, file=seat.stack, all_threads=True)
+        os.environ.update(transports.environment(seat.transport), RANK=str(seat.rank), WORLD_SIZE=str(seat.num_ranks))
+        os.environ["LOCAL_RANK"] = str(seat.rank)
+        join(seat.transport, dist.FileStore(seat.store, seat.num_ranks), seat.rank, seat.num_ranks, seat.timeout)
+        with recording(Writer(seat.ledger)) if seat.ledger is not None else nullcontext():
+            answer = RESULT + program(seat.rank)
+    except BaseException as error:
+        answer = ERROR + own_traceback(error).encode(errors="replace")
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass  # the function closed them; its prints are gone, its result is not
+    send(seat.result, answer)
+    os.read(
+        seat.release, 1
+    )  # peers may still be reading what this rank sent: closing its sockets now could cut them off
+    os._exit(0)  # no destructors: gloo's may abort when a peer has gone
+
+
+def join(transport: str, store: dist.Store, rank: int, num_ranks: int, timeout: float) -> None:
+    """Initialise the default process group; on GPUs bind the device first. Waits end after `timeout` seconds."""
+    limit = datetime.timedelta(seconds=timeout + 10)  # the supervisor ends a hang first, and explains it
+    backend = transports.GLOO
+    if transport != transports.GLOO:
+        torch.cuda.set_device(rank if transport == transports.NCCL else 0)
+        backend = "cpu:gloo,cuda:nccl"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=num_ranks, timeout=limit)
+
+
+@contextmanager
+def torchrun_group(timeout: float = 60.0) -> Iterator[dist.ProcessGroup]:
+    """The world of a script that was started with `torchrun`: joined at entry, left at exit, recorded in between.
+
+    >>> with torchrun_group() as group:
+    ...     ring_all_reduce(tensor, group=group)
+    """
+    if "RANK" not in os.environ:
+        raise RuntimeError("no ranks here: start this script with `torchrun --nproc-per-node 4 SCRIPT`")
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
+    transport = transports.choose_transport(local)
+    if local == int(os.environ["WORLD_SIZE"]):  # one machine: its own loopback will do
+        os.environ.update(transports.environment(transport))
+    if transport != transports.GLOO:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % transports.count_gpus())
+    backend = transports.GLOO if transport == transports.GLOO else "cpu:gloo,cuda:nccl"
+    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=timeout))
+    try:
+        with recording():
+            yield dist.group.WORLD  # type: ignore[misc]
+    finally:
+        dist.destroy_process_group()
+
+
+def send(pipe: int, data: bytes) -> None:
+    """Write all of `data`, then close: the end of the pipe is the end of the message."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(pipe, view[: 1 << 20]) :]
+    os.close(pipe)
+
+
+def own_traceback(error: BaseException) -> str:
+    """The traceback of an exception without the frames of shardlab's own machinery above the student's function."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = (os.sep + os.path.join("shardlab", "ranks") + os.sep, os.sep + os.path.join("shardlab", "meter") + os.sep)
+    theirs = [f for f in frames if not any(part in f.filename for part in ours)]
+    lines = traceback.format_exception_only(error)
+    if theirs and any(is_cell(f.filename) for f in theirs):
+        theirs = theirs[next(i for i, f in enumerate(theirs) if is_cell(f.filename)) :]
+    return "".join(["Traceback (most recent call last):\n", *traceback.format_list(theirs), *lines]).rstrip()

@@ -1,0 +1,45 @@
+"""What a person sees while ranks run: their prints with the rank in front, and a sign of life in long calls."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+
+FIRST_SIGN = 5.0  # seconds until a call without prints says that it is still running
+
+
+class Progress:
+    """Print the lines of all ranks, whole, each behind its rank; say after a while that the call still runs."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._partial: dict[int, str] = {}
+        self._began = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._give_signs, daemon=True)
+
+    def __enter__(self) -> Progress:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        for rank, text in sorted(self._partial.items()):
+            if text:
+                print(f"[rank {rank}] {text}")
+        sys.stdout.flush()
+
+    def show(self, rank: int, text: str) -> None:
+        """Print the complete lines of `text`; keep the beginning of the last."""
+        *lines, rest = (self._partial.get(rank, "") + text).split("\n")
+        self._partial[rank] = rest
+        for line in lines:
+            print(f"[rank {rank}] {line}")
+
+    def _give_signs(self) -> None:
+        while not self._over.wait(FIRST_SIGN):
+            seconds = time.monotonic() - self._began
+            print(f"… still running after {seconds:.0f} s (at most {self._timeout:g} s)", flush=True)

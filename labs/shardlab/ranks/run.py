@@ -1,0 +1,79 @@
+"""`run`: one function, N real ranks, a list of results."""
+
+from __future__ import annotations
+
+import pickle
+import resource
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+
+from shardlab.ranks import transports
+from shardlab.ranks.call import Call, Outcome, validate
+from shardlab.ranks.cold import call_cold
+from shardlab.ranks.progress import Progress
+from shardlab.ranks.travel import PerRank, pack
+from shardlab.ranks.warm import worker
+
+__all__ = ["PerRank", "RanksFailed", "run"]
+
+LAUNCHERS = ("warm", "torchrun")
+
+
+class RanksFailed(RuntimeError):
+    """A call did not succeed on every rank. The message says what each rank was doing; `outcome` has the details."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.report or "a rank failed")
+        self.outcome = outcome
+
+
+def run(
+    function: Callable[..., Any],
+    *args: Any,
+    ranks: int = 4,
+    timeout: float = 20.0,
+    launcher: str = "warm",
+    transport: str | None = None,
+    observe: bool = True,
+) -> list:
+    """Run `function(*args)` on `ranks` real ranks and return their results, by rank.
+
+    Inside, `torch.distributed` is initialised and the default group is the world. Prints appear with their rank.
+    `launcher="warm"` forks the ranks from a worker that has imported torch (0.1 s); `"torchrun"` starts a process a
+    rank, as production does. `transport`: `nccl`, `nccl-shared` or `gloo`; None chooses. `observe=False` switches the
+    ledger off, for timing; a hang is then explained with less detail.
+
+    Raises ValueError for sizes that cannot work, TypeError for what cannot travel, RanksFailed with a report of every
+    rank when one raised, died, hung until `timeout` seconds, or received a message of another size.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    validate(ranks, timeout, psutil.virtual_memory().available, limit)
+    if launcher not in LAUNCHERS:
+        raise ValueError(f"launcher={launcher!r}: use 'warm' or 'torchrun'")
+    for argument in args:
+        if isinstance(argument, PerRank) and len(argument) != ranks:
+            raise ValueError(f"PerRank has {len(argument)} values for {ranks} ranks: give one value a rank")
+    chosen = transports.check_transport(transport, ranks)
+    call = Call(pack(function, args), ranks, float(timeout), chosen, observe)
+    with Progress(timeout) as progress:
+        outcome = call_cold(call, progress.show) if launcher == "torchrun" else worker().call(call, progress.show)
+    if not outcome.is_right:
+        _forget_frames()
+        raise RanksFailed(outcome)
+    return [pickle.loads(end.result or b"") for end in outcome.ends]
+
+
+def _forget_frames() -> None:
+    """Let IPython show the report alone: the frames between a cell and its ranks say nothing to a student."""
+    shell = sys.modules.get("IPython")
+    if shell is not None and (ip := shell.get_ipython()) is not None:
+        ip.set_custom_exc((RanksFailed,), _show_report)
+
+
+def _show_report(shell: Any, kind: type, error: BaseException, frames: Any, tb_offset: int | None = None) -> list[str]:
+    report = [f"RanksFailed: {error}"]
+    shell._showtraceback(kind, error, report)
+    return report

@@ -1,0 +1,287 @@
+"""Fork the ranks of one call, watch them, and leave nothing behind.
+
+Used by the warm worker behind a notebook and, inside its sandbox, by the grader's job: the ranks are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from shardlab.ranks import inside, ledger
+from shardlab.ranks.call import OUTPUT_LIMIT, Outcome, RankEnd
+from shardlab.ranks.explain import explain
+
+Emit = Callable[[int, str], None]
+GRACE = 1.0  # seconds that the others get to notice a failed rank, before they are ended too
+MOST_RESULT_BYTES = 4 << 30
+
+
+class Watched:
+    """One forked rank as its supervisor sees it: a process, two pipes, a ledger."""
+
+    def __init__(self, pid: int, rank: int, output: int, result: int, stack: int) -> None:
+        self.pid, self.rank = pid, rank
+        self.output, self.result, self.stack = output, result, stack
+        self.message = bytearray()
+        self.printed = 0
+        self.end: RankEnd | None = None
+        self.exit_code: int | None = None
+
+    def conclude(self) -> None:
+        """Read the rank's message, if it is complete, or its death."""
+        if self.message[:1] == inside.RESULT:
+            self.end = RankEnd(result=bytes(self.message[1:]))
+        elif self.message[:1] == inside.ERROR:
+            self.end = RankEnd(error=self.message[1:].decode(errors="replace"))
+
+
+def supervise(
+    program: Callable[[int], bytes],
+    *,
+    num_ranks: int,
+    timeout: float,
+    transport: str = "gloo",
+    observe: bool = True,
+    emit: Emit = lambda rank, text: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    most_output: int | None = None,
+    explained: bool = True,
+) -> Outcome:
+    """Run `program(rank)` on forked ranks and collect how each ended, within `timeout` seconds.
+
+    1. fork  2. watch pipes, exits and the clock  3. end whatever is left  4. explain
+    """
+    began = time.monotonic()
+    ledgers = [ledger.new_ledger() for _ in range(num_ranks)] if observe else []
+    with _meeting_place() as store, _release() as (wait_end, let_go):
+        ranks: list[Watched] = []
+        try:
+            for rank in range(num_ranks):
+                memory = ledgers[rank] if observe else None
+                ranks.append(
+                    _fork(program, rank, num_ranks, transport, timeout, store, memory, wait_end, let_go, ranks)
+                )
+            outcome = _watch(ranks, began, timeout, emit, cancelled, most_output)
+        finally:
+            _end(ranks)
+    for rank in ranks:
+        os.close(rank.stack)
+    if observe:
+        outcome.ledgers = [ledger.read(memory) for memory in ledgers]
+        for memory in ledgers:
+            memory.close()
+    if explained:
+        outcome.report = explain(outcome, outcome.ledgers or [(0, [])] * num_ranks, timeout)
+    return outcome
+
+
+@contextmanager
+def _meeting_place() -> Iterator[str]:
+    """A file for the ranks' rendezvous that needs no writable folder: memory with a name under /proc, on Linux."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("rendezvous", 0)
+        try:
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield os.path.join(folder, "rendezvous")
+
+
+@contextmanager
+def _release() -> Iterator[tuple[int, int]]:
+    """A pipe at whose end every finished rank waits until its peers have finished too."""
+    wait_end, let_go = os.pipe()
+    try:
+        yield wait_end, let_go
+    finally:
+        os.close(wait_end)
+        with suppress(OSError):
+            os.close(let_go)
+
+
+def _stack_file() -> int:
+    """A file for the stack of a rank that hangs; nothing of it is seen in any folder."""
+    if sys.platform == "linux":
+        return os.memfd_create("stack", 0)
+    descriptor, path = tempfile.mkstemp()
+    os.unlink(path)
+    return descriptor
+
+
+def _fork(program, rank, num_ranks, transport, timeout, store, memory, wait_end, let_go, others) -> Watched:
+    output_out, output_in = os.pipe()
+    result_out, result_in = os.pipe()
+    stack = _stack_file()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)
+        end_with_parent()
+        for descriptor in (
+            output_out,
+            result_out,
+            let_go,
+            *(fd for other in others for fd in (other.output, other.result, other.stack)),
+        ):
+            with suppress(OSError):
+                os.close(descriptor)
+        seat = inside.Seat(rank, num_ranks, transport, timeout, output_in, result_in, stack, wait_end, store, memory)
+        inside.live(seat, program)
+    os.close(output_in)
+    os.close(result_in)
+    for descriptor in (output_out, result_out):
+        os.set_blocking(descriptor, False)
+    return Watched(pid, rank, output_out, result_out, stack)
+
+
+def end_with_parent() -> None:
+    """Ask Linux to kill this process when its parent dies, however it dies."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _watch(ranks, began, timeout, emit, cancelled, most_output) -> Outcome:
+    outcome = Outcome(ends=[], seconds=0.0)
+    failed_at: float | None = None
+    with selectors.DefaultSelector() as selector:
+        for rank in ranks:
+            selector.register(rank.output, selectors.EVENT_READ, (rank, "output"))
+            selector.register(rank.result, selectors.EVENT_READ, (rank, "result"))
+        while any(rank.end is None for rank in ranks):
+            for key, _ in selector.select(0.02):
+                rank, pipe = key.data
+                _read(selector, rank, pipe, emit)
+            for rank in ranks:
+                _notice_exit(rank)
+            now = time.monotonic()
+            if failed_at is None and any(rank.end is not None and not rank.end.is_right for rank in ranks):
+                failed_at = now
+            outcome.timed_out = now - began > timeout and failed_at is None
+            outcome.cancelled = cancelled()
+            too_loud = most_output is not None and any(rank.printed > most_output for rank in ranks)
+            if outcome.timed_out or outcome.cancelled or too_loud or (failed_at and now - failed_at > GRACE):
+                break
+        outcome.seconds = time.monotonic() - began
+        _ask_for_stacks([rank for rank in ranks if rank.end is None])
+        for rank in ranks:
+            _read_all(selector, rank, emit)
+    outcome.ends = [rank.end or RankEnd(stack=_stack_of(rank)) for rank in ranks]
+    return outcome
+
+
+def _read(selector: selectors.BaseSelector, rank: Watched, pipe: str, emit: Emit) -> bool:
+    """Take what a pipe holds; False when nothing was there."""
+    descriptor = rank.output if pipe == "output" else rank.result
+    try:
+        data = os.read(descriptor, 1 << 20)
+    except BlockingIOError:
+        return False
+    except OSError:
+        data = b""
+    if not data:
+        with suppress(KeyError):
+            selector.unregister(descriptor)
+        if pipe == "result" and rank.end is None:
+            rank.conclude()
+        return False
+    if pipe == "result":
+        rank.message += data[: max(0, MOST_RESULT_BYTES - len(rank.message))]
+        return True
+    _show(rank, data, emit)
+    return True
+
+
+def _show(rank: Watched, data: bytes, emit: Emit) -> None:
+    """Pass on what a rank prints, up to the limit, and say once that the rest is dropped."""
+    room = OUTPUT_LIMIT - rank.printed
+    if room > 0:
+        emit(rank.rank, data[:room].decode(errors="replace"))
+        if len(data) > room:
+            emit(rank.rank, f"\n[rank {rank.rank} printed more than {OUTPUT_LIMIT // 1024} KB: the rest is dropped]\n")
+    rank.printed += len(data)
+
+
+def _read_all(selector: selectors.BaseSelector, rank: Watched, emit: Emit) -> None:
+    """Take what a rank printed before it ended; at most a little, for a rank that prints for ever."""
+    for _ in range(8):
+        if not _read(selector, rank, "output", emit):
+            return
+
+
+def _notice_exit(rank: Watched) -> None:
+    if rank.end is not None or rank.exit_code is not None:
+        return
+    pid, status = os.waitpid(rank.pid, os.WNOHANG)
+    if pid == 0:
+        return
+    rank.exit_code = os.waitstatus_to_exitcode(status)
+    with suppress(OSError):
+        while data := os.read(rank.result, 1 << 20):
+            rank.message += data
+    rank.end = RankEnd(exit_code=rank.exit_code)
+
+
+def _ask_for_stacks(ranks: list[Watched]) -> None:
+    """Let faulthandler write where each rank is; it needs a moment."""
+    for rank in ranks:
+        with suppress(ProcessLookupError):
+            os.kill(rank.pid, signal.SIGUSR1)
+    if ranks:
+        time.sleep(0.15)
+
+
+def _stack_of(rank: Watched) -> str:
+    os.lseek(rank.stack, 0, os.SEEK_SET)
+    return os.read(rank.stack, 1 << 16).decode(errors="replace")
+
+
+def _end(ranks: list[Watched]) -> None:
+    """Kill every rank with its process group and reap it; close the pipes."""
+    for rank in ranks:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(rank.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(rank.pid, signal.SIGKILL)
+    for rank in ranks:
+        if rank.exit_code is None:
+            with suppress(ChildProcessError):
+                os.waitpid(rank.pid, 0)
+        os.close(rank.output)
+        os.close(rank.result)
+    _reap_strays()
+
+
+def _reap_strays() -> None:
+    """Kill and reap processes that ranks left behind: the worker is their subreaper, so they are its children now."""
+    if sys.platform != "linux":
+        return
+    for _ in range(100):
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            children = file.read().split()
+        if not children:
+            return
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(int(child), 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever a rank leaves running, so that it can be ended."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER

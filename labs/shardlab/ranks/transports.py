@@ -1,0 +1,72 @@
+"""Choose how ranks talk: NCCL with a GPU a rank, NCCL with all ranks on one GPU, or gloo on CPUs."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+GLOO, NCCL, NCCL_SHARED = "gloo", "nccl", "nccl-shared"
+TRANSPORTS = (NCCL, NCCL_SHARED, GLOO)
+MULTI_RANK_NCCL = (2, 30)  # the first NCCL that accepts two ranks on one GPU
+
+
+def choose_transport(num_ranks: int) -> str:
+    """The fastest transport that this machine has for `num_ranks` ranks.
+
+    `nccl` needs a GPU a rank; `nccl-shared` puts all ranks on one GPU, which NCCL allows from 2.30 on; `gloo` always
+    works. The drivers are asked through `nvidia-smi`'s library only if torch was built with CUDA.
+    """
+    num_gpus = count_gpus()
+    if num_gpus >= num_ranks:
+        return NCCL
+    if num_gpus >= 1 and nccl_version() >= MULTI_RANK_NCCL:
+        return NCCL_SHARED
+    return GLOO
+
+
+def count_gpus() -> int:
+    """How many CUDA devices torch could use, asked without starting CUDA (a forked rank could not start it again)."""
+    import torch
+
+    return torch.cuda.device_count() if torch.backends.cuda.is_built() else 0
+
+
+def nccl_version() -> tuple[int, ...]:
+    """NCCL's version as torch was built with it; (0,) without NCCL."""
+    import torch
+
+    if not torch.backends.cuda.is_built() or not torch.distributed.is_nccl_available():
+        return (0,)
+    return tuple(torch.cuda.nccl.version())
+
+
+def check_transport(transport: str, num_ranks: int) -> str:
+    """`transport`, or the chosen one for None; ValueError names those that would work here."""
+    chosen = choose_transport(num_ranks)
+    if transport is None:
+        return chosen
+    possible = [chosen, GLOO] if chosen != GLOO else [GLOO]
+    if transport not in possible:
+        raise ValueError(f"transport={transport!r}: for {num_ranks} ranks this machine has {' or '.join(possible)}")
+    return transport
+
+
+def environment(transport: str) -> dict[str, str]:
+    """Variables that the ranks need: gloo on the loopback interface, NCCL with few channels on a shared GPU."""
+    if transport == GLOO:
+        return {"GLOO_SOCKET_IFNAME": loopback_name()}
+    if transport == NCCL_SHARED:
+        # All ranks' channels must be resident together, or a large all-reduce waits for ever.
+        return {
+            "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+            "NCCL_MAX_CTAS": "8",
+            "NCCL_MAX_NCHANNELS": "8",
+            "NCCL_NVLS_ENABLE": "0",
+        }
+    return {}
+
+
+def loopback_name() -> str:
+    """The loopback interface: `lo` on Linux, `lo0` on macOS. Without it gloo asks for the host's name, up to 35 s."""
+    names = [name for _, name in socket.if_nameindex()]
+    return os.environ.get("GLOO_SOCKET_IFNAME") or next((name for name in ("lo", "lo0") if name in names), names[0])

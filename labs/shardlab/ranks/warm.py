@@ -1,0 +1,166 @@
+"""The notebook's side of the warm worker: start it once, send it calls, print what the ranks print."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, Listener
+
+from shardlab.ranks.call import Call, Outcome
+from shardlab.ranks.worker import KEY_VARIABLE, LOG_VARIABLE
+
+START_LIMIT = 120.0  # seconds: importing torch from a cold disk on a busy machine
+ANSWER_LIMIT = 30.0  # seconds beyond a call's own timeout before the worker itself is given up
+
+Printer = Callable[[int, str], None]
+
+
+class WorkerLost(RuntimeError):
+    """The warm worker ended or does not answer; the next call starts a new one."""
+
+
+class WarmWorker:
+    """One `torchrun` with one idle worker on this machine, and the connection to it."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self._logs = _log_folder()
+        key = secrets.token_bytes(16)
+        with Listener(("127.0.0.1", 0), authkey=key) as listener:
+            host, port = listener.address  # type: ignore[misc]
+            self._process = subprocess.Popen(
+                [*torchrun(1), *(["--log-dir", self._logs] if self._logs else [])]
+                + ["-m", "shardlab.ranks.worker", str(host), str(port)],
+                env=child_environment() | {KEY_VARIABLE: key.hex(), LOG_VARIABLE: self._logs},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C in a terminal is ours to handle
+            )
+            try:
+                self._connection = self._accept(listener)
+            except BaseException:
+                self.close()
+                raise
+
+    def _accept(self, listener: Listener) -> Connection:
+        """Wait for the worker to call back, as long as its process lives."""
+        listening = listener._listener._socket  # type: ignore[attr-defined] - the library offers no time limit
+        listening.settimeout(0.5)
+        deadline = time.monotonic() + START_LIMIT
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise WorkerLost(f"torchrun ended with code {self._process.returncode} at start: run `shardlab doctor`")
+            with suppress(TimeoutError):
+                connection = listener.accept()
+                return connection
+        raise WorkerLost(f"the worker did not start within {START_LIMIT:.0f} s: run `shardlab doctor`")
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether this process owns the worker (a fork does not) and it still runs."""
+        return self.owner == os.getpid() and self._process.poll() is None and not self._connection.closed
+
+    def call(self, call: Call, printer: Printer) -> Outcome:
+        """Run one call; prints arrive while it runs. Ctrl-C ends the ranks, and then raises KeyboardInterrupt here."""
+        try:
+            self._connection.send(call)
+            return self._collect(call, printer)
+        except KeyboardInterrupt:
+            with suppress(OSError, EOFError, WorkerLost, KeyboardInterrupt):
+                self._connection.send("cancel")
+                self._collect(call, lambda rank, text: None, limit=10.0)
+                raise
+            self.close()
+            raise
+        except (EOFError, OSError) as error:
+            self.close()
+            raise WorkerLost("the warm worker ended during the call; call again to start a new one") from error
+
+    def _collect(self, call: Call, printer: Printer, limit: float | None = None) -> Outcome:
+        deadline = time.monotonic() + (call.timeout + ANSWER_LIMIT if limit is None else limit)
+        while self._connection.poll(max(0.0, deadline - time.monotonic())):
+            message = self._connection.recv()
+            if message[0] == "end":
+                return message[1]
+            printer(message[1], message[2])
+        self.close()
+        raise WorkerLost("the warm worker does not answer and was ended; call again to start a new one")
+
+    def close(self) -> None:
+        """End worker and torchrun, and leave no file."""
+        if self.owner != os.getpid():
+            return
+        if hasattr(self, "_connection"):
+            self._connection.close()  # the worker sees it and ends by itself, and torchrun after it
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(2.0)
+        end_session(self._process)
+        if self._logs:
+            shutil.rmtree(self._logs, ignore_errors=True)
+
+
+def end_session(process: subprocess.Popen) -> None:
+    """Kill a process started in a session of its own, with all its children."""
+    import psutil
+
+    if process.poll() is not None:
+        return
+    with suppress(psutil.NoSuchProcess):
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        for member in family:
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+    process.wait()
+
+
+def torchrun(num_processes: int) -> list[str]:
+    """torchrun on this machine alone, on loopback, on a port that it chooses."""
+    return [
+        sys.executable,
+        *("-m", "torch.distributed.run"),
+        "--nnodes=1",
+        f"--nproc-per-node={num_processes}",
+        "--max-restarts=0",
+        "--rdzv-backend=c10d",
+        "--rdzv-endpoint=127.0.0.1:0",
+        "--local-addr=127.0.0.1",
+    ]
+
+
+def child_environment() -> dict[str, str]:
+    """Our environment without proxies (loopback needs none) and without the ranks of an outer torchrun."""
+    outer = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
+    kept = {k: v for k, v in os.environ.items() if k not in outer and not k.startswith("TORCHELASTIC_")}
+    kept = {k: v for k, v in kept.items() if not k.lower().endswith("_proxy")}
+    return kept | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "MPLBACKEND": "Agg"}
+
+
+def _log_folder() -> str:
+    """A folder for torchrun's own logs; torchrun insists on one, the worker removes it at once."""
+    try:
+        return tempfile.mkdtemp(prefix="shardlab-")
+    except FileNotFoundError:  # no folder on this machine can be written but perhaps memory
+        return ""
+
+
+_worker: WarmWorker | None = None
+
+
+def worker() -> WarmWorker:
+    """This process's warm worker, started at the first call."""
+    global _worker  # noqa: PLW0603 - one worker a process
+    if _worker is None or not _worker.is_alive:
+        if _worker is not None:
+            _worker.close()
+        _worker = WarmWorker()
+        atexit.register(_worker.close)
+    return _worker
