@@ -7,9 +7,10 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from mmap import mmap
 from typing import NoReturn
@@ -26,52 +27,68 @@ RESULT, ERROR = b"R", b"E"
 
 
 @dataclass(frozen=True)
-class Seat:
-    """A rank's place: its number, the file descriptors of its pipes, its ledger, and where the ranks meet."""
+class World:
+    """What all ranks of a call share: their number, how they talk, where they meet ("" if they do not), their ledgers."""
 
-    rank: int
     num_ranks: int
     transport: str
     timeout: float
+    store: str
+    ledgers: list[mmap]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A rank's place: its number in its world, the file descriptors of its pipes, its ledger."""
+
+    rank: int
+    world: World
     output: int
     result: int
     stack: int
-    release: int
-    store: str
     ledger: mmap | None
 
 
 def live(seat: Seat, program: Callable[[int], bytes]) -> NoReturn:
     """Run `program(rank)` as one rank of the world, send its bytes, and end without leaving this function.
 
-    1. connect the pipes  2. join the group  3. run  4. hand in  5. wait until nobody needs this rank any more
+    1. connect the pipes  2. join the group  3. run  4. hand in  5. stay until the supervisor ends all ranks together
     """
     answer = ERROR + b"the rank ended early"
+    supervisor = os.getppid()
     try:
-        os.dup2(seat.output, 1)
-        os.dup2(seat.output, 2)
-        sys.stdout = open(1, "w", buffering=1, closefd=False, errors="replace")  # noqa: SIM115 - lives as long as we do
-        sys.stderr = open(2, "w", buffering=1, closefd=False, errors="replace")  # noqa: SIM115
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        faulthandler.register(signal.SIGUSR1, file=seat.stack, all_threads=True)
-        os.environ.update(transports.environment(seat.transport), RANK=str(seat.rank), WORLD_SIZE=str(seat.num_ranks))
-        os.environ["LOCAL_RANK"] = str(seat.rank)
-        join(seat.transport, dist.FileStore(seat.store, seat.num_ranks), seat.rank, seat.num_ranks, seat.timeout)
+        _connect(seat)
+        _join_world(seat)
         with recording(Writer(seat.ledger)) if seat.ledger is not None else nullcontext():
             answer = RESULT + program(seat.rank)
     except BaseException as error:
         answer = ERROR + own_traceback(error).encode(errors="replace")
-    try:
+    with suppress(OSError, ValueError):  # the function closed them: its prints are gone, its result is not
         sys.stdout.flush()
         sys.stderr.flush()
-    except (OSError, ValueError):
-        pass  # the function closed them; its prints are gone, its result is not
     send(seat.result, answer)
-    os.read(
-        seat.release, 1
-    )  # peers may still be reading what this rank sent: closing its sockets now could cut them off
+    while os.getppid() == supervisor:  # peers may still read what this rank sent: closing its sockets could cut them off
+        time.sleep(0.2)
     os._exit(0)  # no destructors: gloo's may abort when a peer has gone
+
+
+def _connect(seat: Seat) -> None:
+    """Point prints at the output pipe, and let faulthandler answer the supervisor's signal with our stack."""
+    os.dup2(seat.output, 1)
+    os.dup2(seat.output, 2)
+    sys.stdout = open(1, "w", buffering=1, closefd=False, errors="replace")  # noqa: SIM115 - as long as the rank lives
+    sys.stderr = open(2, "w", buffering=1, closefd=False, errors="replace")  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    faulthandler.register(signal.SIGUSR1, file=seat.stack, all_threads=True)
+
+
+def _join_world(seat: Seat) -> None:
+    world = seat.world
+    os.environ.update(transports.environment(world.transport))
+    os.environ.update(RANK=str(seat.rank), LOCAL_RANK=str(seat.rank), WORLD_SIZE=str(world.num_ranks))
+    if world.store:
+        join(world.transport, dist.FileStore(world.store, world.num_ranks), seat.rank, world.num_ranks, world.timeout)
 
 
 def join(transport: str, store: dist.Store, rank: int, num_ranks: int, timeout: float) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from shardlab.ranks import inside, ledger
 from shardlab.ranks.call import OUTPUT_LIMIT, Outcome, RankEnd
 from shardlab.ranks.explain import explain
+from shardlab.ranks.inside import World
 
 Emit = Callable[[int, str], None]
 GRACE = 1.0  # seconds that the others get to notice a failed rank, before they are ended too
@@ -52,33 +53,29 @@ def supervise(
     emit: Emit = lambda rank, text: None,
     cancelled: Callable[[], bool] = lambda: False,
     most_output: int | None = None,
-    explained: bool = True,
+    joined: bool = True,
 ) -> Outcome:
     """Run `program(rank)` on forked ranks and collect how each ended, within `timeout` seconds.
+
+    `joined=False` starts processes that form no group; `most_output` ends a call whose rank prints more bytes.
 
     1. fork  2. watch pipes, exits and the clock  3. end whatever is left  4. explain
     """
     began = time.monotonic()
     ledgers = [ledger.new_ledger() for _ in range(num_ranks)] if observe else []
-    with _meeting_place() as store, _release() as (wait_end, let_go):
+    with _meeting_place() as store:
+        world = World(num_ranks, transport, timeout, store if joined else "", ledgers)
         ranks: list[Watched] = []
         try:
             for rank in range(num_ranks):
-                memory = ledgers[rank] if observe else None
-                ranks.append(
-                    _fork(program, rank, num_ranks, transport, timeout, store, memory, wait_end, let_go, ranks)
-                )
+                ranks.append(_fork(program, rank, world, ranks))
             outcome = _watch(ranks, began, timeout, emit, cancelled, most_output)
         finally:
             _end(ranks)
-    for rank in ranks:
-        os.close(rank.stack)
-    if observe:
-        outcome.ledgers = [ledger.read(memory) for memory in ledgers]
-        for memory in ledgers:
-            memory.close()
-    if explained:
-        outcome.report = explain(outcome, outcome.ledgers or [(0, [])] * num_ranks, timeout)
+    outcome.ledgers = [ledger.read(memory) for memory in ledgers]
+    for memory in ledgers:
+        memory.close()
+    outcome.report = explain(outcome, outcome.ledgers or [(0, [])] * num_ranks, timeout)
     return outcome
 
 
@@ -96,18 +93,6 @@ def _meeting_place() -> Iterator[str]:
         yield os.path.join(folder, "rendezvous")
 
 
-@contextmanager
-def _release() -> Iterator[tuple[int, int]]:
-    """A pipe at whose end every finished rank waits until its peers have finished too."""
-    wait_end, let_go = os.pipe()
-    try:
-        yield wait_end, let_go
-    finally:
-        os.close(wait_end)
-        with suppress(OSError):
-            os.close(let_go)
-
-
 def _stack_file() -> int:
     """A file for the stack of a rank that hangs; nothing of it is seen in any folder."""
     if sys.platform == "linux":
@@ -117,7 +102,7 @@ def _stack_file() -> int:
     return descriptor
 
 
-def _fork(program, rank, num_ranks, transport, timeout, store, memory, wait_end, let_go, others) -> Watched:
+def _fork(program: Callable[[int], bytes], rank: int, world: World, others: list[Watched]) -> Watched:
     output_out, output_in = os.pipe()
     result_out, result_in = os.pipe()
     stack = _stack_file()
@@ -127,21 +112,26 @@ def _fork(program, rank, num_ranks, transport, timeout, store, memory, wait_end,
     if pid == 0:
         os.setpgid(0, 0)
         end_with_parent()
-        for descriptor in (
-            output_out,
-            result_out,
-            let_go,
-            *(fd for other in others for fd in (other.output, other.result, other.stack)),
-        ):
-            with suppress(OSError):
-                os.close(descriptor)
-        seat = inside.Seat(rank, num_ranks, transport, timeout, output_in, result_in, stack, wait_end, store, memory)
-        inside.live(seat, program)
+        _forget_others(rank, world, others)
+        os.close(output_out)
+        os.close(result_out)
+        memory = world.ledgers[rank] if world.ledgers else None
+        inside.live(inside.Seat(rank, world, output_in, result_in, stack, memory), program)
     os.close(output_in)
     os.close(result_in)
     for descriptor in (output_out, result_out):
         os.set_blocking(descriptor, False)
     return Watched(pid, rank, output_out, result_out, stack)
+
+
+def _forget_others(rank: int, world: World, others: list[Watched]) -> None:
+    """In a new rank: give up what would let it hear or see the other ranks except by sending messages."""
+    for other in others:
+        for descriptor in (other.output, other.result, other.stack):
+            os.close(descriptor)
+    for number, memory in enumerate(world.ledgers):
+        if number != rank:
+            memory.close()
 
 
 def end_with_parent() -> None:
@@ -152,7 +142,14 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def _watch(ranks, began, timeout, emit, cancelled, most_output) -> Outcome:
+def _watch(
+    ranks: list[Watched],
+    began: float,
+    timeout: float,
+    emit: Emit,
+    cancelled: Callable[[], bool],
+    most_output: int | None,
+) -> Outcome:
     outcome = Outcome(ends=[], seconds=0.0)
     failed_at: float | None = None
     with selectors.DefaultSelector() as selector:
@@ -258,8 +255,8 @@ def _end(ranks: list[Watched]) -> None:
         if rank.exit_code is None:
             with suppress(ChildProcessError):
                 os.waitpid(rank.pid, 0)
-        os.close(rank.output)
-        os.close(rank.result)
+        for descriptor in (rank.output, rank.result, rank.stack):
+            os.close(descriptor)
     _reap_strays()
 
 
@@ -268,7 +265,7 @@ def _reap_strays() -> None:
     if sys.platform != "linux":
         return
     for _ in range(100):
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        with open("/proc/thread-self/children") as file:
             children = file.read().split()
         if not children:
             return

@@ -1,0 +1,16 @@
+"""The autograder of SYS-602: `from autograder import check` in a notebook, `autograder grade` for instructors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["check"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `check` at first use: inside the sandbox this file exists alone."""
+    if name == "check":
+        from autograder.check import check
+
+        return check
+    raise AttributeError(f"module 'autograder' has no attribute {name!r}")

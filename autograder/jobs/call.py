@@ -1,0 +1,91 @@
+"""Call a student's function on one rank, or on none, and report what came back as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from autograder.jobs import plain, student
+from shardlab import meter
+from shardlab.ranks.inside import own_traceback
+
+MOST_ERROR = 2000  # characters of a student's own traceback
+
+
+def on_rank(request: dict[str, Any], rank: int) -> bytes:
+    """One rank of an exercise that runs on ranks.
+
+    1. make the groups, on every rank in the same order  2. load the cells  3. call, recorded  4. report
+    """
+    mine = request["inputs"][rank]
+    student.mask(request["masked"])
+    groups = [dist.new_group(members) if members is not None else dist.group.WORLD for members in request["groups"]]
+    try:
+        functions = student.load(request["answer"], request["functions"])
+    except student.StudentError as error:
+        return plain.encode({"refused": str(error)})
+    except BaseException as error:
+        return plain.encode({"refused": f"The cell fails when it is run: {own_traceback(error)[-MOST_ERROR:]}"})
+    if mine is None:  # not a member of the group that works
+        return plain.encode({"absent": True})
+    kwargs = {name: groups[index] for name, index in mine["groups"].items()}
+    return plain.encode(_call(functions[request["call"]], mine["args"], kwargs))
+
+
+def without_ranks(request: dict[str, Any], rank: int) -> bytes:
+    """An exercise that is a formula: one call for each list of arguments."""
+    student.mask(request["masked"])
+    try:
+        functions = student.load(request["answer"], request["functions"])
+    except student.StudentError as error:
+        return plain.encode({"refused": str(error)})
+    except BaseException as error:
+        return plain.encode({"refused": f"The cell fails when it is run: {own_traceback(error)[-MOST_ERROR:]}"})
+    function = functions[request["call"]]
+    return plain.encode({"answers": [_guarded(function, args) for args in request["inputs"][rank]]})
+
+
+def _guarded(function: Callable, args: list) -> dict[str, Any]:
+    try:
+        return {"value": _plain_or_refused(function(*args))}
+    except Exception as error:
+        return {"raised": own_traceback(error)[-MOST_ERROR:]}
+
+
+def _call(function: Callable, args: list, kwargs: dict[str, Any]) -> dict[str, Any]:
+    before = [a.untyped_storage().data_ptr() for a in _tensors(args) if a.numel()]
+    with meter.record() as bill:
+        try:
+            value = function(*args, **kwargs)
+        except Exception as error:
+            return {"raised": own_traceback(error)[-MOST_ERROR:], "kinds": bill.kinds}
+    shares = any(t.untyped_storage().data_ptr() in before for t in _tensors(value) if t.numel())
+    return {
+        "value": _plain_or_refused(value),
+        "args": args,  # as they are after the call: did it keep its hands off its input?
+        "shares_input": shares,
+        "kinds": bill.kinds,
+        "sent_bytes": int(bill.sent_bytes),
+        "num_messages": bill.num_messages,
+        "sent_to": [[event.peer, event.payload_bytes] for event in bill.events if event.kind == "send"],
+    }
+
+
+def _plain_or_refused(value: Any) -> Any:
+    """The value, or a note of what it is instead of plain data."""
+    try:
+        plain.encode(value)
+        return {"plain": value}
+    except plain.NotPlain as error:
+        return {"not_plain": str(error)}
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return []
