@@ -1,0 +1,61 @@
+"""Where the course lies, nbgrader's configuration for it, and how to run one of nbgrader's steps."""
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nbgrader.converters import BaseConverter
+from nbgrader.converters.base import NbGraderException
+from sqlalchemy.exc import SAWarning
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def load_config(root: Path = ROOT) -> Config:
+    """Read `nbgrader_config.py` of a course.
+
+    Raises ValueError when the folder holds none.
+    """
+    root = Path(root).resolve()
+    if not (root / "nbgrader_config.py").is_file():
+        raise ValueError(f"{root} holds no nbgrader_config.py: pass the folder that holds solutions/ and course/")
+    return PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+
+
+@contextmanager
+def nbgrader_programs() -> Iterator[None]:
+    """Put this Python's own programs first on PATH: nbgrader calls `alembic` by name when it makes a gradebook."""
+    before = os.environ.get("PATH")
+    os.environ["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), before]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = before
+
+
+def run_step(step: BaseConverter, week: str) -> None:
+    """Run one step of nbgrader (generate, autograde, feedback) quietly.
+
+    Raises ValueError with nbgrader's reason as one sentence when the step fails.
+    """
+    said: list[str] = []
+    listener = logging.Handler(logging.ERROR)
+    listener.emit = lambda record: said.append(record.getMessage())
+    step.log = logging.Logger("nbgrader")
+    step.log.addHandler(listener)
+    try:
+        with nbgrader_programs(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", SAWarning)  # nbgrader's own use of the database
+            step.start()
+    except NbGraderException as error:
+        traceback = next((text for text in said if text.startswith("Traceback")), str(error))
+        raise ValueError(f"{week}: nbgrader says: {traceback.strip().splitlines()[-1]}") from error

@@ -1,0 +1,59 @@
+"""The one place that binds nbgrader's directories and steps to this course; run nbgrader from this folder.
+
+nbgrader writes the students' notebooks, collects, keeps the gradebook, offers manual grading and makes the feedback.
+It never runs a student's code: the Autograde step imports the verdicts that `autograder grade` has written.
+"""
+
+import os
+from pathlib import Path
+
+import nbgrader
+
+c = get_config()  # noqa: F821  (nbgrader defines it)
+course_root = Path(__file__).resolve().parent
+
+c.CourseDirectory.course_id = "sys602"
+c.CourseDirectory.root = str(course_root)
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "course"
+c.CourseDirectory.submitted_directory = "autograder/submitted"
+c.CourseDirectory.autograded_directory = "autograder/autograded"
+c.CourseDirectory.feedback_directory = "autograder/feedback"
+c.CourseDirectory.solution_directory = "autograder/solved"
+c.CourseDirectory.source_with_tests_directory = "autograder/source_with_tests"
+# Files beside a source notebook are copied to the students: the percent sources hold the solutions.
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.py", "*.pyc", "__pycache__", "feedback"]
+# PostgreSQL by URL: GRADEBOOK_URL=postgresql://...
+c.CourseDirectory.db_url = os.environ.get("GRADEBOOK_URL", f"sqlite:///{course_root}/autograder/gradebook.db")
+
+# A directory that every student can write to; the release, fetch, submit and collect steps use it.
+c.Exchange.root = os.environ.get("NBGRADER_EXCHANGE", "/usr/local/share/nbgrader/exchange")
+c.Exchange.path_includes_course = False
+
+c.ClearSolutions.code_stub = {
+    "python": '# Your code here.\nraise NotImplementedError("your code is still missing here")'
+}
+c.ClearSolutions.text_stub = "*Your answer here.*"
+
+c.Autograde.sanitize_preprocessors = [
+    "autograder.nbgrader_bridge.RestoreNotebook",  # our cells, the student's answers; metadata is never trusted
+    "nbgrader.preprocessors.OverwriteCells",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+c.Autograde.autograde_preprocessors = [
+    "autograder.nbgrader_bridge.ImportVerdict",  # stands where nbgrader would execute the notebook
+    "nbgrader.preprocessors.LimitOutput",
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+c.GenerateFeedback.preprocessors = [
+    "nbgrader.preprocessors.GetGrades",
+    "autograder.nbgrader_bridge.FeedbackTable",
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+]
+# Our feedback page; the formgrader finds its own template in the second folder.
+c.HTMLExporter.extra_template_basedirs = [
+    str(course_root / "autograder" / "templates"),
+    str(Path(nbgrader.__file__).parent / "server_extensions" / "formgrader" / "templates"),
+]

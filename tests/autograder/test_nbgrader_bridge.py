@@ -1,0 +1,123 @@
+"""Verdicts reach nbgrader's gradebook and the feedback page, and no notebook is executed on the way."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbconvert.exporters.exporter import ResourcesDict
+from nbgrader.api import Gradebook
+from tiny_course import TINY_WEEK, hand_in, make_tiny_course
+
+from autograder import nbgrader_bridge
+from autograder.course import load_config
+
+TRAP = "def double(number):\n    return 2 * number\n\nopen('{mark}', 'w').close()"
+
+
+def write_verdict(course, student, exercises):
+    path = course / "autograder" / "verdicts" / student / f"{TINY_WEEK}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"student": student, "assignment": TINY_WEEK, "exercises": exercises}))
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A class of five, graded and published once: by name, what became of each; and the course's folder."""
+    course = make_tiny_course(tmp_path_factory.mktemp("course"))
+    mark = course / "was_executed"
+    hand_in(course, "ada", {"week01-double": TRAP.format(mark=mark), "week01-interview": "Less than twice."})
+    write_verdict(
+        course,
+        "ada",
+        {
+            "week01.double": {"points": 99.0, "max": 3.0, "text": "Right, in <b>all</b> 6 cases."},
+            "week01.triple": {"points": 0.5, "max": 2.0, "text": "Right for 2, wrong for 3."},
+        },
+    )
+    hand_in(course, "bob", {"week01-double": "raise SystemExit"}, change=lambda notebook: notebook.cells.pop(3))
+    write_verdict(course, "bob", {"week01.double": {"points": -1, "max": 3, "text": "SystemExit in line 1."}})
+    broken = hand_in(course, "cy", {})
+    broken.write_text("{")
+    (broken.parent / "timestamp.txt").write_text("soon")
+    names = ["ada", "bob", "cy", "nobody"]
+    results = {result.student: result for result in nbgrader_bridge.publish("week01", names, course)}
+    assert not mark.exists()
+    return results, course
+
+
+def scores(course: Path, student: str) -> dict:
+    with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
+        notebook = gradebook.find_submission_notebook(TINY_WEEK, TINY_WEEK, student)
+        return {grade.name: (grade.auto_score, grade.needs_manual_grade) for grade in notebook.grades}
+
+
+def test_points_are_clipped_and_written_answers_wait(published):
+    _, course = published
+    assert scores(course, "ada") == {
+        "week01-double-check": (3.0, False),
+        "week01-triple-check": (0.5, False),
+        "week01-interview": (None, True),
+    }
+
+
+def test_a_missing_verdict_or_a_deleted_check_is_zero_and_no_manual_work(published):
+    _, course = published
+    nothing = {
+        "week01-double-check": (0.0, False),
+        "week01-triple-check": (0.0, False),
+        "week01-interview": (0.0, False),
+    }
+    assert scores(course, "bob") == nothing and scores(course, "cy") == nothing
+
+
+def test_the_page_starts_with_the_table(published):
+    page = published[0]["ada"].page.read_text()
+    body = page[page.index("<body>") :]
+    assert body.index("<table>") < body.index("week01.double") < body.index("Right, in &lt;b&gt;all&lt;/b&gt; 6 cases.")
+    assert "0.5 / 2" in body and "waits for the instructor" in body and "3.5 / 7.0" in body
+    assert "# Week 1" not in body and "Less than twice." in body
+
+
+def test_a_broken_or_missing_submission_does_not_stop_the_others(published):
+    results, _ = published
+    assert "could not be read: it is not a notebook" in results["cy"].page.read_text()
+    assert results["nobody"].page is None and "Not submitted" in results["nobody"].problem
+    assert "no verdict" in results["bob"].page.read_text()
+
+
+def test_the_instructors_score_appears_on_the_page(published):
+    _, course = published
+    with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
+        grade = gradebook.find_grade("week01-interview", TINY_WEEK, TINY_WEEK, "ada")
+        grade.manual_score, grade.needs_manual_grade = 1.5, False
+        gradebook.find_comment("week01-interview", TINY_WEEK, TINY_WEEK, "ada").manual_comment = "Say why."
+        gradebook.db.commit()
+    (again,) = nbgrader_bridge.publish("week01", ["ada"], course)
+    page = again.page.read_text()
+    assert "1.5 / 2" in page and "Say why." in page and "waits for the instructor" not in page
+
+
+def test_the_formgraders_button_also_restores_our_cells(published, monkeypatch):
+    _, course = published
+    monkeypatch.chdir(course)
+    cell = nbformat.v4.new_code_cell("mine", metadata={"nbgrader": {"grade_id": "week01-double", "schema_version": 99}})
+    names = ResourcesDict(nbgrader={"student": "ada", "assignment": TINY_WEEK})
+    restored, _ = nbgrader_bridge.RestoreNotebook().preprocess(nbformat.v4.new_notebook(cells=[cell]), names)
+    sources = {cell.id: cell.source for cell in restored.cells}
+    assert sources["week01-double"] == "mine" and sources["week01-double-check"] == "assert double(2) == 4"
+
+
+@pytest.mark.parametrize("points", [None, "3", float("nan"), float("inf"), [3]])
+def test_points_that_are_no_number_are_zero(points):
+    assert nbgrader_bridge.verdict_of({"e": {"points": points, "text": "x"}}, "e", 3.0) == (
+        0.0,
+        nbgrader_bridge.NO_VERDICT,
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"exercises": 3}', '{"exercises": {"week01.double": 3}}'])
+def test_a_broken_verdict_file_holds_no_points(tmp_path, text):
+    (tmp_path / "v.json").write_text(text)
+    verdicts = nbgrader_bridge.read_verdicts(tmp_path / "v.json")
+    assert nbgrader_bridge.verdict_of(verdicts, "week01.double", 3.0) == (0.0, nbgrader_bridge.NO_VERDICT)

@@ -1,0 +1,70 @@
+"""A tiny course of one week, so that these tests do not depend on what the real weeks say."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+
+from autograder import notebooks
+from autograder.course import ROOT
+
+TINY_SOURCE = '''\
+# %% [markdown]
+# # Week 1
+
+# %%
+import math
+
+# %% exercise="week01.double"
+def double(number):
+    """Return twice the number."""
+    ### BEGIN SOLUTION
+    return number + number  # the secret way
+    ### END SOLUTION
+
+# %% check="week01.double" points=3
+assert double(2) == 4
+
+# %% tags=["interactive"]
+print("a slider")
+
+# %% exercise="week01.triple"
+def triple(number):
+    """Return three times the number."""
+    ### BEGIN SOLUTION
+    return 3 * number  # the secret way
+    ### END SOLUTION
+
+# %% check="week01.triple" points=2
+assert triple(2) == 6
+
+# %% [markdown] manual="week01.interview" points=2
+# ### BEGIN SOLUTION
+# The secret way.
+# ### END SOLUTION
+'''
+TINY_WEEK = "week01_tiny"
+
+
+def make_tiny_course(root: Path) -> Path:
+    """Write nbgrader_config.py, solutions/week01_tiny/ and the feedback template into a folder, and return it."""
+    folder = root / "solutions" / TINY_WEEK
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "nbgrader_config.py", root)
+    shutil.copytree(ROOT / "autograder" / "templates", root / "autograder" / "templates")
+    (folder / f"{TINY_WEEK}.py").write_text(TINY_SOURCE)
+    return root
+
+
+def hand_in(root: Path, student: str, answers: dict[str, str], change: Callable | None = None) -> Path:
+    """Write a student's notebook with these answers ("week01-double": source) and return its path."""
+    notebook = notebooks.release(TINY_WEEK, root)
+    for cell in notebook.cells:
+        cell.source = answers.get(cell.id, cell.source)
+    if change:
+        change(notebook)
+    path = root / "autograder" / "submitted" / student / TINY_WEEK / f"{TINY_WEEK}.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(notebook, path)
+    return path
