@@ -1,0 +1,160 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Start here · SYS-602, distributed training and hybrid parallelism (混合并行)
+#
+# *20 minutes · 4 ranks · no GPU needed · ungraded but for one check*
+#
+# A large model does not fit on one GPU, so it is split over many, and then the links between them decide how fast it
+# trains. In this course you write the pieces of such a training system, one a week. Each piece runs on **real ranks**
+# (进程), and three numbers are held against each other: the **formula**, the **simulation** where there is one, and the
+# **measurement**.
+#
+# After this page you can
+#
+# - [ ] **say** what this machine offers: cores, memory, transports (传输方式);
+# - [ ] **run** a function of a notebook on four ranks;
+# - [ ] **check** an answer, and read what the check says.
+
+# %%
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import figures, meter
+from shardlab.costs import traffic
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · This machine
+#
+# A *transport* carries messages from rank to rank. `gloo` needs no GPU; `nccl` gives every rank a GPU of its own;
+# `nccl-shared` puts all ranks on one. Every week runs on `gloo`; seconds differ between transports, bytes do not.
+
+# %%
+# !shardlab doctor
+
+# %% [markdown]
+# ## 2 · Four ranks
+#
+# A rank (进程序号) is one process of the job. `shardlab.run(function, *args, ranks=4)` starts four, calls your function
+# on each and returns the four results in a list. Inside, `torch.distributed` is ready: a rank asks for its number.
+
+
+# %%
+def greet(greeting):
+    return f"{greeting} from rank {dist.get_rank()} of {dist.get_world_size()}"
+
+
+shardlab.run(greet, "hello")
+
+# %% [markdown]
+# Four processes, four memories. A list that rank 0 changes stays as it was on rank 1. What a rank knows of another,
+# it was **sent**; that is what this course counts.
+#
+# Something goes wrong in every distributed program. A rank that fails ends the call at once, with a report by rank:
+
+
+# %%
+def divide_by_rank():
+    return 1 / dist.get_rank()
+
+
+try:
+    shardlab.run(divide_by_rank, ranks=2)
+except shardlab.RanksFailed as report:
+    print(report)
+
+# %% [markdown]
+# ## 3 · The first all-reduce, and the first check
+#
+# An all-reduce (全归约) is called by every rank and adds up their tensors; afterwards each holds the sum.
+# `dist.all_reduce(tensor, group=group)` works *in place*. A group (进程组) is the set of ranks that take part.
+#
+# **`total_of(tensor, *, group)`** returns the sum over the group as a new tensor and leaves the caller's tensor as it
+# was. *About 3 lines.* Replace `raise NotImplementedError()` by your answer, run the cell, then run the check below
+# it.
+
+
+# %% exercise="week00.first-all-reduce"
+def total_of(tensor, *, group):
+    """Sum a tensor over all ranks of the group; returns a new tensor."""
+    ### BEGIN SOLUTION
+    total = tensor.clone()
+    dist.all_reduce(total, group=group)
+    return total
+    ### END SOLUTION
+
+
+# %% check="week00.first-all-reduce" points=1
+check("week00.first-all-reduce", total_of, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 7}])
+
+# %% [markdown]
+# A check runs your answer on real ranks and looks at more than the result: what was sent, and whether your input is
+# unchanged. It shows its cases. When your work is graded, fresh cases are drawn, so an answer must be right for any
+# size and number of ranks.
+#
+# ## 4 · The formula beside the measurement
+#
+# An all-reduce in a ring sends 2(N−1)/N · S bytes from each of N ranks, for a tensor of S bytes; you will build it in
+# week 1. The meter counts what a rank communicates. **Predict:** how many bytes for 1000 numbers of 4 bytes on two,
+# three, four ranks?
+
+
+# %%
+def bill_of_all_reduce(num_elements):
+    with meter.record() as bill:
+        dist.all_reduce(torch.ones(num_elements))
+    return bill.sent_bytes
+
+
+bars = {}
+for num_ranks in (2, 3, 4):
+    predicted = traffic.ring_all_reduce_bytes(num_ranks, 4 * 1000)
+    measured = shardlab.run(bill_of_all_reduce, 1000, ranks=num_ranks)
+    bars[f"{num_ranks} ranks"] = measured[0]
+    print(f"{num_ranks} ranks: formula {predicted:.1f}, measured {[round(sent, 1) for sent in measured]}")
+
+# %%
+figure, ax = figures.new_axes(7, 2)
+figures.show(figure, figures.draw_bars(ax, bars, title="All-reduce of 4 KB: bytes that one rank sends", limit=8000))
+
+# %% [markdown]
+# From two to four ranks the bytes of one rank grow, but they never reach twice the tensor (the dashed line).
+#
+# > **What is counted.** Inside a library collective the meter sees the tensor and books the bytes of a ring; of your
+# > own `send` it counts every byte. In week 1 you write the ring, and the second count must equal the first.
+#
+# ## 5 · How every week goes
+#
+# A problem in numbers, a picture, then rounds of *predict, write, check*; a measurement on real ranks; real code to
+# read; a challenge with a target; an interview question. Two to three hours. An exercise is a **warm-up**, **core**,
+# a **hunt** (for a bug or a hang), a **challenge** or an **interview** answer. Hints are folded; open them one at a
+# time.
+#
+# The package is written to be read: `labs/shardlab/` holds an implementation of everything that you build. Write
+# yours first.
+#
+# | weeks | topic | done |
+# |---|---|---|
+# | 1–2 | collectives 集合通信, data parallelism 数据并行 and DDP | ⬜ |
+# | 3–4 | ZeRO 零冗余优化 and FSDP | ⬜ |
+# | 5–6 | tensor parallelism 张量并行 and sequence parallelism 序列并行 | ⬜ |
+# | 7–8 | pipeline parallelism 流水线并行, zero bubble | ⬜ |
+# | 9–10 | hybrid parallelism 混合并行 and planning | ⬜ |
+# | 11–12 | mixture of experts 混合专家 and expert parallelism 专家并行 | ⬜ |
+# | 13–14 | DualPipe, long context 长上下文 | ⬜ |
+# | 15–16 | capstone 综合项目 | ⬜ |
+#
+# **Next:** `week01_collectives`.

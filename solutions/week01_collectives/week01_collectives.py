@@ -1,0 +1,626 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Week 1 · Collectives (集合通信): how N ranks add up one gradient
+#
+# *2.5 hours · 2 to 4 ranks · no GPU needed*
+#
+# After this week you can
+#
+# - [ ] **build** a ring all-reduce from nothing but send and receive;
+# - [ ] **predict** its bytes and seconds for any number of ranks, and see the prediction hold;
+# - [ ] **read** a hang report and name the line to change.
+#
+# **Before you start**, answer three questions for yourself.
+#
+# <details><summary>What is a rank (进程序号)?</summary>
+#
+# One process of the job, and its number. Four ranks are four Python processes with four memories. They share nothing:
+# what a rank knows of another, it was sent.
+# </details>
+#
+# <details><summary>Who calls a collective?</summary>
+#
+# Every rank of the group (进程组). A collective is one function that all of them call, each with its own tensor.
+# </details>
+#
+# <details><summary>Why must all call it in the same order?</summary>
+#
+# No name travels with the call. The third collective of rank 0 meets the third collective of rank 1, whatever they
+# are.
+# </details>
+
+# %%
+import os
+import time
+from contextlib import suppress
+
+import shardlab
+import torch
+import torch.distributed as dist
+from ipywidgets import interact
+from shardlab import collectives, figures, meter
+from shardlab.costs import traffic
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · The problem in numbers
+#
+# Eight GPUs train a model of 7 billion parameters, each on its own part of the batch. Before the optimizer may step,
+# every GPU needs the **sum** of all eight gradients (梯度). In bf16 one gradient is 14 GB.
+#
+# The obvious way: all send theirs to rank 0, rank 0 adds them up and sends the sum back. Guess how long that takes on
+# links of 50 GB/s. Then run.
+
+# %%
+num_bytes, bandwidth = 7e9 * 2, 50e9
+naive = traffic.naive_all_reduce_bytes(8, num_bytes)
+ring = traffic.ring_all_reduce_bytes(8, num_bytes)
+print(f"one gradient: {num_bytes / 1e9:.0f} GB")
+print(f"through rank 0: {naive.received / 1e9:.0f} GB in, {naive.sent / 1e9:.0f} GB out,", end=" ")
+print(f"{sum(naive) / bandwidth:.1f} s a step")
+print(f"in a ring: {ring / 1e9:.1f} GB out of every rank, {ring / bandwidth:.2f} s a step")
+
+bars = {"rank 0, naive: in and out": sum(naive), "any rank of a ring: out": ring}
+figure, ax = figures.new_axes(7, 1.8)
+notes = [f"{num_bytes / bandwidth:.2f} s" for num_bytes in bars.values()]
+figures.show(figure, figures.draw_bars(ax, bars, title="One rank does everything, or all do the same", notes=notes))
+
+# %% [markdown]
+# Seven ranks wait for one. The links between them are idle, and a ninth GPU makes it worse. This week you build the
+# ring (环).
+#
+# ### Warm-up: write the bill of the naive way
+#
+# **`naive_all_reduce_bill(num_ranks, num_bytes)`** returns two numbers: how many messages begin or end at rank 0, and
+# how many bytes rank 0 receives and sends together. *About 1 line.*
+
+
+# %% exercise="week01.naive-bill"
+def naive_all_reduce_bill(num_ranks, num_bytes):
+    """Count (messages, bytes) at rank 0 when everything goes through it; num_bytes is the size of one tensor."""
+    ### BEGIN SOLUTION
+    return 2 * (num_ranks - 1), 2 * (num_ranks - 1) * num_bytes
+    ### END SOLUTION
+
+
+# %% check="week01.naive-bill" points=1
+check("week01.naive-bill", naive_all_reduce_bill, cases=[{"num_ranks": 8, "num_bytes": 14e9}])
+
+# %% [markdown]
+# ## 2 · The picture first
+#
+# Two ranks, four numbers each, cut in two chunks (分块):
+#
+# | | rank 0 | rank 1 |
+# |---|---|---|
+# | at the start | `[ 1  2 │ 3  4 ]` | `[ 10 20 │ 30 40 ]` |
+# | 1: send the half that is the other's, add what comes | `[ 11 22 │ · · ]` | `[ · · │ 33 44 ]` |
+# | 2: send the half you finished | `[ 11 22 │ 33 44 ]` | `[ 11 22 │ 33 44 ]` |
+#
+# Each rank sent four numbers. Through rank 0 it would have been eight in and out of one rank. With four ranks there
+# are four chunks and more steps, but the same two halves: chunks collect their sum, then finished chunks travel on.
+
+# %%
+for step in range(3):
+    figure, ax = figures.new_axes(4.5, 2)
+    numbers = [[1, 2, 3, 4], [10, 20, 30, 40]]
+    figures.show(figure, figures.draw_ring_step(ax, 2, step, numbers=numbers))
+
+# %% tags=["interactive"]
+figures.ring_stepper(num_ranks=4)
+
+# %% [markdown]
+# ## 3 · Notation for the whole course
+#
+# - **N** ranks; **S** bytes in the whole tensor.
+# - **α** seconds a message costs however short it is, latency (延迟); **β** seconds a byte, the inverse of bandwidth
+#   (带宽).
+# - **`A[I_X]`**: axis I of A is split over the ranks of mesh axis X. **`A[I]`**: every rank holds all of it.
+#   **`A[I]{U_X}`**: every rank holds a part of a *sum* that is not finished.
+#
+# Seven collectives by name, seen from ranks 0 and 1 (`·` nothing, `│` between the chunks):
+#
+# | collective | before | after | in notation |
+# |---|---|---|---|
+# | **broadcast** 广播 | `a` ; `·` | `a` ; `a` | |
+# | **scatter** 散发, mirror image **gather** 收集 | `a│b` ; `·` | `a` ; `b` | |
+# | **reduce** 归约 | `a` ; `b` | `a+b` ; `·` | |
+# | **all-gather** 全收集 | `a` ; `b` | `a│b` ; `a│b` | `A[I_X]` → `A[I]` |
+# | **reduce-scatter** 归约散发 | `a│b` ; `c│d` | `a+c` ; `b+d` | `A[I]{U_X}` → `A[I_X]` |
+# | **all-reduce** 全归约 | `a` ; `b` | `a+b` ; `a+b` | `A[I]{U_X}` → `A[I]` |
+# | **all-to-all** 全交换 | `a│b` ; `c│d` | `a│c` ; `b│d` | `A[I_X, J]` → `A[I, J_X]` |
+#
+# All of them are made of *point-to-point* (点对点) messages: one rank sends, one receives. That is where you start.
+
+# %% [markdown]
+# ## 4 · Talking in pairs
+#
+# Two ranks swap 4 KB. Both send first, then receive. **What happens? Commit to an answer, then run.**
+
+
+# %%
+def both_send_first(tensor):
+    partner = dist.get_rank() ^ 1
+    received = torch.empty_like(tensor)
+    dist.send(tensor, group_dst=partner)
+    dist.recv(received, group_src=partner)
+    return received
+
+
+try:
+    shardlab.run(both_send_first, torch.ones(1024), ranks=2, timeout=5)
+except shardlab.RanksFailed as report:
+    print(report)
+
+# %% [markdown]
+# It hangs: a deadlock (死锁). Here a `send` returns only when the other side receives, and nobody does. On a GPU the
+# same line may work for months, as long as messages are short enough for a buffer. Never rely on it.
+#
+# ### Hang hunt: `exchange`
+#
+# Even and odd ranks are partners: 0 with 1, 2 with 3; `rank ^ 1` is the partner. **`exchange(tensor, *, group)`**
+# returns the partner's tensor, of the same shape and dtype, and leaves `tensor` alone. Ranks are ranks *in the
+# group*: address them by `group_dst=` and `group_src=`. *About 6 lines.*
+#
+# <details><summary>Hint</summary>
+#
+# Either the even rank sends first and the odd rank receives first, or nobody waits before both calls are under way:
+# `work = dist.isend(...)` returns at once, `work.wait()` waits.
+# </details>
+
+
+# %% exercise="week01.exchange"
+def exchange(tensor, *, group):
+    """Swap tensors with the partner rank ^ 1; returns the partner's tensor, same shape and dtype."""
+    ### BEGIN SOLUTION
+    partner = dist.get_rank(group) ^ 1
+    received = torch.empty_like(tensor)
+    sending = dist.isend(tensor, group_dst=partner, group=group)
+    dist.recv(received, group_src=partner, group=group)
+    sending.wait()
+    return received
+    ### END SOLUTION
+
+
+# %% check="week01.exchange" points=2
+check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 1024}])
+
+# %% [markdown]
+# > **Two traps of this transport.** A receive buffer that is larger than the message is filled in part, without a
+# > word; a buffer of another dtype is reinterpreted, without a word. `torch.empty_like` of the right chunk avoids
+# > both.
+#
+# ## 5 · Half of the sum: reduce-scatter
+#
+# You hold N chunks. In every step you send one chunk to the right and receive one from the left, and you add your own
+# part to what came. The chunk that you received is the one that you send next. After N−1 steps rank r holds the
+# finished chunk r.
+#
+# Which chunk leaves rank r first? The one that has the longest way home: chunk r−1, which must visit everybody before
+# it comes to its left neighbour. For N = 3:
+#
+# | | rank 0 sends | rank 1 sends | rank 2 sends |
+# |---|---|---|---|
+# | step 0 | chunk 2 | chunk 0 | chunk 1 |
+# | step 1 | chunk 1 | chunk 2 | chunk 0 |
+# | ends with | chunk 0 | chunk 1 | chunk 2 |
+#
+# **`ring_reduce_scatter(chunks, *, group)`**: N flat tensors in, the finished chunk of this rank out, a new tensor.
+# Chunks may differ in size and may be empty; the caller's chunks stay unchanged; only send and receive, no
+# collective. *About 8 lines.*
+#
+# **Predict first:** how many of S bytes does one rank send?
+#
+# <details><summary>Hint 1: in words</summary>
+#
+# Keep one variable, the partial sum you hold. Before the loop it is a copy of your chunk r−1.
+# </details>
+#
+# <details><summary>Hint 2: the index</summary>
+#
+# In step s you send chunk (r − 1 − s) mod N and receive chunk (r − ___ − s) mod N.
+# </details>
+#
+# <details><summary>Hint 3: the loop, one line missing</summary>
+#
+# ```python
+# for step in range(size - 1):
+#     mine = chunks[(rank - 2 - step) % size]
+#     incoming = torch.empty_like(mine)
+#     sending = dist.isend(partial, group_dst=(rank + 1) % size, group=group)
+#     ...  # receive `incoming` from the left
+#     sending.wait()
+#     partial = incoming + mine
+# ```
+# </details>
+
+
+# %% exercise="week01.ring-reduce-scatter"
+def ring_reduce_scatter(chunks, *, group):
+    """Sum chunk c over all ranks, for every c, and return the finished chunk of this rank."""
+    ### BEGIN SOLUTION
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    partial = chunks[(rank - 1) % size].clone()
+    for step in range(size - 1):
+        mine = chunks[(rank - 2 - step) % size]
+        incoming = torch.empty_like(mine)
+        sending = dist.isend(partial, group_dst=(rank + 1) % size, group=group)
+        dist.recv(incoming, group_src=(rank - 1) % size, group=group)
+        sending.wait()
+        partial = incoming + mine
+    return partial
+    ### END SOLUTION
+
+
+# %% check="week01.ring-reduce-scatter" points=3
+check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 3, "numbers": 7}])
+
+# %% [markdown]
+# ## 6 · The other half: all-gather
+#
+# Now every rank holds one finished chunk and wants all of them. Same ring, nothing to add: in step s rank r passes
+# chunk r−s to the right and receives chunk r−1−s from the left.
+#
+# Write two functions in one cell. **`ring_all_gather(chunk, sizes, *, group)`** returns the list of all ranks' chunks
+# in rank order; `sizes[r]` is the number of elements of rank r's chunk. **`ring_all_reduce(tensor, *, group)`** takes
+# a tensor of any shape and size, cuts it with `tensor_split`, uses both halves, and returns the sum in the same shape
+# and dtype. *About 7 and 4 lines.*
+#
+# > **A correction.** Lecture notes (ours included) say "Reduce = Reduce-Scatter + All-Gather". Count who ends with
+# > the result: after a *reduce* one rank holds the sum, after an all-gather all do. What holds is **All-Reduce =
+# > Reduce-Scatter + All-Gather**; a reduce is a reduce-scatter and a *gather*.
+
+
+# %% exercise="week01.ring-all-reduce"
+def ring_all_gather(chunk, sizes, *, group):
+    """Collect every rank's flat chunk: a list of tensors, sizes[r] elements from rank r."""
+    ### BEGIN SOLUTION
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    gathered = [chunk.new_empty(num) for num in sizes]
+    gathered[rank] = chunk.clone()
+    for step in range(size - 1):
+        sending = dist.isend(gathered[(rank - step) % size], group_dst=(rank + 1) % size, group=group)
+        dist.recv(gathered[(rank - 1 - step) % size], group_src=(rank - 1) % size, group=group)
+        sending.wait()
+    return gathered
+    ### END SOLUTION
+
+
+def ring_all_reduce(tensor, *, group):
+    """Sum a tensor of any shape over all ranks; returns a new tensor of the same shape and dtype."""
+    ### BEGIN SOLUTION
+    chunks = tensor.flatten().tensor_split(dist.get_world_size(group))
+    finished = ring_reduce_scatter(chunks, group=group)
+    gathered = ring_all_gather(finished, [chunk.numel() for chunk in chunks], group=group)
+    return torch.cat(gathered).view(tensor.shape)
+    ### END SOLUTION
+
+
+# %% check="week01.ring-all-reduce" points=3
+check("week01.ring-all-reduce", ring_all_reduce, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 3, "numbers": 7}])
+
+# %% [markdown]
+# ## 7 · The same order on every rank
+#
+# A training loop averages its loss, for the log, and its gradient. On rank 0 somebody wanted the loss first. **What
+# will each rank see? Predict, then run.**
+
+
+# %%
+def average_in_any_order(loss, gradient):
+    tensors = [loss, gradient] if dist.get_rank() == 0 else [gradient, loss]
+    for tensor in tensors:
+        dist.all_reduce(tensor)
+    return loss / dist.get_world_size(), gradient / dist.get_world_size()
+
+
+try:
+    shardlab.run(average_in_any_order, torch.tensor(2.0), torch.ones(6), ranks=2, timeout=5)
+except shardlab.RanksFailed as report:
+    print(report)
+
+# %% [markdown]
+# Rank 0 got a message too long for its buffer and died of it; its peer was left alone. On GPUs the same line hangs
+# until a timeout, minutes later. And had both tensors the same shape, you would see nothing at all: loss and gradient
+# would be *added to each other*. The report's last line is the one to look for: where the ranks diverge.
+#
+# ### Hang hunt: `average_loss_and_gradient`
+#
+# **`average_loss_and_gradient(loss, gradient, *, group)`** returns the means of both over the group, on every rank,
+# and leaves its inputs alone. The library's all-reduce is allowed here. *About 5 lines.*
+
+
+# %% exercise="week01.same-order"
+def average_loss_and_gradient(loss, gradient, *, group):
+    """Average a loss (a scalar tensor) and a gradient (any shape) over the group; returns (loss, gradient)."""
+    ### BEGIN SOLUTION
+    means = []
+    for tensor in (loss, gradient):
+        total = tensor.clone()
+        dist.all_reduce(total, group=group)
+        means.append(total / dist.get_world_size(group))
+    return means[0], means[1]
+    ### END SOLUTION
+
+
+# %% check="week01.same-order" points=1
+check("week01.same-order", average_loss_and_gradient, cases=[{"ranks": 2, "numbers": 6}, {"ranks": 4, "numbers": 5}])
+
+# %% [markdown]
+# ## 8 · What does it cost?
+#
+# The α-β model counts what must happen one after the other: each message costs α, each byte β.
+#
+# - **ring**: 2(N−1) steps, S/N bytes each.
+# - **tree** (树): sums go up a binary tree to rank 0, the total comes down. ⌈log₂ N⌉ levels up and as many down, S
+#   bytes each.
+#
+# So the ring sends little and often, the tree a lot and seldom. **`all_reduce_seconds(num_ranks, num_bytes, alpha,
+# beta, algorithm)`** returns the seconds; `algorithm` is `"ring"` or `"tree"`. *About 5 lines.*
+#
+# > **"Data parallelism transmits 2× the parameters every batch"** is the limit for large N. Exactly it is 2(N−1)/N:
+# > as many bytes as the gradient has for two ranks, and never quite twice.
+
+
+# %% exercise="week01.all-reduce-seconds"
+def all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm):
+    """Seconds of one all-reduce; num_bytes: the whole tensor, alpha: seconds a message, beta: seconds a byte."""
+    ### BEGIN SOLUTION
+    if algorithm == "ring":
+        return 2 * (num_ranks - 1) * (alpha + num_bytes / num_ranks * beta)
+    levels = (num_ranks - 1).bit_length()  # the smallest number of doublings that reaches num_ranks
+    return 2 * levels * (alpha + num_bytes * beta)
+    ### END SOLUTION
+
+
+# %% check="week01.all-reduce-seconds" points=2
+link = {"alpha": 1e-5, "beta": 2e-11}
+cases = [{"num_ranks": n, "num_bytes": 14e9, **link, "algorithm": name} for n in (2, 6) for name in ("ring", "tree")]
+check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
+
+# %% [markdown]
+# ## 9 · Predict, then measure
+#
+# **Bytes.** The formula names bytes; the meter counts what each rank really hands to `send`. The sizes below do not
+# divide by N. How far apart may the two columns be?
+
+
+# %%
+def sent_bytes(num_elements):
+    with meter.record() as bill:
+        collectives.ring_all_reduce(torch.ones(num_elements), group=dist.group.WORLD)
+    return bill.sent_bytes
+
+
+for num_ranks, num_elements in [(2, 1001), (3, 1001), (4, 1001), (4, 1_000_003)]:
+    predicted = [4 * traffic.ring_sent_elements(num_elements, num_ranks, rank) for rank in range(num_ranks)]
+    measured = shardlab.run(sent_bytes, num_elements, ranks=num_ranks)
+    print(f"{num_ranks} ranks: predicted {predicted}, measured {measured}, equal: {predicted == measured}")
+
+# %% [markdown]
+# Equal to the last byte. (The package's `collectives.ring_all_reduce` stands in for yours; use your own as soon as
+# its check passes.)
+#
+# **Seconds.** Four ranks share this machine and its cores, so expect noise: we repeat, take the slowest rank of each
+# repetition and the best repetition of each size.
+
+
+# %%
+def seconds_of(name, sizes, repetitions=25):
+    all_reduce = getattr(collectives, f"{name}_all_reduce")
+    seconds = torch.zeros(len(sizes), repetitions)
+    for row, num_bytes in enumerate(sizes):
+        tensor = torch.ones(num_bytes // 4)
+        all_reduce(tensor, group=dist.group.WORLD)  # the first call opens connections
+        for column in range(repetitions):
+            dist.barrier()
+            begin = time.perf_counter()
+            all_reduce(tensor, group=dist.group.WORLD)
+            seconds[row, column] = time.perf_counter() - begin
+    return seconds
+
+
+sizes = [4**k for k in range(6, 13)]
+measured = {}
+for name in ("ring", "tree"):
+    by_rank = torch.stack(shardlab.run(seconds_of, name, sizes, ranks=4, timeout=60, observe=False))
+    measured[name] = by_rank.amax(0).amin(1).tolist()
+    print(name, [f"{1000 * seconds:.2f} ms" for seconds in measured[name]])
+
+# %% [markdown]
+# **Fit.** One link, two unknowns, fourteen measurements. A step of the ring has four messages in flight, a step of
+# the tree at most two; with fewer cores than ranks, the ring's messages take turns (`turns`). The residuals (残差),
+# what the model does not explain, stand beside the dots of the first figure.
+#
+# **Crossover.** The second figure draws your link as if every rank had a core of its own; its dots are this machine.
+# Where do ring and tree cross, and why not where the lines do?
+
+# %%
+turns = max(1, 4 / os.cpu_count())
+points = {name: list(zip(sizes, measured[name], strict=True)) for name in measured}
+samples = [(6 * turns, 1.5 * size * turns, seconds) for size, seconds in points["ring"]]
+samples += [(4, 4 * size, seconds) for size, seconds in points["tree"]]
+link = traffic.fit_alpha_beta(samples)
+print(f"{turns:g} turns; alpha = {1e6 * link.alpha:.0f} µs a message, 1/beta = {1e-9 / link.beta:.2f} GB/s")
+figure, ax = figures.new_axes(8, 4)
+figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *link))
+
+won = [f"{size / 1e6:.3g} MB" for size, ring, tree in zip(sizes, *measured.values(), strict=True) if tree < ring]
+slack = 4 - 1.5 * turns
+limit = (6 * turns - 4) / slack * link.alpha / link.beta if slack > 0 else float("inf")
+print(f"with {turns:g} turns the tree should win up to {limit / 1e6:.2f} MB; measured, it won at {', '.join(won)}")
+figure, ax = figures.new_axes(8, 4)
+figures.show(figure, figures.draw_ring_against_tree(ax, 4, *link, **points))
+
+# %% [markdown]
+# Now predict what you cannot measure: your link, any N, any S.
+
+
+# %% tags=["interactive"]
+@interact(num_ranks=(2, 128), megabytes=[0.01, 1, 100, 14_000])
+def predict(num_ranks=8, megabytes=100):
+    for name in ("ring", "tree"):
+        seconds = traffic.all_reduce_seconds(num_ranks, 1e6 * megabytes, **link._asdict(), algorithm=name)
+        print(f"{name}: {1000 * seconds:,.2f} ms")
+
+
+# %% [markdown]
+# ## 10 · Read real code
+#
+# Open `tree_all_reduce` in `labs/shardlab/collectives.py` and `megatron/core/tensor_parallel/mappings.py` of
+# NVIDIA/Megatron-LM. Three questions:
+#
+# 1. `"messages"`: how many messages do **six** ranks send in one `tree_all_reduce`, all ranks together? A number.
+# 2. `"backward_of_copy"`: `_CopyToModelParallelRegion` does nothing forward. Which collective does its backward call?
+#    A name, written as in `torch.distributed`.
+# 3. `"order"`: an activation goes forward and its gradient backward through `_GatherFromSequenceParallelRegion` (with
+#    its default arguments). Which two collectives run, in order? A list of names as in the table of section 3, with
+#    `_` for `-`.
+#
+# And in `torch/distributed/distributed_c10d.py`, for yourself:
+#
+# <details><summary>What does <code>all_reduce</code> do on a rank that is not in the group it is given?</summary>
+#
+# It warns and returns. Nothing is added and nothing hangs: the tensor is silently unreduced. Look for
+# `_rank_not_in_group`.
+# </details>
+#
+# <details><summary>You call <code>all_reduce</code> without <code>op</code>: sum or mean?</summary>
+#
+# Sum: `op=ReduceOp.SUM` is the default. Whoever wants a mean divides, as you did in section 7.
+# </details>
+
+# %% exercise="week01.reading"
+reading_answers = {"messages": None, "backward_of_copy": None, "order": None}
+with suppress(NotImplementedError):  # replace the two lines below by reading_answers["messages"] = ..., and so on
+    ### BEGIN SOLUTION
+    reading_answers["messages"] = 10  # five up, five down
+    reading_answers["backward_of_copy"] = "all_reduce"
+    reading_answers["order"] = ["all_gather", "reduce_scatter"]
+    ### END SOLUTION
+
+# %% check="week01.reading" points=1
+check("week01.reading", reading_answers)
+
+# %% [markdown]
+# ## 11 · Challenge: leave the node with as little as you can
+#
+# Two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast, the one between nodes is slow. A flat ring
+# 0 → 1 → 2 → 3 → 0 sends 2(N−1)/N · S over each link that crosses.
+#
+# **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks, and **no rank may
+# send more than S/2 to the other node**. `node_group` holds the ranks of this node, `cross_group` the ranks that have
+# this rank's place in each node. Any shape, any size, any number of nodes and ranks in a node. Use your own
+# functions. *About 6 lines.*
+#
+# <details><summary>Hint</summary>
+#
+# Who needs to cross? Make the tensor smaller before it does: half of a sum, then the crossing, then the other half.
+# </details>
+
+
+# %% exercise="week01.hierarchical-all-reduce"
+def hierarchical_all_reduce(tensor, *, node_group, cross_group):
+    """Sum over all ranks of all nodes; every rank sends 2(M-1)/M of its chunk to the other M-1 nodes, and no more."""
+    ### BEGIN SOLUTION
+    chunks = tensor.flatten().tensor_split(dist.get_world_size(node_group))
+    node_sum = ring_reduce_scatter(chunks, group=node_group)
+    total = ring_all_reduce(node_sum, group=cross_group)
+    gathered = ring_all_gather(total, [chunk.numel() for chunk in chunks], group=node_group)
+    return torch.cat(gathered).view(tensor.shape)
+    ### END SOLUTION
+
+
+# %% check="week01.hierarchical-all-reduce" points=3
+check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=[{"ranks": 4, "numbers": 8}])
+
+# %% [markdown]
+# ## 12 · Interview: 8 → 64 GPUs, does all-reduce time double?
+#
+# First the two factors. **`eight_to_sixty_four()`** returns how many times larger the bandwidth term (what stands
+# before S·β) and the latency term (what stands before α) of a ring become. *One line.*
+
+
+# %% exercise="week01.eight-to-sixty-four"
+def eight_to_sixty_four():
+    """Factors from 8 to 64 ranks: (bandwidth term, latency term)."""
+    ### BEGIN SOLUTION
+    return (2 * 63 / 64) / (2 * 7 / 8), (2 * 63) / (2 * 7)
+    ### END SOLUTION
+
+
+# %% check="week01.eight-to-sixty-four" points=1
+check("week01.eight-to-sixty-four", eight_to_sixty_four)
+
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: both factors; seconds for a small and a large tensor
+# with *your* α and β (the sliders of section 9); which link the ring meets when it leaves a node of eight; what you
+# would do about it.
+
+# %% [markdown] manual="week01.interview" points=2
+# ### BEGIN SOLUTION
+# No: it depends on which term rules. In a ring the bandwidth term goes from 1.75 S·β to 1.97 S·β, a factor of 1.125,
+# and the latency term from 14 α to 126 α, a factor of 9. A 14 GB gradient is all bandwidth, so on equal links it
+# takes about 12% longer. A tensor of 10 KB is all latency and takes nine times as long; there a tree (6 levels
+# instead of 3) only doubles.
+#
+# What changes more is the link: inside a node the ring runs over NVLink, with 64 GPUs it crosses InfiniBand, and a
+# ring is as fast as its slowest link. Hence a hierarchical all-reduce: reduce-scatter inside the node, all-reduce of
+# 1/8 of the tensor across, all-gather inside. I would also put small gradients into buckets, so that α is paid once
+# for many.
+#
+# Full marks: both factors, one number from the student's own α and β, the slower link, one remedy.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 13 · Recap
+#
+# <details><summary>Four ranks all-reduce 1 GB in a ring. What does one rank send?</summary>
+#
+# 2(4−1)/4 · 1 GB, in 2(4−1) messages of a quarter each.
+# </details>
+#
+# <details><summary>Rank 0 waits in recv from rank 3, all others have returned. Where do you look?</summary>
+#
+# At the number of steps, or at an `if` that only some ranks take: rank 3 believes that it has sent all it had to
+# send.
+# </details>
+#
+# <details><summary>Each rank updates only its share of the weights. Which half of an all-reduce will do?</summary>
+#
+# The reduce-scatter. The all-gather comes after the update, with weights instead of gradients: ZeRO, week 3.
+# </details>
+#
+# ## 14 · Take away
+#
+# > **One.** All-Reduce = Reduce-Scatter + All-Gather, 2(N−1)/N · S bytes a rank: nearly independent of N.
+#
+# > **Two.** Latency grows with N in a ring and with log N in a tree. Short messages want trees, long ones rings.
+#
+# > **Three.** A collective has no name on the wire. Same calls, same order, same shapes, on every rank of the group.
+#
+# ## 15 · Going further
+#
+# - Thakur, Rabenseifner and Gropp, *Optimization of collective communication operations in MPICH* (2005). Look for:
+#   at which sizes they change the algorithm, and why.
+# - Patarasuk and Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations* (2009). Look for: the
+#   proof that nobody sends less than 2(N−1)/N · S.
+# - Nanotron, *The Ultra-Scale Playbook*, its appendix on collectives. Look for: the ring with its two halves, and
+#   what NCCL adds.
+#
+# **An experiment, not graded.** Halve α in `traffic.tree_ring_crossover_bytes(num_ranks, alpha, beta)` and let N grow
+# from 4 to 1024 at S = 1 MB. From which N on does the tree win? Measure one point with `ranks=8`, and explain what
+# your cores do to it.
