@@ -1,0 +1,20 @@
+"""Figures: every `draw_*` draws on the axes given and returns one "In words: ..." sentence. No ranks are needed."""
+
+from shardlab.figures.bars import draw_bars, draw_traffic
+from shardlab.figures.measured import draw_predicted_against_measured, draw_ring_against_tree
+from shardlab.figures.page import new_axes, show
+from shardlab.figures.palette import PALETTE
+from shardlab.figures.ring import draw_ring_step
+from shardlab.figures.stepper import ring_stepper
+
+__all__ = [
+    "PALETTE",
+    "draw_bars",
+    "draw_predicted_against_measured",
+    "draw_ring_against_tree",
+    "draw_ring_step",
+    "draw_traffic",
+    "new_axes",
+    "ring_stepper",
+    "show",
+]

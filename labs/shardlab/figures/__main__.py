@@ -1,0 +1,47 @@
+"""Draw the figures of docs/images again: python -m shardlab.figures [folder]."""
+
+import sys
+from pathlib import Path
+
+from shardlab.costs import traffic
+from shardlab.figures.bars import draw_bars, draw_traffic
+from shardlab.figures.measured import draw_ring_against_tree
+from shardlab.figures.page import new_axes, png
+from shardlab.figures.ring import draw_ring_step
+from shardlab.figures.units import written_bytes, written_seconds
+
+GRADIENT_BYTES = 14e9  # 7B parameters in bf16
+LINK_BYTES_PER_SECOND = 50e9
+
+
+def draw_problem(ax) -> str:
+    """Week 1's problem in numbers: a sum through rank 0 against a ring, 8 ranks."""
+    sent, received = traffic.naive_all_reduce_bytes(8, GRADIENT_BYTES)
+    ring = traffic.ring_all_reduce_bytes(8, GRADIENT_BYTES)
+    speed = LINK_BYTES_PER_SECOND
+    return draw_bars(
+        ax,
+        {"rank 0 takes in": received, "rank 0 gives out": sent, "in a ring, each rank sends": ring},
+        title=f"Adding up {written_bytes(GRADIENT_BYTES)} of gradients on 8 GPUs: rank 0 is the bottleneck",
+        notes=[written_seconds(seconds) for seconds in (received / speed, sent / speed, ring / speed)],
+    )
+
+
+def main(folder: Path) -> None:
+    """Write every figure as a PNG file into `folder`, and print its sentence: the alt text to use."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = {
+        "rank0-bottleneck": (7.0, 2.0, draw_problem),
+        "traffic": (7.0, 3.6, lambda ax: draw_traffic(ax, 8, GRADIENT_BYTES)),
+        "ring-step": (6.5, 3.9, lambda ax: draw_ring_step(ax, 4, 1)),
+        "ring-against-tree": (6.5, 3.2, lambda ax: draw_ring_against_tree(ax, 8, 77e-6, 1 / 227e9)),
+    }
+    for name, (width, height, draw) in figures.items():
+        figure, ax = new_axes(width, height)
+        sentence = draw(ax)
+        (folder / f"{name}.png").write_bytes(png(figure))
+        print(f"{name}.png  {sentence}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images"))

@@ -1,0 +1,129 @@
+"""Measurement against the alpha-beta prediction: the points, the line, and how far apart they are."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from shardlab.costs.traffic import all_reduce_seconds, tree_ring_crossover_bytes
+from shardlab.figures.palette import MEASURED, PALETTE
+from shardlab.figures.units import written_bytes, written_seconds
+
+Sample = tuple[float, float, float]
+
+
+def draw_predicted_against_measured(ax: Axes, points: Iterable[Sample], alpha: float, beta: float) -> str:
+    """Draw measured seconds over bytes, the line that alpha and beta predict, and each residual as a bar between them.
+
+    points: (messages, bytes, seconds) as measured; messages follow one another. alpha: s/message, beta: s/byte.
+    Both axes are logarithmic; one line for each number of messages. Returns the sentence.
+    """
+    points = sorted(points, key=lambda point: (point[0], point[1]))
+    if not points or any(num_bytes <= 0 or seconds <= 0 for _, num_bytes, seconds in points):
+        raise ValueError("give at least one point (messages, bytes, seconds), bytes and seconds above 0")
+    if alpha < 0 or beta < 0 or alpha + beta == 0:
+        raise ValueError(f"alpha = {alpha} and beta = {beta} predict nothing: give seconds, at least one above 0")
+    predicted = [alpha * messages + beta * num_bytes for messages, num_bytes, _ in points]
+    errors = [seconds / guess - 1 for (_, _, seconds), guess in zip(points, predicted, strict=True)]
+
+    named = _errors_to_name(points, errors)
+
+    for messages in sorted({point[0] for point in points}):
+        sizes = _steps_between([num_bytes for m, num_bytes, _ in points if m == messages])
+        times = [alpha * messages + beta * num_bytes for num_bytes in sizes]
+        ax.plot(sizes, times, color=PALETTE["communication"], linewidth=1.5, zorder=2)
+        _label_end(ax, sizes[-1], times[-1], f"predicted,\n{messages:g} messages", PALETTE["communication"])
+    for (_, num_bytes, seconds), guess, error in zip(points, predicted, errors, strict=True):
+        ax.plot([num_bytes, num_bytes], [guess, seconds], color=MEASURED, linewidth=1.5, zorder=1)
+        ax.plot([num_bytes], [seconds], "o", color=MEASURED, markersize=5, zorder=3)
+        if error in named:
+            beside = (0, 5) if error >= 0 else (0, -12)
+            style = {"textcoords": "offset points", "ha": "center", "fontsize": 7}
+            ax.annotate(_signed(error), (num_bytes, seconds), beside, **style)
+
+    middle, largest = median(abs(error) for error in errors), max(errors, key=abs)
+    worst = written_bytes(points[errors.index(largest)][1])
+    _log_axes(ax, "bytes that a rank sends")
+    ax.set_title(f"Measured (dots) against predicted (line): {middle:.0%} apart in the middle", loc="left", fontsize=10)
+    return (
+        f"In words: {len(points)} measurements differ from the prediction by {middle:.0%} in the middle and by "
+        f"{_signed(largest)} at most, at {worst}, with alpha = {written_seconds(alpha)} a message "
+        f"and beta = {written_seconds(beta * 1e9)} a gigabyte."
+    )
+
+
+def draw_ring_against_tree(
+    ax: Axes,
+    num_ranks: int,
+    alpha: float,
+    beta: float,
+    *,
+    ring: Sequence[tuple[float, float]] = (),
+    tree: Sequence[tuple[float, float]] = (),
+) -> str:
+    """Draw the seconds of a ring and a tree all-reduce over the tensor's bytes, with the size at which they cross.
+
+    ring, tree: measured (bytes of the tensor, seconds), drawn as dots and squares. Returns the sentence.
+    """
+    crossover = tree_ring_crossover_bytes(num_ranks, alpha, beta)
+    measured = [num_bytes for num_bytes, _ in (*ring, *tree)]
+    around = crossover or alpha / beta or 1e6
+    sizes = _steps_between([min([around / 100, *measured]), max([around * 100, *measured])])
+    for algorithm, colour, marker, points in (
+        ("ring", PALETTE["communication"], "o", ring),
+        ("tree", MEASURED, "s", tree),
+    ):
+        seconds = [all_reduce_seconds(num_ranks, size, alpha=alpha, beta=beta, algorithm=algorithm) for size in sizes]
+        style = "-" if algorithm == "ring" else "--"
+        ax.plot(sizes, seconds, style, color=colour, linewidth=1.5)
+        _label_end(ax, sizes[-1], seconds[-1], algorithm, colour)
+        ax.plot([size for size, _ in points], [time for _, time in points], marker, color=colour, markersize=5)
+    _log_axes(ax, "bytes of the tensor")
+    if not crossover:
+        ax.set_title(f"{num_ranks} ranks: the tree never wins", loc="left", fontsize=10)
+        return f"In words: with {num_ranks} ranks a tree takes as many steps as a ring, so the ring is never slower."
+    ax.axvline(crossover, color="black", linestyle=":", linewidth=1)
+    ax.annotate(f"  {written_bytes(crossover)}", (crossover, 0.03), xycoords=("data", "axes fraction"), fontsize=8)
+    ax.set_title(f"{num_ranks} ranks: below {written_bytes(crossover)} the tree wins", loc="left", fontsize=10)
+    return (
+        f"In words: with {num_ranks} ranks, alpha = {written_seconds(alpha)} and beta = {written_seconds(beta * 1e9)} "
+        f"a gigabyte, a tree all-reduce is faster below {written_bytes(crossover)} and a ring above."
+    )
+
+
+def _steps_between(sizes: Sequence[float], count: int = 60) -> list[float]:
+    """`count` sizes from the smallest to the largest, equally far apart on a logarithmic axis."""
+    low, high = min(sizes), max(sizes)
+    return [low * (high / low) ** (i / (count - 1)) for i in range(count)]
+
+
+def _errors_to_name(points: Sequence[Sample], errors: Sequence[float]) -> list[float]:
+    """All of one line's; of several lines' only each one's largest, as the labels would cover each other."""
+    groups = [
+        [error for error, point in zip(errors, points, strict=True) if point[0] == messages]
+        for messages in sorted({point[0] for point in points})
+    ]
+    return list(errors) if len(groups) == 1 else [max(group, key=abs) for group in groups]
+
+
+def _signed(error: float) -> str:
+    return f"{round(error, 2) + 0.0:+.0%}"
+
+
+def _label_end(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
+    ax.annotate(text, (x, y), (10, 0), textcoords="offset points", va="center", fontsize=8, color=colour)
+
+
+def _log_axes(ax: Axes, label: str) -> None:
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel(label, fontsize=8)
+    ax.set_ylabel("seconds", fontsize=8)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: written_bytes(value)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: written_seconds(value)))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(LogLocator(numticks=8))
+        axis.set_minor_locator(NullLocator())
+    ax.tick_params(labelsize=8)
+    ax.margins(x=0.12, y=0.12)

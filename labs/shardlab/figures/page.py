@@ -1,0 +1,45 @@
+"""Put a figure on the page so that everybody can read it: the picture, and the same in words."""
+
+import io
+
+import matplotlib
+from IPython.display import display
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from shardlab.figures.palette import fonts
+
+DOTS_PER_INCH = 160  # sharp on a laptop's screen, and a notebook stays small
+
+
+def new_axes(width: float = 7.0, height: float = 3.0) -> tuple[Figure, Axes]:
+    """A figure of `width` x `height` inches and the axes to draw on."""
+    matplotlib.rcParams["font.family"] = fonts() or matplotlib.rcParamsDefault["font.family"]
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG file, without the date: drawing it again gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def show(figure: Figure, sentence: str) -> None:
+    """Display `figure` with `sentence` as its alt text, and print the sentence below it.
+
+    sentence: what a `draw_*` returned, "In words: ...".
+    Raises ValueError when the sentence is empty: a figure without words is lost on a reader who cannot see it.
+    """
+    if not sentence.strip():
+        raise ValueError("a figure needs its sentence: pass what draw_... returned")
+    width = round(figure.get_size_inches()[0] * 96)
+    display(
+        {"image/png": png(figure), "text/plain": sentence},
+        metadata={"image/png": {"alt": sentence, "width": width}},
+        raw=True,
+    )
+    print(sentence)

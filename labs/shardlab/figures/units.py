@@ -1,0 +1,20 @@
+"""Bytes and seconds as a person writes them: "24.5 GB", "490 ms". Powers of ten, as link speeds are given."""
+
+_BYTES = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B")]
+_SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
+
+
+def written_bytes(num_bytes: float) -> str:
+    """24500000000.0 -> "24.5 GB"."""
+    return _written(num_bytes, _BYTES, digits=4)
+
+
+def written_seconds(seconds: float) -> str:
+    """0.49 -> "490 ms"."""
+    return _written(seconds, _SECONDS, digits=3)
+
+
+def _written(value: float, units: list[tuple[float, str]], digits: int) -> str:
+    rounded = float(f"{value:.{digits}g}")
+    scale, unit = next((pair for pair in units if abs(rounded) >= pair[0]), units[-1])
+    return f"{float(f'{rounded / scale:.{digits}g}'):g} {unit}"
