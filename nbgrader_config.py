@@ -35,6 +35,14 @@ c.ClearSolutions.code_stub = {
 }
 c.ClearSolutions.text_stub = "*Your answer here.*"
 
+c.GenerateAssignment.preprocessors = [
+    "nbgrader.preprocessors.LockCells",
+    "autograder.notebooks.LeaveStubs",
+    "nbgrader.preprocessors.ClearOutput",
+    "nbgrader.preprocessors.ComputeChecksums",
+    "nbgrader.preprocessors.SaveCells",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
 c.Autograde.sanitize_preprocessors = [
     "autograder.nbgrader_bridge.RestoreNotebook",  # our cells, the student's answers; metadata is never trusted
     "nbgrader.preprocessors.OverwriteCells",

@@ -12,13 +12,15 @@ from collections import Counter
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import jupytext
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.utils import compute_checksum
+from nbgrader.preprocessors import ClearSolutions
+from nbgrader.utils import compute_checksum, is_solution
 from traitlets.config import Config
 
 from autograder.course import ROOT, load_config, run_step
@@ -155,6 +157,20 @@ def generate(notebook: NotebookNode, week: str, config: Config, gradebook: str |
         released = nbformat.read(Path(folder, "release", week, f"{week}.ipynb"), 4)
     _name_cells(released)
     return released
+
+
+class LeaveStubs(ClearSolutions):
+    """nbgrader's step that replaces solutions by stubs; outside a function the stub does not raise.
+
+    A cell such as `answers = {"messages": None}` followed by a solution then runs as it is released.
+    """
+
+    def preprocess_cell(self, cell: NotebookNode, resources: Any, cell_index: int) -> tuple[NotebookNode, Any]:
+        cell, resources = super().preprocess_cell(cell, resources, cell_index)
+        if is_solution(cell) and cell.cell_type == "code":
+            stub = self.code_stub["python"].splitlines()[1:]
+            cell.source = "\n".join(line for line in cell.source.split("\n") if line not in stub)
+        return cell, resources
 
 
 @lru_cache(maxsize=32)

@@ -31,6 +31,14 @@ def test_the_students_notebook_holds_stubs_and_no_solution(course):
     assert '"""Return twice the number."""' in double.source and "NotImplementedError" in double.source
 
 
+def test_outside_a_function_the_stub_does_not_raise(course):
+    answer = "answers = {}\n### BEGIN SOLUTION\nanswers = {1: 2}\n### END SOLUTION\n"
+    rewrite_source(course, TINY_SOURCE.replace("def triple", answer + "def triple"))
+    triple = next(cell for cell in notebooks.release("week01", course).cells if cell.id == "week01-triple")
+    assert triple.source.startswith("answers = {}\n# Your code here.\ndef triple")
+    assert triple.source.count("raise NotImplementedError") == 1
+
+
 def test_cells_carry_what_nbgrader_needs(course):
     released = notebooks.release("week01", course)
     cells = {cell.metadata.nbgrader.grade_id: cell for cell in released.cells if "nbgrader" in cell.metadata}
