@@ -9,7 +9,7 @@ import importlib.machinery
 import linecache
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -32,18 +32,22 @@ class Masked(importlib.abc.MetaPathFinder):
 
 
 def mask(names: Sequence[str]) -> None:
-    """Hide modules from every import that follows, and forget them if they were imported."""
+    """Hide modules from every import that follows; one that was imported is emptied, whoever still refers to it."""
     sys.meta_path.insert(0, Masked(names))
     for name in [m for m in sys.modules if any(m == n or m.startswith(n + ".") for n in names)]:
-        del sys.modules[name]
+        sys.modules.pop(name).__dict__.clear()
 
 
-def load(answer: dict[str, Any], names: Sequence[str]) -> dict[str, Callable]:
-    """The student's functions by name, from {"cells": [...]} or {"pickle": bytes}; StudentError says what is missing."""
+def load(answer: dict[str, Any], names: Sequence[str], *, callables: bool) -> dict[str, Any]:
+    """What the student defines, by name, from {"cells": [...]} or {"pickle": bytes}.
+
+    StudentError says what is missing, or is no function where `callables` are wanted.
+    """
     space = _from_pickle(answer["pickle"]) if "pickle" in answer else _from_cells(answer["preamble"], answer["cells"])
-    missing = [name for name in names if not callable(space.get(name))]
+    missing = [name for name in names if name not in space or (callables and not callable(space[name]))]
     if missing:
-        raise StudentError(f"{missing[0]}() is not defined: keep the name that the exercise gives it.")
+        shown = f"{missing[0]}()" if callables else missing[0]
+        raise StudentError(f"{shown} is not defined: keep the name that the exercise gives it.")
     return {name: space[name] for name in names}
 
 

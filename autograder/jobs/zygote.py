@@ -103,7 +103,7 @@ def _leave_and_work(request: dict[str, Any], answer: int, confined: bool) -> Non
     confine.end_with_parent()
     try:
         if inside:
-            confine.settle()
+            confine.settle(request["masked"])
         else:
             os.setsid()
         adopt_orphans()

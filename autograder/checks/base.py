@@ -1,0 +1,212 @@
+"""What a check is: cases, inputs that are drawn fresh, and what is held against what came back.
+
+This is the trusted side. Inputs go into the sandbox, plain values come back; expected values never leave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import torch
+
+Case = dict[str, Any]
+MEMORY_BYTES = 8 << 30  # address space of one rank; torch alone reserves two
+
+
+@dataclass(frozen=True)
+class Task:
+    """One case, ready to run: `inputs[rank]` is {"args", "groups"} or None for a rank that only watches.
+
+    `groups` lists the ranks of each process group to be made (None: the world); `expected` and `facts` stay here.
+    """
+
+    call: str | None
+    ranks: int
+    inputs: list
+    expected: list
+    groups: list = field(default_factory=lambda: [None])
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for one case. `ranks[r]` is what rank r reports; the loopback bytes were counted outside."""
+
+    ranks: list[dict[str, Any]]
+    report: str | None
+    loopback_bytes: int
+    printed: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One exercise's check: its name and points, the names a student defines, cases, and how one is judged.
+
+    `parts` splits the points: {name: share}; a case belongs to the part it names under "part", or to the only one.
+    `judge(case, task, answer)` returns a sentence for the student, or None if all is right.
+    """
+
+    exercise: str
+    points: float
+    names: tuple[str, ...]
+    public: tuple[Case, ...]
+    draw: Callable[[Random], list[Case]]
+    make: Callable[[Case, Random], Task]
+    judge: Callable[[Case, Task, Answer], str | None]
+    program: str = "on_rank"
+    masked: tuple[str, ...] = ("shardlab.collectives",)
+    timeout: float = 6.0
+    parts: dict[str, float] = field(default_factory=lambda: {"": 1.0})
+    hints: tuple[str, ...] = ()
+
+    def request(self, task: Task, answer: dict[str, Any]) -> dict[str, Any]:
+        """The plain message that runs a task in the sandbox."""
+        return {
+            "program": self.program,
+            "ranks": task.ranks,
+            "timeout": self.timeout,
+            "memory_bytes": MEMORY_BYTES,
+            "masked": list(self.masked),
+            "groups": task.groups,
+            "answer": answer,
+            "functions": list(self.names) if task.call is None else [task.call],
+            "call": task.call,
+            "inputs": task.inputs,
+        }
+
+
+# ---- sentences that every check shares -------------------------------------------------------------------------------
+
+
+def trouble(answer: Answer, allowed: Sequence[str] | None = None) -> str | None:
+    """What went wrong before there was a result: a hang, a crash, an exception, a forbidden call."""
+    for rank, came in enumerate(answer.ranks):
+        if "refused" in came:
+            return str(came["refused"])
+        if "raised" in came:
+            return f"Rank {rank} raised an exception.\n{came['raised']}"
+    if answer.report:
+        return answer.report
+    for rank, came in enumerate(answer.ranks):
+        forbidden = sorted(set(_texts(came.get("kinds"))) - set(allowed)) if allowed is not None else []
+        if forbidden:
+            return f"Rank {rank} calls {forbidden[0]}; this exercise is made of {' and '.join(allowed or ())} alone."
+    return None
+
+
+def wrong_tensor(rank: int, came: dict[str, Any], expected: torch.Tensor, *, what: str = "the result") -> str | None:
+    """Hold a rank's result against the expected tensor: type, shape, dtype, then every number, exactly.
+
+    The checks' inputs are small whole numbers, so sums are exact in every order and dtype and need no tolerance.
+    """
+    value = came.get("value")
+    if not isinstance(value, dict) or "plain" not in value:
+        kind = value.get("not_plain", "nothing") if isinstance(value, dict) else "nothing"
+        return f"Rank {rank} returns {kind}, not a tensor."
+    return wrong_value(rank, value["plain"], expected, what)
+
+
+def wrong_value(rank: int, got: Any, expected: torch.Tensor, what: str = "the result") -> str | None:
+    """As `wrong_tensor`, for a value that has been unwrapped."""
+    if not isinstance(got, torch.Tensor):
+        return f"On rank {rank}, {what} is {_short(got)}, not a tensor."
+    if got.dtype != expected.dtype:
+        return f"On rank {rank}, {what} has dtype {_dtype(got)} where {_dtype(expected)} is due."
+    if got.shape != expected.shape:
+        return f"On rank {rank}, {what} has shape {list(got.shape)} where {list(expected.shape)} is due."
+    if not torch.equal(got, expected):
+        wrong = (got != expected) & ~(got.isnan() & expected.isnan())
+        index = int(wrong.flatten().nonzero()[0])
+        return (
+            f"On rank {rank}, {int(wrong.sum())} of {expected.numel()} numbers of {what} are wrong: "
+            f"number {index} is {got.flatten()[index].item():g}."
+        )
+    return None
+
+
+def touched_input(rank: int, came: dict[str, Any], task: Task) -> str | None:
+    """Whether the caller's tensors were changed, or the result is a view of them."""
+    given = _flat(task.inputs[rank]["args"])
+    kept = _flat(came.get("args"))
+    if len(given) != len(kept) or any(
+        a.dtype != b.dtype or a.shape != b.shape or not torch.equal(a, b) for a, b in zip(given, kept, strict=True)
+    ):
+        return f"Rank {rank} changes the tensors it was given; the caller still needs them. Work on a copy."
+    if came.get("shares_input") is not False:
+        return f"Rank {rank} returns a view of its input, so that whoever changes one changes both. Return a new tensor."
+    return None
+
+
+def sent(came: dict[str, Any], kind: str = "send") -> list[int]:
+    """Payload bytes of each call of one kind that a rank reports."""
+    return [event[3] for event in events(came) if event[0] == kind]
+
+
+def events(came: dict[str, Any]) -> list[tuple[str, list[int], int | None, int, float]]:
+    """A rank's calls as (kind, members, peer, payload bytes, bytes sent); anything malformed is left out."""
+    claimed = came.get("events")
+    if not isinstance(claimed, list):
+        return []
+    return [tuple(event) for event in claimed if isinstance(event, list) and len(event) == 5]  # type: ignore[misc]
+
+
+def carried_too_little(answer: Answer, payload_bytes: int) -> str | None:
+    """Whether the wire carried fewer bytes than the answer needs: counted outside the sandbox, headers included."""
+    if 0 <= answer.loopback_bytes < payload_bytes:
+        return (
+            f"Between the ranks only {size(answer.loopback_bytes)} travelled where {size(payload_bytes)} must. "
+            "Numbers that a rank does not have can only come as a message."
+        )
+    return None
+
+
+def carried_too_much(answer: Answer, payload_bytes: int) -> str | None:
+    """Whether the wire carried more than the answer needs, beyond packet headers and connecting (64 KB a rank)."""
+    most = 1.15 * payload_bytes + 65536 * max(1, len(answer.ranks))
+    if answer.loopback_bytes > most:
+        return f"Between the ranks {size(answer.loopback_bytes)} travelled where {size(payload_bytes)} are enough."
+    return None
+
+
+def size(num_bytes: float) -> str:
+    """Bytes as a person writes them."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if num_bytes >= factor:
+            return f"{num_bytes / factor:.4g} {unit}"
+    return f"{num_bytes:.4g} B"
+
+
+def close(got: Any, expected: float, relative: float = 1e-6) -> bool:
+    """Whether `got` is a plain number within `relative` of the expected one."""
+    return type(got) in (int, float) and math.isfinite(got) and math.isclose(got, expected, rel_tol=relative)
+
+
+def whole_numbers(rng: Random, num: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """`num` whole numbers from -8 to 8: sums over up to 16 ranks are exact even in bfloat16."""
+    generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
+    return torch.randint(-8, 9, (num,), generator=generator).to(dtype)
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [tensor for item in value for tensor in _flat(item)]
+    return []
+
+
+def _texts(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

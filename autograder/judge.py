@@ -1,0 +1,144 @@
+"""The judge: draws inputs, has them run in the sandbox, holds what comes back against what is due, gives points.
+
+No student code runs in this process and nothing that comes back is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from autograder.checks.base import Answer, Case, Check
+from autograder.jobs import plain
+from autograder.sandbox import SandboxLost, Zygote
+
+ATTEMPTS = 3  # a fault of the machine is tried again, and never scored as an answer
+MOST_TEXT = 3000  # characters of a sentence for a student
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Points for one exercise and the sentence that goes with them; `fault` marks a machine's failure, not a wrong
+    answer."""
+
+    exercise: str
+    points: float
+    max: float
+    text: str
+    fault: bool = False
+
+    @property
+    def is_right(self) -> bool:
+        """Whether everything was right."""
+        return self.points >= self.max
+
+
+@dataclass
+class Judge:
+    """Judges answers with one zygote, which it starts at the first check and replaces if it is lost."""
+
+    zygote: Zygote | None = field(default=None, repr=False)
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.zygote is not None:
+            self.zygote.close()
+
+    def judge(self, check: Check, answer: dict[str, Any], seed: int, cases: Sequence[Case] | None = None) -> Verdict:
+        """Judge one answer, {"preamble", "cells"} or {"pickle"}, on `cases`, or on public and freshly drawn ones.
+
+        Every part of a check earns its share of the points if all its cases are right.
+        """
+        rng = Random(seed_for(seed, check.exercise))
+        chosen = list(cases) if cases is not None else [*check.public, *check.draw(rng)]
+        parts = {case.get("part", "") for case in chosen}
+        problems: dict[str, str] = {}
+        for case in chosen:
+            part = case.get("part", "")
+            if part in problems:
+                continue
+            try:
+                problem = self._try(check, case, answer, rng)
+            except SandboxLost as error:
+                return Verdict(check.exercise, 0.0, check.points, f"Not graded: {error}. Your instructor is told.", True)
+            if problem is not None:
+                problems[part] = f"{_name(case)}: {problem}" if case else problem
+        return _verdict(check, parts, problems, level=self.zygote.level if self.zygote else 0)
+
+    def _try(self, check: Check, case: Case, answer: dict[str, Any], rng: Random) -> str | None:
+        state = rng.getstate()
+        for attempt in range(ATTEMPTS):
+            rng.setstate(state)
+            task = check.make(case, rng)
+            try:
+                came = self._ask(check.request(task, answer))
+            except SandboxLost:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                continue
+            try:
+                return check.judge(case, task, came)
+            except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+                return f"The report of a rank does not make sense ({type(error).__name__}). Return what is asked for."
+        raise AssertionError("unreachable")
+
+    def _ask(self, request: dict[str, Any]) -> Answer:
+        if self.zygote is None or not self.zygote.is_alive:
+            self.zygote = Zygote()
+        answer = self.zygote.ask(request)
+        report = answer["report"]
+        ranks = []
+        for end in answer["ends"]:
+            came: Any = {}
+            if end["result"] is not None:
+                try:
+                    came = plain.decode(end["result"])
+                except plain.NotPlain as error:
+                    report = report or f"A rank handed in something that is no result: {error}."
+            ranks.append(came if isinstance(came, dict) else {})
+        return Answer(ranks, report, answer["loopback_bytes"], answer["printed"])
+
+
+def seed_for(seed: int, *names: str) -> int:
+    """A seed of its own for each student and exercise, the same at every regrade with the same `seed`."""
+    text = ":".join([str(seed), *names])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def _verdict(check: Check, parts: set[str], problems: dict[str, str], level: int) -> Verdict:
+    shares = {part: check.parts.get(part, 1.0) for part in parts}
+    whole = sum(shares.values())
+    earned = sum(share for part, share in shares.items() if part not in problems) / whole
+    points = round(check.points * earned, 4)
+    if not problems:
+        return Verdict(check.exercise, points, check.points, "All right.")
+    text = "\n".join(problems.values())
+    if points:
+        right = ", ".join(sorted(part for part in parts if part not in problems))
+        text += f"\nRight: {right}."
+    return Verdict(check.exercise, points, check.points, clean(text))
+
+
+def clean(text: str) -> str:
+    """A text that may contain a student's own words, without control characters and not too long."""
+    kept = "".join(c if c == "\n" or c.isprintable() else "\ufffd" for c in text)
+    return kept if len(kept) <= MOST_TEXT else kept[: MOST_TEXT - 20] + "\n… (cut)"
+
+
+def _name(case: Case) -> str:
+    """A case as a student knows it from the visible check: `4 ranks, 15 numbers, bfloat16`."""
+    if "ranks" not in case:
+        return "Case"
+    words = [f"With {case['ranks']} ranks", f"{case['numbers']} numbers"]
+    if "dtype" in case:
+        words.append(case["dtype"])
+    if "subgroup" in case:
+        words.append(f"the group of ranks {case['subgroup']}")
+    if "ranks_per_node" in case:
+        words.append(f"{case['ranks_per_node']} ranks a node")
+    return ", ".join(words)
