@@ -1,0 +1,93 @@
+"""What a student does in week 1, in the browser: run everything, move a slider, answer an exercise, see it pass."""
+
+import nbformat
+import pytest
+from conftest import running_lab
+from playwright.sync_api import Locator, Page, expect
+
+from autograder import notebooks
+
+WEEK = "week01_collectives"
+EXERCISE = "week01-exchange"
+MINUTES = 60_000  # Playwright counts milliseconds
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(WEEK not in notebooks.weeks(), reason=f"solutions/{WEEK} is not written yet"),
+]
+
+
+@pytest.fixture(scope="module")
+def released():
+    return notebooks.release(WEEK)
+
+
+@pytest.fixture(scope="module")
+def lab(released, tmp_path_factory):
+    """JupyterLab in a folder that holds week 1 as a student gets it."""
+    course = tmp_path_factory.mktemp("course")
+    (course / WEEK).mkdir()
+    nbformat.write(released, course / WEEK / f"{WEEK}.ipynb")
+    with running_lab(course, tmp_path_factory.mktemp("home")) as lab:
+        yield lab
+
+
+def wait_until_idle(page: Page, minutes: float = 4) -> None:
+    """Wait until no cell is running or queued and the status bar says so."""
+    expect(page.get_by_text("[*]:", exact=True)).to_have_count(0, timeout=minutes * MINUTES)
+    expect(page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=MINUTES)
+
+
+def cell(page: Page, released, cell_id: str) -> Locator:
+    """Find a cell of the notebook panel by its id."""
+    index = [cell.id for cell in released.cells].index(cell_id)
+    return page.locator(".jp-Notebook .jp-Cell").nth(index)
+
+
+def run(page: Page, target: Locator) -> None:
+    """Click into a code cell and press Shift+Enter."""
+    target.locator(".cm-content").first.click()
+    page.keyboard.press("Shift+Enter")
+
+
+def solution() -> str:
+    """The reference answer, as a student would type it."""
+    answer = next(cell for cell in notebooks.read_source(WEEK).cells if cell.id == EXERCISE)
+    return "\n".join(line for line in answer.source.split("\n") if "SOLUTION" not in line)
+
+
+def test_a_student_works_through_the_week(lab, released, page: Page, tmp_path):
+    page.goto(lab.at(f"/lab/tree/{WEEK}/{WEEK}.ipynb"))
+    wait_until_idle(page)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    page.wait_for_timeout(1000)
+    wait_until_idle(page)
+
+    errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]')
+    assert errors.all_inner_texts() == [], "an untouched notebook must run to its end"
+    check = cell(page, released, f"{EXERCISE}-check")
+    expect(check.locator(".jp-OutputArea")).to_contain_text("NOT YET")
+    expect(check.locator(".jp-OutputArea")).to_contain_text("your code is still missing here")
+
+    stepper = page.locator(".jp-Cell", has=page.get_by_text("Step", exact=True)).first
+    before = stepper.locator("img").first.get_attribute("alt")
+    stepper.locator(".noUi-handle").first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(stepper.locator("img").first).not_to_have_attribute("alt", before or "")
+    stepper.screenshot(path=tmp_path / "stepper.png")
+
+    exercise = cell(page, released, EXERCISE)
+    exercise.locator(".cm-content").first.click()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.insert_text(solution())
+    run(page, exercise)
+    run(page, check)
+    expect(check.locator(".jp-OutputArea")).to_contain_text("PASS", timeout=2 * MINUTES)
+    expect(check.locator(".jp-OutputArea")).not_to_contain_text("NOT YET")
+    check.screenshot(path=tmp_path / "passed.png")
+
+
+def test_a_student_has_the_extensions_of_nbgrader(lab, page: Page):
+    page.goto(lab.at(f"/lab/tree/{WEEK}/{WEEK}.ipynb"))
+    expect(page.get_by_role("button", name="Validate")).to_be_visible()
