@@ -208,8 +208,9 @@ check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 
 # part to what came. The chunk that you received is the one that you send next. After N−1 steps rank r holds the
 # finished chunk r.
 #
-# Which chunk leaves rank r first? The one that has the longest way home: chunk r−1, which must visit everybody before
-# it comes to its left neighbour. For N = 3:
+# Which chunk leaves rank r first? The one with the longest way home: chunk r−1 belongs to your left neighbour and has
+# to
+# go all the way round to get there. For N = 3:
 #
 # | | rank 0 sends | rank 1 sends | rank 2 sends |
 # |---|---|---|---|
@@ -332,9 +333,11 @@ except shardlab.RanksFailed as report:
     print(report)
 
 # %% [markdown]
-# Rank 0 got a message too long for its buffer and died of it; its peer was left alone. On GPUs the same line hangs
-# until a timeout, minutes later. And had both tensors the same shape, you would see nothing at all: loss and gradient
-# would be *added to each other*. The report's last line is the one to look for: where the ranks diverge.
+# A rank got a message of the wrong length and died of it; its peer was left alone. On GPUs the same lines hang until
+# a
+# timeout, minutes later. And had both tensors the same shape, you would see nothing at all: loss and gradient would
+# be
+# *added to each other*. The report's last line is the one to look for: where the ranks diverge.
 #
 # ### Hang hunt: `average_loss_and_gradient`
 #
@@ -406,20 +409,21 @@ def sent_bytes(num_elements):
 
 for num_ranks, num_elements in [(2, 1001), (3, 1001), (4, 1001), (4, 1_000_003)]:
     predicted = [4 * traffic.ring_sent_elements(num_elements, num_ranks, rank) for rank in range(num_ranks)]
-    measured = shardlab.run(sent_bytes, num_elements, ranks=num_ranks)
-    print(f"{num_ranks} ranks: predicted {predicted}, measured {measured}, equal: {predicted == measured}")
+    counted = shardlab.run(sent_bytes, num_elements, ranks=num_ranks)
+    print(f"{num_ranks} ranks: predicted {predicted}, counted {counted}, equal: {predicted == counted}")
+figure, ax = figures.new_axes(8, 3.6)
+figures.show(figure, figures.draw_traffic(ax, num_ranks, 4 * num_elements))
 
 # %% [markdown]
-# Equal to the last byte. (The package's `collectives.ring_all_reduce` stands in for yours; use your own as soon as
-# its check passes.)
+# Equal to the last byte. (The package's `collectives.ring_all_reduce` stands in for yours. Write `ring_all_reduce`
+# instead, here and below, as soon as its check passes.) The figure puts all collectives on one axis.
 #
 # **Seconds.** Four ranks share this machine and its cores, so expect noise: we repeat, take the slowest rank of each
 # repetition and the best repetition of each size.
 
 
 # %%
-def seconds_of(name, sizes, repetitions=25):
-    all_reduce = getattr(collectives, f"{name}_all_reduce")
+def seconds_of(all_reduce, sizes, repetitions=25):
     seconds = torch.zeros(len(sizes), repetitions)
     for row, num_bytes in enumerate(sizes):
         tensor = torch.ones(num_bytes // 4)
@@ -433,14 +437,14 @@ def seconds_of(name, sizes, repetitions=25):
 
 
 sizes = [4**k for k in range(6, 13)]
-measured = {}
-for name in ("ring", "tree"):
-    by_rank = torch.stack(shardlab.run(seconds_of, name, sizes, ranks=4, timeout=60, observe=False))
-    measured[name] = by_rank.amax(0).amin(1).tolist()
-    print(name, [f"{1000 * seconds:.2f} ms" for seconds in measured[name]])
+points = {}
+for name, all_reduce in [("ring", collectives.ring_all_reduce), ("tree", collectives.tree_all_reduce)]:
+    by_rank = torch.stack(shardlab.run(seconds_of, all_reduce, sizes, ranks=4, timeout=60, observe=False))
+    points[name] = list(zip(sizes, by_rank.amax(0).amin(1).tolist(), strict=True))
+    print(name, [f"{1000 * seconds:.2f} ms" for _, seconds in points[name]])
 
 # %% [markdown]
-# **Fit.** One link, two unknowns, fourteen measurements. A step of the ring has four messages in flight, a step of
+# **Fit.** One link for both algorithms, two unknowns. A step of the ring has four messages in flight, a step of
 # the tree at most two; with fewer cores than ranks, the ring's messages take turns (`turns`). The residuals (残差),
 # what the model does not explain, stand beside the dots of the first figure.
 #
@@ -449,20 +453,22 @@ for name in ("ring", "tree"):
 
 # %%
 turns = max(1, 4 / os.cpu_count())
-points = {name: list(zip(sizes, measured[name], strict=True)) for name in measured}
-samples = [(6 * turns, 1.5 * size * turns, seconds) for size, seconds in points["ring"]]
-samples += [(4, 4 * size, seconds) for size, seconds in points["tree"]]
-link = traffic.fit_alpha_beta(samples)
-print(f"{turns:g} turns; alpha = {1e6 * link.alpha:.0f} µs a message, 1/beta = {1e-9 / link.beta:.2f} GB/s")
+ring_messages, tree_messages = (traffic.all_reduce_messages(4, name) for name in points)
+samples = [(ring_messages * turns, traffic.ring_all_reduce_bytes(4, size) * turns, t) for size, t in points["ring"]]
+samples += [(tree_messages, tree_messages * size, t) for size, t in points["tree"]]
+my_link = traffic.fit_alpha_beta(samples)
+print(f"{turns:g} turns; alpha = {1e6 * my_link.alpha:.0f} µs a message, 1/beta = {1e-9 / my_link.beta:.2f} GB/s")
 figure, ax = figures.new_axes(8, 4)
-figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *link))
+figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_link))
 
-won = [f"{size / 1e6:.3g} MB" for size, ring, tree in zip(sizes, *measured.values(), strict=True) if tree < ring]
-slack = 4 - 1.5 * turns
-limit = (6 * turns - 4) / slack * link.alpha / link.beta if slack > 0 else float("inf")
-print(f"with {turns:g} turns the tree should win up to {limit / 1e6:.2f} MB; measured, it won at {', '.join(won)}")
+won = [size for (size, ring), (_, tree) in zip(points["ring"], points["tree"], strict=True) if tree < ring]
+slack = tree_messages - traffic.ring_all_reduce_bytes(4, 1) * turns  # bytes that the tree sends more, in units of S
+limit = (ring_messages * turns - tree_messages) / slack * my_link.alpha / my_link.beta if slack > 0 else float("inf")
+print(
+    f"with {turns:g} turns the tree should win up to {limit / 1e6:.2f} MB; the largest it won: {max(won, default=0)} B"
+)
 figure, ax = figures.new_axes(8, 4)
-figures.show(figure, figures.draw_ring_against_tree(ax, 4, *link, **points))
+figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, **points))
 
 # %% [markdown]
 # Now predict what you cannot measure: your link, any N, any S.
@@ -472,7 +478,7 @@ figures.show(figure, figures.draw_ring_against_tree(ax, 4, *link, **points))
 @interact(num_ranks=(2, 128), megabytes=[0.01, 1, 100, 14_000])
 def predict(num_ranks=8, megabytes=100):
     for name in ("ring", "tree"):
-        seconds = traffic.all_reduce_seconds(num_ranks, 1e6 * megabytes, **link._asdict(), algorithm=name)
+        seconds = traffic.all_reduce_seconds(num_ranks, 1e6 * megabytes, **my_link._asdict(), algorithm=name)
         print(f"{name}: {1000 * seconds:,.2f} ms")
 
 
@@ -619,6 +625,7 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # - Nanotron, *The Ultra-Scale Playbook*, its appendix on collectives. Look for: the ring with its two halves, and
 #   what NCCL adds.
 #
-# **An experiment, not graded.** Halve α in `traffic.tree_ring_crossover_bytes(num_ranks, alpha, beta)` and let N grow
-# from 4 to 1024 at S = 1 MB. From which N on does the tree win? Measure one point with `ranks=8`, and explain what
-# your cores do to it.
+# **An experiment, not graded.** Let N grow from 4 to 1024 in `traffic.tree_ring_crossover_bytes(N, *my_link)`: from
+# which
+# N on does the tree win for 1 MB? Then halve α. Measure one point with `ranks=8`, and explain what your cores do to
+# it.
