@@ -65,7 +65,9 @@ class Judge:
             try:
                 problem = self._try(check, case, answer, rng)
             except SandboxLost as error:
-                return Verdict(check.exercise, 0.0, check.points, f"Not graded: {error}. Your instructor is told.", True)
+                return Verdict(
+                    check.exercise, 0.0, check.points, f"Not graded: {error}. Your instructor is told.", True
+                )
             if problem is not None:
                 problems[part] = f"{_name(case)}: {problem}" if case else problem
         return _verdict(check, parts, problems, level=self.zygote.level if self.zygote else 0)

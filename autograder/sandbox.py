@@ -38,12 +38,14 @@ def level() -> int:
     """The level of isolation that this machine allows, found by trying it once."""
     if sys.platform != "linux" or shutil.which("bwrap") is None:
         return 1
-    probe = (
-        "import sys; from autograder.jobs import confine; sys.exit(0 if confine.enter_namespaces() else 1)"
-    )
+    probe = "import sys; from autograder.jobs import confine; sys.exit(0 if confine.enter_namespaces() else 1)"
     try:
         answer = subprocess.run(
-            [*_bubblewrap(), sys.executable, "-c", probe], capture_output=True, timeout=60, env=_environment(), check=False
+            [*_bubblewrap(), sys.executable, "-c", probe],
+            capture_output=True,
+            timeout=60,
+            env=_environment(),
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return 1

@@ -137,7 +137,9 @@ def touched_input(rank: int, came: dict[str, Any], task: Task) -> str | None:
     ):
         return f"Rank {rank} changes the tensors it was given; the caller still needs them. Work on a copy."
     if came.get("shares_input") is not False:
-        return f"Rank {rank} returns a view of its input, so that whoever changes one changes both. Return a new tensor."
+        return (
+            f"Rank {rank} returns a view of its input, so that whoever changes one changes both. Return a new tensor."
+        )
     return None
 
 

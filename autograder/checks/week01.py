@@ -399,7 +399,9 @@ def _judge_pair(names: tuple[str, str], relative: float = 1e-6) -> Any:
             return f"Return two numbers: {names[0]} and {names[1]}."
         for name, number, due in zip(names, got, task.expected[0], strict=True):
             if not close(number, due, relative):
-                return f"For ({_shown(case)}) {number!r} is not the {name}." if case else f"{number!r} is not the {name}."
+                return (
+                    f"For ({_shown(case)}) {number!r} is not the {name}." if case else f"{number!r} is not the {name}."
+                )
         return None
 
     return judge
@@ -415,7 +417,9 @@ def _judge_seconds(case: Case, task: Task, answer: Answer) -> str | None:
 
 
 def _draw_bills(rng: Random) -> list[Case]:
-    return [{"num_ranks": n, "num_bytes": rng.randint(1, 10**9)} for n in (1, 2, rng.randint(3, 9), rng.randint(10, 99))]
+    return [
+        {"num_ranks": n, "num_bytes": rng.randint(1, 10**9)} for n in (1, 2, rng.randint(3, 9), rng.randint(10, 99))
+    ]
 
 
 def _seconds(case: Case) -> float:
@@ -545,9 +549,7 @@ CHECKS = (
             {"num_ranks": n, "num_bytes": 14e9, **_link, "algorithm": name} for n in (2, 6) for name in ("ring", "tree")
         ),
         draw=_draw_seconds,
-        make=_formula_task(
-            "all_reduce_seconds", ("num_ranks", "num_bytes", "alpha", "beta", "algorithm"), _seconds
-        ),
+        make=_formula_task("all_reduce_seconds", ("num_ranks", "num_bytes", "alpha", "beta", "algorithm"), _seconds),
         judge=_judge_seconds,
         program="without_ranks",
         masked=FORMULAS,

@@ -45,7 +45,9 @@ def without_ranks(request: dict[str, Any], rank: int) -> bytes:
     except BaseException as error:
         return plain.encode({"refused": f"The cell fails when it is run: {own_traceback(error)[-MOST_ERROR:]}"})
     if request["call"] is None:  # the answer is a value, not a function
-        return plain.encode({"answers": [{"value": _plain_or_refused(functions[name])} for name in request["functions"]]})
+        return plain.encode(
+            {"answers": [{"value": _plain_or_refused(functions[name])} for name in request["functions"]]}
+        )
     function = functions[request["call"]]
     return plain.encode({"answers": [_guarded(function, args) for args in request["inputs"][rank]]})
 

@@ -41,6 +41,7 @@ class Outcome:
     seconds: float
     timed_out: bool = False
     cancelled: bool = False
+    stalled: bool = False
     report: str | None = None
     ledgers: list = field(default_factory=list)
 

@@ -42,8 +42,10 @@ def _headline(outcome: Outcome, timeout: float) -> str:
     ends = outcome.ends
     if outcome.cancelled:
         return "Interrupted: all ranks were ended."
+    waiting = sum(not end.is_right for end in ends)
+    if outcome.stalled:
+        return f"Deadlock: {waiting} of {len(ends)} ranks wait, and nothing can wake them. All were ended."
     if outcome.timed_out:
-        waiting = sum(not end.is_right for end in ends)
         return f"After {timeout:g} s {waiting} of {len(ends)} ranks had not finished, and all were ended."
     first = _root_cause(ends)
     return f"Rank {first} failed, and with it the call on {len(ends)} ranks."
@@ -151,7 +153,7 @@ def _advice(outcome: Outcome, ledgers: list[Ledger]) -> list[str]:
         ]
     if kinds == {"recv"}:
         return ["Nobody sends: every waiting rank is in a receive. Send before you receive on at least one of them."]
-    if waits and returned and outcome.timed_out:
+    if waits and returned and (outcome.timed_out or outcome.stalled):
         return [
             f"Rank {returned[0]} has returned: it never makes the call that the others wait for. All ranks of a group must call."
         ]

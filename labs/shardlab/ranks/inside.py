@@ -67,7 +67,9 @@ def live(seat: Seat, program: Callable[[int], bytes]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     send(seat.result, answer)
-    while os.getppid() == supervisor:  # peers may still read what this rank sent: closing its sockets could cut them off
+    while (
+        os.getppid() == supervisor
+    ):  # peers may still read what this rank sent: closing its sockets could cut them off
         time.sleep(0.2)
     os._exit(0)  # no destructors: gloo's may abort when a peer has gone
 

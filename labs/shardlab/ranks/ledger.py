@@ -91,6 +91,13 @@ class Writer:
             self._memory[_offset(number)] = state
 
 
+def peek(memory: mmap.mmap) -> tuple[int, bool]:
+    """The number of calls made so far, and whether the rank waits for one of its latest."""
+    (count,) = _HEADER.unpack(memory[: _HEADER.size])
+    latest = range(max(0, count - 64), count) if 0 <= count < 1 << 40 else ()
+    return count, any(memory[_offset(number)] == WAITING for number in latest)
+
+
 def read(memory: mmap.mmap) -> tuple[int, list[Entry]]:
     """The number of calls made so far and the entries that are still kept, oldest first."""
     (count,) = _HEADER.unpack(memory[: _HEADER.size])

@@ -18,6 +18,7 @@ from shardlab.ranks import inside, ledger
 from shardlab.ranks.call import OUTPUT_LIMIT, Outcome, RankEnd
 from shardlab.ranks.explain import explain
 from shardlab.ranks.inside import World
+from shardlab.ranks.stall import StallWatch
 
 Emit = Callable[[int, str], None]
 GRACE = 1.0  # seconds that the others get to notice a failed rank, before they are ended too
@@ -69,7 +70,7 @@ def supervise(
         try:
             for rank in range(num_ranks):
                 ranks.append(_fork(program, rank, world, ranks))
-            outcome = _watch(ranks, began, timeout, emit, cancelled, most_output)
+            outcome = _watch(ranks, began, timeout, emit, cancelled, most_output, StallWatch(ledgers))
         finally:
             _end(ranks)
     outcome.ledgers = [ledger.read(memory) for memory in ledgers]
@@ -149,6 +150,7 @@ def _watch(
     emit: Emit,
     cancelled: Callable[[], bool],
     most_output: int | None,
+    stall: StallWatch,
 ) -> Outcome:
     outcome = Outcome(ends=[], seconds=0.0)
     failed_at: float | None = None
@@ -168,7 +170,10 @@ def _watch(
             outcome.timed_out = now - began > timeout and failed_at is None
             outcome.cancelled = cancelled()
             too_loud = most_output is not None and any(rank.printed > most_output for rank in ranks)
-            if outcome.timed_out or outcome.cancelled or too_loud or (failed_at and now - failed_at > GRACE):
+            outcome.stalled = failed_at is None and stall.is_certain({r.rank: r.pid for r in ranks if r.end is None})
+            if outcome.timed_out or outcome.cancelled or outcome.stalled or too_loud:
+                break
+            if failed_at is not None and now - failed_at > GRACE:
                 break
         outcome.seconds = time.monotonic() - began
         _ask_for_stacks([rank for rank in ranks if rank.end is None])

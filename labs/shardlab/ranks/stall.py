@@ -1,0 +1,50 @@
+"""Notice a deadlock before the time limit: every unfinished rank waits, and nothing moves."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from mmap import mmap
+
+from shardlab.ranks import ledger
+
+CERTAIN = 1.0  # seconds without any call, any change of state, or any work of a processor
+INTERVAL = 0.1
+
+
+class StallWatch:
+    """Watches the ledgers and the processor time of ranks that have not finished.
+
+    Ranks that wait for one another use no processor. A slow transfer does, and so does a rank that still computes, so
+    neither is taken for a deadlock. On a system without clocks of other processes nothing is ever reported.
+    """
+
+    def __init__(self, ledgers: Sequence[mmap]) -> None:
+        self._ledgers = ledgers
+        self._seen: object = None
+        self._since = self._looked = time.monotonic()
+
+    def is_certain(self, unfinished: dict[int, int]) -> bool:
+        """Whether the ranks of {rank: process id} have all waited, motionless, for a whole second."""
+        now = time.monotonic()
+        if not self._ledgers or not unfinished or now - self._looked < INTERVAL:
+            return False
+        self._looked = now
+        states = {rank: ledger.peek(self._ledgers[rank]) for rank in unfinished}
+        if not all(waits for _, waits in states.values()):
+            self._seen = None
+            return False
+        seen = (states, [_processor_ticks(pid) for pid in unfinished.values()])
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now - self._since >= CERTAIN
+
+
+def _processor_ticks(pid: int) -> int:
+    """Hundredths of a second that a process has computed; ever new where that cannot be asked."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return int(100 * time.clock_gettime((~pid << 3) | 2))  # Linux's clock of another process
+    return time.monotonic_ns()
