@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import running_lab
+from lab_server import running_lab
 from nbgrader.api import Gradebook
 from playwright.sync_api import Page, expect
 

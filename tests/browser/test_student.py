@@ -2,7 +2,7 @@
 
 import nbformat
 import pytest
-from conftest import running_lab
+from lab_server import running_lab
 from playwright.sync_api import Locator, Page, expect
 
 from autograder import notebooks
