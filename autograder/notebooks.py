@@ -8,6 +8,7 @@ A source marks its cells `exercise="week01.name"`, `check="week01.name" points=3
 
 import hashlib
 import tempfile
+import threading
 from collections import Counter
 from copy import deepcopy
 from functools import lru_cache
@@ -29,6 +30,7 @@ NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
 }
+ONE_AT_A_TIME = threading.Lock()  # nbgrader changes PATH and logging of the whole process
 MARKS = ("exercise", "check", "manual", "points")
 
 
@@ -136,15 +138,15 @@ def generate(notebook: NotebookNode, week: str, config: Config, gradebook: str |
     With `gradebook`, a database URL, the week's cells and points are also recorded there.
     Raises ValueError with nbgrader's own words when it refuses.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ONE_AT_A_TIME:
         source = Path(folder, "source", week, f"{week}.ipynb")
         source.parent.mkdir(parents=True)
         nbformat.write(notebook, source)
         own = Config(
             CourseDirectory={
-                "root": folder,
-                "source_directory": "source",
-                "release_directory": "release",
+                "root": str(Path.cwd()),  # nbgrader changes to it, and other threads may be reading relative paths
+                "source_directory": str(Path(folder, "source")),
+                "release_directory": str(Path(folder, "release")),
                 "db_url": gradebook or "sqlite://",
                 "assignment_id": week,
             },
