@@ -39,7 +39,7 @@ class Published:
     problem: str = ""
 
 
-def publish(week: str, students: list[str], course_root: Path = ROOT) -> list[Published]:
+def publish(week: str, students: list[str], course_root: Path = ROOT, submitted: Path | None = None) -> list[Published]:
     """Import the verdicts of these students into the gradebook and write their feedback pages.
 
     One student's problem never ends the batch. Only one process may publish at a time (the gradebook is SQLite).
@@ -48,17 +48,18 @@ def publish(week: str, students: list[str], course_root: Path = ROOT) -> list[Pu
     root = Path(course_root).resolve()
     week = notebooks.find_week(week, root)
     config = load_config(root)
+    folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory
     notebooks.generate(notebooks.read_source(week, root), week, config, config.CourseDirectory.db_url)
     with tempfile.TemporaryDirectory() as clean:
-        return [_publish_one(student, week, root, config, Path(clean)) for student in students]
+        return [_publish_one(student, week, root, config, folder, Path(clean)) for student in students]
 
 
-def _publish_one(student: str, week: str, root: Path, config: Config, clean: Path) -> Published:
-    submission = ingest.read_submission(student, week, root / config.CourseDirectory.submitted_directory, root)
+def _publish_one(student: str, week: str, root: Path, config: Config, submitted: Path, clean: Path) -> Published:
+    submission = ingest.read_submission(student, week, submitted, root)
     if not submission.found:
         return Published(student, None, submission.notes[0])
     try:
-        _write_clean_copy(submission, root, config, clean)
+        _write_clean_copy(submission, root, submitted, clean)
         settings = deepcopy(config)
         settings.CourseDirectory.update(
             assignment_id=week, student_id=glob.escape(student), submitted_directory=str(clean)
@@ -71,12 +72,11 @@ def _publish_one(student: str, week: str, root: Path, config: Config, clean: Pat
     return Published(student, root / config.CourseDirectory.feedback_directory / student / week / f"{week}.html")
 
 
-def _write_clean_copy(submission: ingest.Submission, root: Path, config: Config, clean: Path) -> None:
+def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path, clean: Path) -> None:
     """Put what nbgrader may read into `clean`: our notebook with the answers, and the time of submission."""
     folder = clean / submission.student / submission.week
     folder.mkdir(parents=True)
     nbformat.write(ingest.restore(submission, root), folder / f"{submission.week}.ipynb")
-    submitted = root / config.CourseDirectory.submitted_directory
     try:
         stamp = submitted / submission.student / submission.week / "timestamp.txt"
         text = ingest.read_regular_file(stamp, submitted).decode().strip()
