@@ -69,7 +69,7 @@ class Judge:
                     check.exercise, 0.0, check.points, f"Not graded: {error}. Your instructor is told.", True
                 )
             if problem is not None:
-                problems[part] = f"{_name(case)}: {problem}" if case else problem
+                problems[part] = f"{_name(case)}: {problem}" if "ranks" in case else problem
         return _verdict(check, parts, problems, level=self.zygote.level if self.zygote else 0)
 
     def _try(self, check: Check, case: Case, answer: dict[str, Any], rng: Random) -> str | None:
@@ -134,8 +134,6 @@ def clean(text: str) -> str:
 
 def _name(case: Case) -> str:
     """A case as a student knows it from the visible check: `4 ranks, 15 numbers, bfloat16`."""
-    if "ranks" not in case:
-        return "Case"
     words = [f"With {case['ranks']} ranks", f"{case['numbers']} numbers"]
     if "dtype" in case:
         words.append(case["dtype"])

@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import autograder
 import shardlab
+
+import autograder
 from autograder.jobs import plain
 
 _LENGTH = struct.Struct("<Q")
@@ -29,7 +30,10 @@ LEVELS = {
 }
 
 
-class SandboxLost(RuntimeError):  # noqa: N818 - it reads as what happened
+OFFICIAL = 2  # the lowest level at which a grade may be written into the gradebook
+
+
+class SandboxLost(RuntimeError):
     """The zygote died or does not answer: a fault of the machine, not of the submission."""
 
 

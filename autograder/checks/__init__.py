@@ -10,7 +10,7 @@ WEEKS: dict[str, tuple[Check, ...]] = {"week00": week00.CHECKS, "week01": week01
 
 def of_week(week: str) -> tuple[Check, ...]:
     """The checks of a week, named `week01` or by its folder `week01_collectives`."""
-    name = week.split("_")[0]
+    name = week.split("_", maxsplit=1)[0]
     if name not in WEEKS:
         raise ValueError(f"no checks for {week!r}: there are checks for {', '.join(WEEKS)}")
     return WEEKS[name]

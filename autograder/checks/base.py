@@ -87,6 +87,8 @@ def trouble(answer: Answer, allowed: Sequence[str] | None = None) -> str | None:
     for rank, came in enumerate(answer.ranks):
         if "refused" in came:
             return str(came["refused"])
+        if "raised" in came and _last_line(came["raised"]).startswith("NotImplementedError"):
+            return "Not answered yet: replace `raise NotImplementedError(...)` by your code."
         if "raised" in came:
             return f"Rank {rank} raised an exception.\n{came['raised']}"
     if answer.report:
@@ -96,6 +98,10 @@ def trouble(answer: Answer, allowed: Sequence[str] | None = None) -> str | None:
         if forbidden:
             return f"Rank {rank} calls {forbidden[0]}; this exercise is made of {' and '.join(allowed or ())} alone."
     return None
+
+
+def _last_line(text: Any) -> str:
+    return str(text).strip().rsplit("\n", 1)[-1]
 
 
 def wrong_tensor(rank: int, came: dict[str, Any], expected: torch.Tensor, *, what: str = "the result") -> str | None:

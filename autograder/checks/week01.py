@@ -6,10 +6,12 @@ formulas within 1e-6, so that any order of a sum or product will do.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import torch
+from shardlab.costs import traffic
 
 from autograder.checks.base import (
     Answer,
@@ -28,7 +30,6 @@ from autograder.checks.base import (
     wrong_tensor,
     wrong_value,
 )
-from shardlab.costs import traffic
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64, "int64": torch.int64}
 LARGE = 60_000  # numbers: enough for the wire's own counters to tell a ring from an all-gather
@@ -377,7 +378,8 @@ def _failed(answer: Answer) -> str | None:
         return problem
     answers = answer.ranks[0].get("answers")
     if isinstance(answers, list) and answers and "raised" in answers[0]:
-        return f"The function raised an exception.\n{answers[0]['raised']}"
+        problem = trouble(replace(answer, ranks=[answers[0]]))
+        return problem and problem.replace("Rank 0 raised", "The function raised")
     return None
 
 

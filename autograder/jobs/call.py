@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-
-from autograder.jobs import plain, student
 from shardlab import meter
 from shardlab.ranks.inside import own_traceback
+
+from autograder.jobs import plain, student
 
 MOST_ERROR = 2000  # characters of a student's own traceback
 

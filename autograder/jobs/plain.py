@@ -33,7 +33,7 @@ DTYPES = {
 }
 
 
-class NotPlain(ValueError):  # noqa: N818 - it reads as what is wrong
+class NotPlain(ValueError):
     """A value that cannot cross, or bytes that are no message."""
 
 

@@ -95,5 +95,5 @@ def _run_kindly(tree: ast.Module, filename: str, space: dict[str, Any]) -> None:
     for node in tree.body:
         try:
             exec(compile(ast.Module([node], []), filename, "exec"), space)
-        except Exception:  # noqa: S112 - see above
+        except Exception:
             continue

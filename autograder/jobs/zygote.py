@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy  # noqa: F401 - jobs find it imported
 import torch
-
-from autograder.jobs import call, confine, plain
 from shardlab import meter  # noqa: F401
 from shardlab.ranks import transports
 from shardlab.ranks.supervise import adopt_orphans, supervise
+
+from autograder.jobs import call, confine, plain
 
 _LENGTH = struct.Struct("<Q")
 PROGRAMS: dict[str, Callable[[dict, int], bytes]] = {"on_rank": call.on_rank, "without_ranks": call.without_ranks}

@@ -75,7 +75,7 @@ _FUNCTIONAL_SHARD_GIVEN = ("all_gather_into_tensor", "all_gather_into_tensor_out
 
 @dataclass(frozen=True)
 class Call:
-    """One communication call: `members` and `peer` are ranks of the world, `payload_bytes` is the whole tensor's size."""
+    """One communication call; `members` and `peer` are ranks of the world, `payload_bytes` is of the whole tensor."""
 
     kind: str
     members: tuple[int, ...]

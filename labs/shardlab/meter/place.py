@@ -18,7 +18,7 @@ def is_cell(filename: str) -> bool:
 
 
 def describe(filename: str, line: int, function: str) -> str:
-    """`line 3 of your cell, in exchange()` for notebook code, `line 42 of collectives.py, in ring_all_reduce()` else."""
+    """`line 3 of your cell, in exchange()` for notebook code, `line 42 of collectives.py, in f()` for the rest."""
     where = "your cell" if is_cell(filename) else os.path.basename(filename)
     inside = "" if function.startswith("<") else f", in {function}()"
     return f"line {line} of {where}{inside}"

@@ -56,6 +56,8 @@ def validate(num_ranks: int, timeout: float, available_bytes: int, open_files: i
 
     A forked rank takes about 80 MB of its own and a dozen open files in the process that supervises it.
     """
+    if open_files < 0:  # no limit
+        open_files = 1 << 20
     most = max(1, min(available_bytes // (80 * 2**20), open_files // 12))
     if isinstance(num_ranks, bool) or not isinstance(num_ranks, int) or num_ranks < 1:
         raise ValueError(f"ranks={num_ranks!r}: give a whole number of ranks from 1 to {most}")

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shardlab.ranks.call import OUTPUT_LIMIT, Call, Outcome, RankEnd
-from shardlab.ranks.warm import child_environment, end_session, torchrun
+from shardlab.ranks.travel import child_environment
+from shardlab.ranks.warm import end_session, torchrun
 
 TORCHRUN_START = 60.0  # seconds beyond the call's timeout: every rank imports torch by itself
 

@@ -149,13 +149,15 @@ def _advice(outcome: Outcome, ledgers: list[Ledger]) -> list[str]:
     returned = [rank for rank, end in enumerate(outcome.ends) if end.is_right]
     if kinds == {"send"}:
         return [
-            "Nobody receives: a send returns only when the other side receives. Let one side receive first, or use isend."
+            "Nobody receives: a send returns only when the other side receives. "
+            "Let one side receive first, or use isend."
         ]
     if kinds == {"recv"}:
         return ["Nobody sends: every waiting rank is in a receive. Send before you receive on at least one of them."]
     if waits and returned and (outcome.timed_out or outcome.stalled):
         return [
-            f"Rank {returned[0]} has returned: it never makes the call that the others wait for. All ranks of a group must call."
+            f"Rank {returned[0]} has returned: it never makes the call that the others wait for. "
+            "All ranks of a group must call."
         ]
     if not waits and outcome.timed_out:
         return ["No rank waits for another: a loop does not end, or the call needs a larger timeout=."]

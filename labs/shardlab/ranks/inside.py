@@ -6,6 +6,7 @@ import datetime
 import faulthandler
 import os
 import signal
+import struct
 import sys
 import time
 import traceback
@@ -24,11 +25,12 @@ from shardlab.ranks import transports
 from shardlab.ranks.ledger import Writer
 
 RESULT, ERROR = b"R", b"E"
+LENGTH = struct.Struct("<Q")  # precedes a rank's message
 
 
 @dataclass(frozen=True)
 class World:
-    """What all ranks of a call share: their number, how they talk, where they meet ("" if they do not), their ledgers."""
+    """What all ranks of a call share: number, transport, meeting place ("" if they form no group), ledgers."""
 
     num_ranks: int
     transport: str
@@ -39,10 +41,11 @@ class World:
 
 @dataclass(frozen=True)
 class Seat:
-    """A rank's place: its number in its world, the file descriptors of its pipes, its ledger."""
+    """A rank's place: its number in its world, its supervisor's process, its pipes' file descriptors, its ledger."""
 
     rank: int
     world: World
+    supervisor: int
     output: int
     result: int
     stack: int
@@ -55,7 +58,6 @@ def live(seat: Seat, program: Callable[[int], bytes]) -> NoReturn:
     1. connect the pipes  2. join the group  3. run  4. hand in  5. stay until the supervisor ends all ranks together
     """
     answer = ERROR + b"the rank ended early"
-    supervisor = os.getppid()
     try:
         _connect(seat)
         _join_world(seat)
@@ -67,9 +69,7 @@ def live(seat: Seat, program: Callable[[int], bytes]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     send(seat.result, answer)
-    while (
-        os.getppid() == supervisor
-    ):  # peers may still read what this rank sent: closing its sockets could cut them off
+    while os.getppid() == seat.supervisor:  # peers may still read: closing our sockets could cut them off
         time.sleep(0.2)
     os._exit(0)  # no destructors: gloo's may abort when a peer has gone
 
@@ -128,8 +128,8 @@ def torchrun_group(timeout: float = 60.0) -> Iterator[dist.ProcessGroup]:
 
 
 def send(pipe: int, data: bytes) -> None:
-    """Write all of `data`, then close: the end of the pipe is the end of the message."""
-    view = memoryview(data)
+    """Write the length of `data`, all of it, and close. A child of this rank may keep the pipe open: the length tells."""
+    view = memoryview(LENGTH.pack(len(data)) + data)
     while view:
         view = view[os.write(pipe, view[: 1 << 20]) :]
     os.close(pipe)

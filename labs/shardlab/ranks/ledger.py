@@ -67,7 +67,7 @@ class Writer:
     def begin(
         self, kind: str, peer: int, tag: int, payload_bytes: int, members: Sequence[int], tensor: str, place: str
     ):
-        """Write the record first and count it afterwards, so that a reader never sees half of one. Returns its number."""
+        """Write the record, then count it, so that a reader never sees half of one. Returns its number."""
         number = self._count
         record = _RECORD.pack(
             STARTED,
@@ -87,7 +87,7 @@ class Writer:
 
     def mark(self, number: int, state: int) -> None:
         """Change the state of record `number`, if it has not been overwritten since."""
-        if number > self._count - CAPACITY:
+        if number >= self._count - CAPACITY:
             self._memory[_offset(number)] = state
 
 

@@ -10,8 +10,8 @@ from mmap import mmap
 
 from shardlab.ranks import ledger
 
-CERTAIN = 1.0  # seconds without any call, any change of state, or any work of a processor
-INTERVAL = 0.1
+CERTAIN = 10  # looks in a row that find no new call, no change of state and no work of a processor
+INTERVAL = 0.1  # seconds between two looks
 
 
 class StallWatch:
@@ -24,10 +24,14 @@ class StallWatch:
     def __init__(self, ledgers: Sequence[mmap]) -> None:
         self._ledgers = ledgers
         self._seen: object = None
-        self._since = self._looked = time.monotonic()
+        self._still = 0
+        self._looked = time.monotonic()
 
     def is_certain(self, unfinished: dict[int, int]) -> bool:
-        """Whether the ranks of {rank: process id} have all waited, motionless, for a whole second."""
+        """Whether the ranks of {rank: process id} have all waited, motionless, for ten looks: about a second.
+
+        Looks are counted, not seconds: on a machine that sleeps or is overloaded nobody moves, and nobody looks.
+        """
         now = time.monotonic()
         if not self._ledgers or not unfinished or now - self._looked < INTERVAL:
             return False
@@ -37,9 +41,9 @@ class StallWatch:
             self._seen = None
             return False
         seen = (states, [_processor_ticks(pid) for pid in unfinished.values()])
-        if seen != self._seen:
-            self._seen, self._since = seen, now
-        return now - self._since >= CERTAIN
+        self._still = self._still + 1 if seen == self._seen else 0
+        self._seen = seen
+        return self._still >= CERTAIN
 
 
 def _processor_ticks(pid: int) -> int:

@@ -5,6 +5,7 @@ Used by the warm worker behind a notebook and, inside its sandbox, by the grader
 
 from __future__ import annotations
 
+import codecs
 import os
 import selectors
 import signal
@@ -33,15 +34,25 @@ class Watched:
         self.output, self.result, self.stack = output, result, stack
         self.message = bytearray()
         self.printed = 0
+        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self.end: RankEnd | None = None
         self.exit_code: int | None = None
 
-    def conclude(self) -> None:
-        """Read the rank's message, if it is complete, or its death."""
-        if self.message[:1] == inside.RESULT:
-            self.end = RankEnd(result=bytes(self.message[1:]))
-        elif self.message[:1] == inside.ERROR:
-            self.end = RankEnd(error=self.message[1:].decode(errors="replace"))
+    def hear(self, data: bytes) -> None:
+        """Take a part of the rank's message; when it is complete the rank has ended, rightly or not."""
+        self.message += data
+        head = inside.LENGTH.size
+        if self.end is not None or len(self.message) < head:
+            return
+        (length,) = inside.LENGTH.unpack_from(self.message)
+        if length > MOST_RESULT_BYTES:
+            self.end = RankEnd(error=f"ValueError: a result of {length:,} bytes is too large: return less than 4 GiB")
+        elif len(self.message) >= head + length:
+            kind, content = self.message[head : head + 1], memoryview(self.message)[head + 1 : head + length]
+            if kind == inside.RESULT:
+                self.end = RankEnd(result=bytes(content))
+            else:
+                self.end = RankEnd(error=bytes(content).decode(errors="replace"))
 
 
 def supervise(
@@ -109,15 +120,18 @@ def _fork(program: Callable[[int], bytes], rank: int, world: World, others: list
     stack = _stack_file()
     sys.stdout.flush()
     sys.stderr.flush()
+    supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
         os.setpgid(0, 0)
         end_with_parent()
+        if os.getppid() != supervisor:  # it died before we could ask
+            os._exit(1)
         _forget_others(rank, world, others)
         os.close(output_out)
         os.close(result_out)
         memory = world.ledgers[rank] if world.ledgers else None
-        inside.live(inside.Seat(rank, world, output_in, result_in, stack, memory), program)
+        inside.live(inside.Seat(rank, world, supervisor, output_in, result_in, stack, memory), program)
     os.close(output_in)
     os.close(result_in)
     for descriptor in (output_out, result_out):
@@ -195,11 +209,9 @@ def _read(selector: selectors.BaseSelector, rank: Watched, pipe: str, emit: Emit
     if not data:
         with suppress(KeyError):
             selector.unregister(descriptor)
-        if pipe == "result" and rank.end is None:
-            rank.conclude()
         return False
     if pipe == "result":
-        rank.message += data[: max(0, MOST_RESULT_BYTES - len(rank.message))]
+        rank.hear(data)
         return True
     _show(rank, data, emit)
     return True
@@ -209,7 +221,7 @@ def _show(rank: Watched, data: bytes, emit: Emit) -> None:
     """Pass on what a rank prints, up to the limit, and say once that the rest is dropped."""
     room = OUTPUT_LIMIT - rank.printed
     if room > 0:
-        emit(rank.rank, data[:room].decode(errors="replace"))
+        emit(rank.rank, rank.decoder.decode(data[:room]))
         if len(data) > room:
             emit(rank.rank, f"\n[rank {rank.rank} printed more than {OUTPUT_LIMIT // 1024} KB: the rest is dropped]\n")
     rank.printed += len(data)
@@ -231,8 +243,8 @@ def _notice_exit(rank: Watched) -> None:
     rank.exit_code = os.waitstatus_to_exitcode(status)
     with suppress(OSError):
         while data := os.read(rank.result, 1 << 20):
-            rank.message += data
-    rank.end = RankEnd(exit_code=rank.exit_code)
+            rank.hear(data)
+    rank.end = rank.end or RankEnd(exit_code=rank.exit_code)
 
 
 def _ask_for_stacks(ranks: list[Watched]) -> None:

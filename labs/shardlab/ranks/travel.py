@@ -1,18 +1,24 @@
-"""How a notebook's function travels to the ranks: by value, with the source lines of its cells."""
+"""How a notebook's function travels to the ranks: by value, with its surroundings and the source lines of its cells."""
 
 from __future__ import annotations
 
+import io
 import linecache
+import os
 import pickle
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from shardlab.meter.place import is_cell
 
+RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "LOCAL_WORLD_SIZE")
+
 
 class PerRank:
-    """An argument that differs per rank: `run(f, PerRank([a, b]), ranks=2)` calls `f(a)` on rank 0 and `f(b)` on rank 1."""
+    """An argument that differs per rank: `run(f, PerRank([a, b]), ranks=2)` is `f(a)` on rank 0, `f(b)` on rank 1."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.values = list(values)
@@ -25,7 +31,7 @@ class PerRank:
 
 
 def pack(function: Callable, args: tuple) -> bytes:
-    """(function, args, sources) as bytes; functions of notebooks, scripts and tests travel by value.
+    """Surroundings and (function, args) as bytes; functions of notebooks, scripts and tests travel by value.
 
     Raises TypeError naming what cannot travel (an open file, a lock, a generator, a process group).
     """
@@ -36,21 +42,69 @@ def pack(function: Callable, args: tuple) -> bytes:
     if by_value:
         cloudpickle.register_pickle_by_value(module)
     try:
-        return cloudpickle.dumps((function, args, cell_sources()), protocol=pickle.HIGHEST_PROTOCOL)
-    except (TypeError, pickle.PicklingError, AttributeError, NotImplementedError) as error:
-        name = getattr(function, "__name__", repr(function))
+        return pickle.dumps(Surroundings.here()) + cloudpickle.dumps((function, args), protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # whatever an object's own way of being pickled raises
         raise TypeError(
-            f"{name}() or one of its arguments cannot travel to the ranks: {error}. Make such an object (an open file, "
-            "a lock, a generator, a process group) inside the function, on the rank that uses it."
+            f"{_name(function)}() or one of its arguments cannot travel to the ranks: {error}. Make such an object (an "
+            "open file, a lock, a generator, a process group) inside the function, on the rank that uses it."
         ) from None
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def unpack(payload: bytes) -> tuple[Callable, tuple, dict[str, list[str]]]:
-    """The inverse of `pack`, on the rank."""
-    return pickle.loads(payload)
+def unpack(payload: bytes) -> tuple[Callable, tuple]:
+    """The inverse of `pack`, on the rank: first the surroundings, in which the function's imports are then found."""
+    stream = io.BytesIO(payload)
+    pickle.load(stream).settle()
+    return pickle.load(stream)
+
+
+def pack_result(function: Callable, result: Any) -> bytes:
+    """What a rank hands back, as bytes; TypeError when it cannot travel."""
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        raise TypeError(
+            f"what {_name(function)}() returned cannot travel back: {error}. Return numbers, tensors, or lists of them."
+        ) from None
+
+
+def _name(function: Callable) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a function finds around it where it was written: folder, import path, environment, cells' source lines."""
+
+    folder: str
+    path: list[str]
+    environment: dict[str, str]
+    sources: dict[str, list[str]]
+
+    @classmethod
+    def here(cls) -> Surroundings:
+        """Those of this process."""
+        return cls(os.getcwd(), list(sys.path), child_environment(), cell_sources())
+
+    def settle(self) -> None:
+        """Give a rank the same; tracebacks and `inspect` then find the lines of notebook cells."""
+        with suppress(OSError):  # the folder has gone, or the rank may not enter it
+            os.chdir(self.folder)
+        sys.path[:] = self.path
+        os.environ.update({name: value for name, value in self.environment.items() if name not in RANK_VARIABLES})
+        for name, lines in self.sources.items():
+            linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+
+
+def child_environment() -> dict[str, str]:
+    """Our environment without proxies (loopback needs none) and without the ranks of an outer torchrun."""
+    kept = {k: v for k, v in os.environ.items() if k not in RANK_VARIABLES and not k.startswith("TORCHELASTIC_")}
+    kept = {k: v for k, v in kept.items() if not k.lower().endswith("_proxy")}
+    return kept | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "MPLBACKEND": "Agg"}
 
 
 def cell_sources() -> dict[str, list[str]]:
@@ -58,15 +112,9 @@ def cell_sources() -> dict[str, list[str]]:
     return {name: list(entry[2]) for name, entry in linecache.cache.items() if len(entry) == 4 and is_cell(name)}
 
 
-def show_sources(sources: dict[str, list[str]]) -> None:
-    """Let tracebacks and `inspect` find the lines of notebook cells on this rank."""
-    for name, lines in sources.items():
-        linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
-
-
 def _is_installed(module: Any) -> bool:
     """Whether a rank can import the module by itself: ours, the standard library's, an installed package's."""
     if module.__name__ == "__main__":
         return True  # cloudpickle always takes these by value
     file = getattr(module, "__file__", None) or ""
-    return module.__name__.split(".")[0] in ("shardlab", "autograder") or not file or "/lib/python" in file
+    return module.__name__.split(".")[0] == "shardlab" or not file or "/lib/python" in file

@@ -6,19 +6,24 @@ import atexit
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Listener
+from typing import Any
 
 from shardlab.ranks.call import Call, Outcome
+from shardlab.ranks.travel import child_environment
 from shardlab.ranks.worker import KEY_VARIABLE, LOG_VARIABLE
 
 START_LIMIT = 120.0  # seconds: importing torch from a cold disk on a busy machine
 ANSWER_LIMIT = 30.0  # seconds beyond a call's own timeout before the worker itself is given up
+CANCEL_LIMIT = 10.0  # seconds in which an interrupted worker ends its ranks
 
 Printer = Callable[[int, str], None]
 
@@ -32,13 +37,17 @@ class WarmWorker:
 
     def __init__(self) -> None:
         self.owner = os.getpid()
+        self._lock = threading.Lock()
         self._logs = _log_folder()
         key = secrets.token_bytes(16)
         with Listener(("127.0.0.1", 0), authkey=key) as listener:
             host, port = listener.address  # type: ignore[misc]
             self._process = subprocess.Popen(
-                [*torchrun(1), *(["--log-dir", self._logs] if self._logs else [])]
-                + ["-m", "shardlab.ranks.worker", str(host), str(port)],
+                [
+                    *torchrun(1),
+                    *(["--log-dir", self._logs] if self._logs else []),
+                    *("-m", "shardlab.ranks.worker", str(host), str(port)),
+                ],
                 env=child_environment() | {KEY_VARIABLE: key.hex(), LOG_VARIABLE: self._logs},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -66,32 +75,43 @@ class WarmWorker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this process owns the worker (a fork does not) and it still runs."""
-        return self.owner == os.getpid() and self._process.poll() is None and not self._connection.closed
+        """Whether this process owns the worker (a fork does not), it runs, and it has not closed the connection."""
+        if self.owner != os.getpid() or self._process.poll() is not None or self._connection.closed:
+            return False
+        return self._lock.locked() or not self._connection.poll()  # between calls it says nothing but good-bye
 
     def call(self, call: Call, printer: Printer) -> Outcome:
-        """Run one call; prints arrive while it runs. Ctrl-C ends the ranks, and then raises KeyboardInterrupt here."""
-        try:
-            self._connection.send(call)
-            return self._collect(call, printer)
-        except KeyboardInterrupt:
-            with suppress(OSError, EOFError, WorkerLost, KeyboardInterrupt):
-                self._connection.send("cancel")
-                self._collect(call, lambda rank, text: None, limit=10.0)
-                raise
-            self.close()
-            raise
-        except (EOFError, OSError) as error:
-            self.close()
-            raise WorkerLost("the warm worker ended during the call; call again to start a new one") from error
+        """Run one call; prints arrive while it runs. Ctrl-C ends the ranks, and then raises KeyboardInterrupt here.
 
-    def _collect(self, call: Call, printer: Printer, limit: float | None = None) -> Outcome:
-        deadline = time.monotonic() + (call.timeout + ANSWER_LIMIT if limit is None else limit)
+        Calls of several threads wait for one another.
+        """
+        with self._lock:
+            try:
+                with _whole_message():
+                    self._connection.send(call)
+                return self._collect("end", printer, call.timeout + ANSWER_LIMIT)
+            except KeyboardInterrupt:
+                with suppress(OSError, EOFError, WorkerLost, KeyboardInterrupt):
+                    with _whole_message():
+                        self._connection.send("cancel")
+                    self._collect("idle", lambda rank, text: None, CANCEL_LIMIT)
+                    raise
+                self.close()
+                raise
+            except (EOFError, OSError) as error:
+                self.close()
+                raise WorkerLost("the warm worker ended during the call; call again to start a new one") from error
+
+    def _collect(self, last: str, printer: Printer, limit: float) -> Any:
+        """Print what comes until the message `last`, and return what that carries."""
+        deadline = time.monotonic() + limit
         while self._connection.poll(max(0.0, deadline - time.monotonic())):
-            message = self._connection.recv()
-            if message[0] == "end":
-                return message[1]
-            printer(message[1], message[2])
+            with _whole_message():
+                kind, *content = self._connection.recv()
+            if kind == last:
+                return content[0] if content else None
+            if kind == "output":
+                printer(*content)
         self.close()
         raise WorkerLost("the warm worker does not answer and was ended; call again to start a new one")
 
@@ -106,6 +126,22 @@ class WarmWorker:
         end_session(self._process)
         if self._logs:
             shutil.rmtree(self._logs, ignore_errors=True)
+
+
+@contextmanager
+def _whole_message() -> Iterator[None]:
+    """Hold Ctrl-C back while a message is read or written: half of one would garble all that follow."""
+    if threading.current_thread() is not threading.main_thread():  # Ctrl-C goes to the main thread alone
+        yield
+        return
+    held: list[tuple] = []
+    before = signal.signal(signal.SIGINT, lambda *arguments: held.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held and callable(before):
+            before(*held[0])
 
 
 def end_session(process: subprocess.Popen) -> None:
@@ -134,14 +170,6 @@ def torchrun(num_processes: int) -> list[str]:
         "--rdzv-endpoint=127.0.0.1:0",
         "--local-addr=127.0.0.1",
     ]
-
-
-def child_environment() -> dict[str, str]:
-    """Our environment without proxies (loopback needs none) and without the ranks of an outer torchrun."""
-    outer = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
-    kept = {k: v for k, v in os.environ.items() if k not in outer and not k.startswith("TORCHELASTIC_")}
-    kept = {k: v for k, v in kept.items() if not k.lower().endswith("_proxy")}
-    return kept | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "MPLBACKEND": "Agg"}
 
 
 def _log_folder() -> str:

@@ -7,7 +7,6 @@ operator, starts no thread and touches no GPU, so that each call begins as clean
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import signal
 import sys
@@ -19,24 +18,30 @@ import torch
 
 from shardlab.ranks.call import Call
 from shardlab.ranks.supervise import adopt_orphans, end_with_parent, supervise
-from shardlab.ranks.travel import PerRank, show_sources, unpack
+from shardlab.ranks.travel import PerRank, pack_result, unpack
 
 KEY_VARIABLE = "SHARDLAB_WORKER_KEY"
 LOG_VARIABLE = "SHARDLAB_TORCHRUN_LOGS"
 
 
 def serve(connection: Connection) -> None:
-    """Answer calls until the notebook closes the connection or dies."""
-    while True:
-        try:
+    """Answer calls until the notebook closes the connection or dies.
+
+    A call is answered by ("output", rank, text) messages and one ("end", outcome). "cancel" ends the running call, if
+    one runs, and is answered by ("idle",) after its end: it may arrive when the call has just ended by itself.
+    """
+    try:
+        while True:
             request = connection.recv()
-        except (EOFError, OSError):
-            return
-        if isinstance(request, Call):
-            _answer(connection, request)
+            was_cancelled = _answer(connection, request) if isinstance(request, Call) else True
+            if was_cancelled:
+                connection.send(("idle",))
+    except (EOFError, OSError):
+        return  # the notebook has gone
 
 
-def _answer(connection: Connection, call: Call) -> None:
+def _answer(connection: Connection, call: Call) -> bool:
+    """Run one call and send its outcome; whether a cancel was taken from the connection."""
     gone = False
 
     def emit(rank: int, text: str) -> None:
@@ -51,20 +56,18 @@ def _answer(connection: Connection, call: Call) -> None:
                 gone = True
         return gone
 
-    try:
-        outcome = supervise(
-            _program(connection, call),
-            num_ranks=call.num_ranks,
-            timeout=call.timeout,
-            transport=call.transport,
-            observe=call.observe,
-            emit=emit,
-            cancelled=cancelled,
-        )
-        outcome.ledgers = []
-        connection.send(("end", outcome))
-    except (BrokenPipeError, ConnectionResetError):
-        return  # the notebook has gone; the ranks have been ended, and the next recv ends the worker
+    outcome = supervise(
+        _program(connection, call),
+        num_ranks=call.num_ranks,
+        timeout=call.timeout,
+        transport=call.transport,
+        observe=call.observe,
+        emit=emit,
+        cancelled=cancelled,
+    )
+    outcome.ledgers = []
+    connection.send(("end", outcome))
+    return gone
 
 
 def _program(connection: Connection, call: Call) -> Any:
@@ -76,13 +79,10 @@ def _program(connection: Connection, call: Call) -> Any:
 
 
 def run_payload(payload: bytes, rank: int) -> bytes:
-    """Run the packed function as one rank and pack its result; the source lines come first, for tracebacks."""
-    import cloudpickle
-
-    function, args, sources = unpack(payload)
-    show_sources(sources)
+    """Run the packed function as one rank and pack its result; the caller's surroundings come first."""
+    function, args = unpack(payload)
     result = function(*[argument[rank] if isinstance(argument, PerRank) else argument for argument in args])
-    return cloudpickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
+    return pack_result(function, result)
 
 
 def main() -> None:

@@ -1,0 +1,90 @@
+"""`check` in a notebook: the same judge, sandbox and sentences as the grade, on the cases in plain sight."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from shardlab.ranks.travel import cell_sources
+
+from autograder import checks
+from autograder.checks.base import Case, Check
+from autograder.judge import Judge, Verdict
+
+PUBLIC_SEED = 0  # the visible cases have the same numbers at every run
+MOST_RANKS = 8
+
+_judges: dict[int, Judge] = {}
+
+
+def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None) -> float:
+    """Run an answer on the given cases and print what is right and what is not yet. Returns the points so far.
+
+    >>> check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}])
+
+    When the notebook is graded, fresh cases are drawn. Raises ValueError for an unknown exercise or a case that the
+    check cannot run; a wrong answer raises nothing.
+    """
+    found = checks.find(exercise)
+    chosen = [dict(case) for case in (cases if cases is not None else found.public)]
+    _refuse_bad_cases(found, chosen)
+    answer = {"pickle": _pickle(found, answers)}
+    verdict = _judge().judge(found, answer, PUBLIC_SEED, [_complete(found, case) for case in chosen])
+    print(shown(verdict, len(chosen)))
+    return verdict.points
+
+
+def shown(verdict: Verdict, num_cases: int) -> str:
+    """A verdict as a notebook shows it: a mark, the points, and the sentence."""
+    mark = "✓" if verdict.is_right else "✗"
+    head = f"{mark} {verdict.exercise}: {verdict.points:g} of {verdict.max:g} points"
+    if verdict.is_right:
+        cases = "1 case" if num_cases == 1 else f"{num_cases} cases"
+        return f"{head}. Right on {cases}; the grade draws fresh ones."
+    return f"{head}.\n{verdict.text}"
+
+
+def _judge() -> Judge:
+    """This process's judge; a fork gets its own."""
+    pid = os.getpid()
+    if pid not in _judges:
+        _judges[pid] = Judge()
+        atexit.register(_judges[pid].__exit__)
+    return _judges[pid]
+
+
+def _pickle(found: Check, answers: tuple) -> bytes:
+    """The answers by name, for the sandbox: functions by their own name, values by their place."""
+    import cloudpickle
+
+    named = {}
+    for place, answer in enumerate(answers):
+        name = getattr(answer, "__name__", None)
+        named[name if name in found.names else found.names[min(place, len(found.names) - 1)]] = answer
+    try:
+        return cloudpickle.dumps((named, cell_sources()))
+    except Exception as error:
+        raise ValueError(
+            f"the answer to {found.exercise} cannot travel to the sandbox: {error}. "
+            "Make such an object (an open file, a lock, a process group) inside the function."
+        ) from None
+
+
+def _refuse_bad_cases(found: Check, cases: list[Case]) -> None:
+    if not cases:
+        raise ValueError(f"cases=[] checks nothing: give cases such as {found.public[0]}")
+    known = {key for case in found.public for key in case} | {"dtype", "subgroup", "ranks_per_node", "matrix", "part"}
+    needed = set.intersection(*(set(case) for case in found.public)) - {"part"}
+    for case in cases:
+        if not needed <= set(case) <= known:
+            raise ValueError(f"the case {case} does not fit {found.exercise}: give it like {found.public[0]}")
+        if "ranks" in case and not (isinstance(case["ranks"], int) and 1 <= case["ranks"] <= MOST_RANKS):
+            raise ValueError(f"ranks={case['ranks']!r} in a case: use 1 to {MOST_RANKS}")
+
+
+def _complete(found: Check, case: Case) -> Case:
+    """A visible case belongs to the part of the check that its public cases name."""
+    part = found.public[0].get("part")
+    return case if part is None or "part" in case else case | {"part": part}

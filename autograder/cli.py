@@ -1,0 +1,104 @@
+"""The command `autograder`: build the notebooks, grade submissions, prove the checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Build the notebooks of SYS-602, grade submissions, prove the checks.", no_args_is_help=True)
+
+
+@app.callback()
+def autograder() -> None:
+    """Build the notebooks of SYS-602, grade submissions, prove the checks."""
+
+
+@app.command()
+def build(
+    week: Annotated[str | None, typer.Argument(help="week01, or week01_collectives; all weeks without it")] = None,
+    check: Annotated[bool, typer.Option("--check", help="write nothing; fail if course/ is stale")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite a notebook that holds answers")] = False,
+) -> None:
+    """Build the students' notebooks of course/ from solutions/."""
+    from autograder import notebooks
+
+    try:
+        chosen = [notebooks.find_week(week)] if week else notebooks.weeks()
+        stale = [name for name in chosen if notebooks.is_stale(name)]
+        if check and stale:
+            _fail(
+                f"course/ is older than solutions/ for {', '.join(stale)}: run `make notebooks` and commit the result"
+            )
+        for name in [] if check else chosen:
+            print(f"{notebooks.build(name, force=force)}{' (new)' if name in stale else ''}")
+    except ValueError as error:
+        _fail(str(error))
+
+
+@app.command()
+def grade(
+    week: Annotated[str, typer.Argument(help="week01, or week01_collectives")],
+    submitted: Annotated[Path, typer.Option(help="holds STUDENT/WEEK/WEEK.ipynb")] = Path("autograder/submitted"),
+    json_file: Annotated[Path | None, typer.Option("--json", help="write points and sentences here too")] = None,
+    student: Annotated[list[str] | None, typer.Option(help="only this student (may be repeated)")] = None,
+    seed: Annotated[int | None, typer.Option(help="draw the inputs of an earlier run again")] = None,
+    workers: Annotated[int | None, typer.Option(help="submissions at a time; one a core without it")] = None,
+    self_check: Annotated[bool, typer.Option("--self-check", help="allow a machine without isolation")] = False,
+    publish: Annotated[bool, typer.Option(help="write gradebook and feedback pages")] = True,
+) -> None:
+    """Grade a week: verdicts, nbgrader's gradebook, feedback pages, a CSV."""
+    from autograder import grade as grading
+    from autograder import notebooks, reports, sandbox
+
+    try:
+        name = notebooks.find_week(week)
+        if sandbox.level() < sandbox.OFFICIAL and not (self_check and not publish):
+            _fail(reports.no_isolation())
+        students = student or grading.students_in(submitted, name)
+        if not students:
+            _fail(f"no submission of {name} in {submitted}: it must hold STUDENT/{name}/{name}.ipynb")
+        with reports.Bar(len(students)) as bar:
+            verdicts = grading.grade(name, submitted, students=students, seed=seed, workers=workers, done=bar.step)
+    except ValueError as error:
+        _fail(str(error))
+    reports.print_class(verdicts)
+    grading.write_csv(verdicts, notebooks.ROOT / "autograder" / "verdicts" / f"{name}.csv")
+    if json_file is not None:
+        json_file.write_text(json.dumps(grading.summary(verdicts), indent=1, ensure_ascii=False))
+    if publish:
+        reports.publish(name, students, submitted)
+
+
+@app.command("kill-matrix")
+def kill_matrix(
+    week: Annotated[list[str] | None, typer.Argument(help="week01 …; all weeks without it")] = None,
+) -> None:
+    """Judge every known wrong answer (must die) and every honest variant (must live)."""
+    from autograder import reports
+    from autograder.checks import WEEKS
+
+    unknown = [name for name in week or [] if name not in WEEKS]
+    if unknown:
+        _fail(f"no checks for {unknown[0]}: use {', '.join(WEEKS)}")
+    if not reports.print_kill_matrix(week):
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo() -> None:
+    """Under a minute: real ranks, prediction beside measurement, an honest and a cheating submission graded."""
+    from autograder import demo as show
+
+    show.main()
+
+
+def _fail(sentence: str) -> None:
+    typer.echo(sentence, err=True)
+    raise typer.Exit(2)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,84 @@
+"""A minute in the terminal: real ranks, prediction beside measurement, then two submissions graded."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import nbformat
+import shardlab
+import torch
+import torch.distributed as dist
+from rich.table import Table
+from shardlab import collectives, meter
+from shardlab.costs import traffic
+
+from autograder import checks, kill_matrix, notebooks
+from autograder.grade import grade_one
+from autograder.judge import Judge
+from autograder.reports import console
+
+WEEK = "week01_collectives"
+NUM_ELEMENTS = 1_000_003
+CHEATS = {
+    "week01.exchange": "keeps_its_own",
+    "week01.ring-reduce-scatter": "all_gather_then_sum",
+    "week01.naive-bill": "public_constant",
+}
+
+
+def main() -> None:
+    """Run both halves of the demonstration."""
+    show_ranks()
+    show_grades()
+
+
+def show_ranks() -> None:
+    """A ring all-reduce on 2, 3 and 4 real ranks: bytes by formula and by meter."""
+    table = Table(
+        "ranks", "by the formula", "by the meter", "equal", title=f"ring all-reduce of {NUM_ELEMENTS:,} floats"
+    )
+    for num_ranks in (2, 3, 4):
+        predicted = [4 * traffic.ring_sent_elements(NUM_ELEMENTS, num_ranks, rank) for rank in range(num_ranks)]
+        measured = shardlab.run(sent_bytes, NUM_ELEMENTS, ranks=num_ranks)
+        table.add_row(str(num_ranks), f"{predicted[0]:,} B", f"{int(measured[0]):,} B", str(predicted == measured))
+    console.print(table)
+
+
+def sent_bytes(num_elements: int) -> float:
+    """Bytes that this rank sends in one ring all-reduce."""
+    with meter.record() as bill:
+        collectives.ring_all_reduce(torch.ones(num_elements), group=dist.group.WORLD)
+    return bill.sent_bytes
+
+
+def show_grades() -> None:
+    """The solution handed in, and the same with three cheats; points and sentences of both."""
+    with tempfile.TemporaryDirectory() as folder, Judge() as judge:
+        submitted = Path(folder)
+        write_submission(submitted, "an honest submission", {})
+        write_submission(submitted, "a cheating submission", {name: _cheat(name) for name in CHEATS})
+        for student in ("an honest submission", "a cheating submission"):
+            verdicts = grade_one(student, WEEK, submitted, judge, seed=1, target=submitted)
+            table = Table("exercise", "points", "sentence", title=student)
+            for name, exercise in verdicts["exercises"].items():
+                table.add_row(name, f"{exercise['points']:g} of {exercise['max']:g}", exercise["text"])
+            console.print(table)
+
+
+def write_submission(submitted: Path, student: str, answers: dict[str, str]) -> Path:
+    """Hand in the solution of week 1 as `student`, with some cells replaced, by exercise."""
+    notebook = notebooks.read_source(WEEK)
+    for cell in notebook.cells:
+        name = cell.metadata.get("nbgrader", {}).get("grade_id", "")
+        if cell.metadata.get("nbgrader", {}).get("solution") and notebooks.exercise_id(name) in answers:
+            cell.source = answers[notebooks.exercise_id(name)]
+    path = submitted / student / WEEK / f"{WEEK}.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(notebook, path)
+    return path
+
+
+def _cheat(exercise: str) -> str:
+    paths = {path.stem: path for path in kill_matrix.mutants_of(checks.find(exercise))}
+    return paths[CHEATS[exercise]].read_text()

@@ -1,0 +1,92 @@
+"""What the autograder prints: a progress bar, the class as a table, the kill matrix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from autograder import sandbox
+from autograder.grade import Verdicts
+
+console = Console()
+
+
+class Bar:
+    """A progress bar over submissions, with the time that is left."""
+
+    def __init__(self, total: int) -> None:
+        columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._progress = Progress(*columns, console=console, transient=True)
+        self._task = self._progress.add_task("grading", total=total)
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def step(self, verdicts: Verdicts) -> None:
+        """One submission is done."""
+        self._progress.advance(self._task)
+
+
+def print_class(verdicts: list[Verdicts]) -> None:
+    """One line a student: points, the exercises that are not yet right, notes."""
+    table = Table("student", "points", "of", "not yet right", title=f"{len(verdicts)} submissions")
+    for one in verdicts:
+        exercises = one["exercises"]
+        wrong = [name.split(".")[1] for name, exercise in exercises.items() if exercise["points"] < exercise["max"]]
+        points, most = (sum(exercise[key] for exercise in exercises.values()) for key in ("points", "max"))
+        table.add_row(one["student"], f"{points:g}", f"{most:g}", ", ".join(wrong) or "–")
+    console.print(table)
+    faults = [one["student"] for one in verdicts if any(exercise["fault"] for exercise in one["exercises"].values())]
+    if faults:
+        console.print(f"[bold]Grade again[/bold]: the machine failed while grading {', '.join(faults)}.")
+
+
+def publish(week: str, students: list[str], submitted: Path) -> None:
+    """Write gradebook and feedback pages, and say where they are."""
+    from autograder import nbgrader_bridge
+
+    published = nbgrader_bridge.publish(week, students, submitted=submitted)
+    for one in published:
+        if one.page is None:
+            console.print(f"{one.student}: {one.problem}")
+    pages = [one.page for one in published if one.page is not None]
+    if pages:
+        console.print(f"{len(pages)} feedback pages, such as {pages[0]}")
+
+
+def print_kill_matrix(weeks: list[str] | None) -> bool:
+    """Judge all kept answers and print them by exercise; True when all ended as they must."""
+    from autograder.kill_matrix import rows
+
+    table = Table("exercise", "wrong, dead", "right, alive", "not as due", title="Kill matrix")
+    counts: dict[str, dict[str, Any]] = {}
+    for row in rows(weeks):
+        mine = counts.setdefault(row.exercise, {"dead": 0, "alive": 0, "bad": []})
+        if row.is_due:
+            mine["alive" if row.lived else "dead"] += 1
+        else:
+            mine["bad"].append(f"{row.name} {'lived' if row.lived else 'died'}")
+    for exercise, mine in counts.items():
+        table.add_row(exercise, str(mine["dead"]), str(mine["alive"]), ", ".join(mine["bad"]) or "–")
+    total = sum(mine["dead"] + mine["alive"] + len(mine["bad"]) for mine in counts.values())
+    due = sum(mine["dead"] + mine["alive"] for mine in counts.values())
+    console.print(table, f"{due} of {total} ended as they must.")
+    return due == total
+
+
+def no_isolation() -> str:
+    """Why official grades are refused here, and what to do."""
+    return (
+        f"This machine isolates submissions at level {sandbox.level()} ({sandbox.LEVELS[sandbox.level()]}). "
+        f"Grades need level {sandbox.OFFICIAL} or more: install bubblewrap and allow user namespaces, or grade in the course's "
+        "container. To try answers out all the same: --self-check --no-publish."
+    )
