@@ -83,8 +83,8 @@ except shardlab.RanksFailed as report:
 # `dist.all_reduce(tensor, group=group)` works *in place*. A group (进程组) is the set of ranks that take part.
 #
 # **`total_of(tensor, *, group)`** returns the sum over the group as a new tensor and leaves the caller's tensor as it
-# was. *About 3 lines.* Replace `raise NotImplementedError()` by your answer, run the cell, then run the check below
-# it.
+# was. *About 3 lines.* Replace the line that raises `NotImplementedError` by your answer, run the cell, then run the
+# check below it.
 
 
 # %% exercise="week00.first-all-reduce"
