@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["check"]
+__all__ = ["check"]  # pyright: ignore[reportUnsupportedDunderAll] - it comes at first use
 
 
 def __getattr__(name: str) -> Any:

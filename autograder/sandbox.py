@@ -128,7 +128,7 @@ class Zygote:
 
 def _environment() -> dict[str, str]:
     """No variable of ours reaches the sandbox but what Python needs."""
-    paths = [str(Path(shardlab.__file__).parents[1]), str(Path(autograder.__file__).parents[1])]
+    paths = [str(Path(str(shardlab.__file__)).parents[1]), str(Path(str(autograder.__file__)).parents[1])]
     return {
         "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
         "PYTHONPATH": os.pathsep.join(paths),
@@ -144,7 +144,7 @@ def _environment() -> dict[str, str]:
 
 def _bubblewrap() -> list[str]:
     """Read-only system files, Python, shardlab and the jobs; nothing else of this project or of the host."""
-    ours = Path(autograder.__file__).parent
+    ours = Path(str(autograder.__file__)).parent
     pythons = dict.fromkeys(str(Path(p).resolve()) for p in (sys.prefix, sys.base_prefix, sys.exec_prefix))
     return [
         *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
@@ -155,7 +155,7 @@ def _bubblewrap() -> list[str]:
         *("--ro-bind", _hosts_file(), "/etc/hosts"),
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
         *(word for folder in pythons if not folder.startswith("/usr/") for word in ("--ro-bind", folder, folder)),
-        *("--ro-bind", str(Path(shardlab.__file__).parent), str(Path(shardlab.__file__).parent)),
+        *("--ro-bind", str(Path(str(shardlab.__file__)).parent), str(Path(str(shardlab.__file__)).parent)),
         *("--ro-bind", str(ours / "__init__.py"), str(ours / "__init__.py")),
         *("--ro-bind", str(ours / "jobs"), str(ours / "jobs")),
         *("--chdir", "/tmp", "--"),

@@ -64,7 +64,7 @@ def settle(masked: Sequence[str]) -> None:
 
 def _file_of(module: str) -> Path:
     """Where the source of one of shardlab's modules lies: shardlab.costs.traffic is costs/traffic.py."""
-    path = Path(shardlab.__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    path = Path(str(shardlab.__file__)).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
     if not path.is_file():
         raise FileNotFoundError(f"a check hides {module}, but there is no {path.name}")
     return path

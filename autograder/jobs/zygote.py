@@ -134,7 +134,7 @@ def _work(request: dict[str, Any], inside: bool, answer: int) -> bytes:
             with suppress(OSError):
                 os.close(descriptor)
         others = [None if other != rank else mine for other, mine in enumerate(request["inputs"])]
-        own = request | {"inputs": others}
+        own: dict[str, Any] = request | {"inputs": others}
         request.clear()  # no rank finds another's input by walking over the heap
         confine.limit(seconds=own["timeout"], memory_bytes=own["memory_bytes"])
         confine.separate()

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.utils import _pytree
 
 PROCESS_GROUP_METHODS = (
     "_allgather_base",
@@ -116,7 +117,7 @@ def _shape(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
 
 
 def _tensors(argument: Any) -> list[torch.Tensor]:
-    return [t for t in torch.utils._pytree.tree_leaves(argument) if isinstance(t, torch.Tensor)]
+    return [t for t in _pytree.tree_leaves(argument) if isinstance(t, torch.Tensor)]
 
 
 def _group_of(func: Any, args: tuple) -> dist.ProcessGroup | None:
@@ -125,5 +126,5 @@ def _group_of(func: Any, args: tuple) -> dist.ProcessGroup | None:
         if argument.name == "process_group":
             return dist.ProcessGroup.unbox(value)
         if argument.name == "group_name" and isinstance(value, str):
-            return dist.distributed_c10d._resolve_process_group(value)
+            return dist.distributed_c10d._resolve_process_group(value)  # type: ignore[arg-type]
     return None

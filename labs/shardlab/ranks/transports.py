@@ -37,10 +37,12 @@ def nccl_version() -> tuple[int, ...]:
 
     if not torch.backends.cuda.is_built() or not torch.distributed.is_nccl_available():
         return (0,)
-    return tuple(torch.cuda.nccl.version())
+    from torch.cuda import nccl
+
+    return tuple(int(part) for part in nccl.version())
 
 
-def check_transport(transport: str, num_ranks: int) -> str:
+def check_transport(transport: str | None, num_ranks: int) -> str:
     """`transport`, or the chosen one for None; ValueError names those that would work here."""
     chosen = choose_transport(num_ranks)
     if transport is None:
