@@ -12,5 +12,6 @@ def __getattr__(name: str) -> Any:
     if name == "check":
         from autograder.check import check
 
+        globals()[name] = check  # importing the file autograder/check.py has put the module under this name
         return check
     raise AttributeError(f"module 'autograder' has no attribute {name!r}")
