@@ -128,7 +128,7 @@ def torchrun_group(timeout: float = 60.0) -> Iterator[dist.ProcessGroup]:
 
 
 def send(pipe: int, data: bytes) -> None:
-    """Write the length of `data`, all of it, and close. A child of this rank may keep the pipe open: the length tells."""
+    """Write the length of `data`, all of it, and close. The length tells the end: a child may keep the pipe open."""
     view = memoryview(LENGTH.pack(len(data)) + data)
     while view:
         view = view[os.write(pipe, view[: 1 << 20]) :]
