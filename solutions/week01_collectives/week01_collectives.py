@@ -464,9 +464,7 @@ figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_li
 won = [size for (size, ring), (_, tree) in zip(points["ring"], points["tree"], strict=True) if tree < ring]
 slack = tree_messages - traffic.ring_all_reduce_bytes(4, 1) * turns  # bytes that the tree sends more, in units of S
 limit = (ring_messages * turns - tree_messages) / slack * my_link.alpha / my_link.beta if slack > 0 else float("inf")
-print(
-    f"with {turns:g} turns the tree should win up to {limit / 1e6:.2f} MB; the largest it won: {max(won, default=0)} B"
-)
+print(f"the tree should win up to {limit / 1e6:.2f} MB; the largest that it won: {max(won, default=0) / 1e6:.2f} MB")
 figure, ax = figures.new_axes(8, 4)
 figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, **points))
 
