@@ -17,6 +17,16 @@ def is_cell(filename: str) -> bool:
     return filename.startswith("<week") or f"{os.sep}ipykernel_" in filename or filename.startswith("<ipython-input")
 
 
+def is_ours(filename: str) -> bool:
+    """Whether code starts ranks or records calls."""
+    return filename.startswith(_OURS)
+
+
+def is_machinery(filename: str) -> bool:
+    """Whether code is torch's, the interpreter's start or our own machinery, and so no line of a student's."""
+    return is_ours(filename) or filename.startswith((_TORCH, "<frozen ")) or "torch/" in filename
+
+
 def describe(filename: str, line: int, function: str) -> str:
     """`line 3 of your cell, in exchange()` for notebook code, `line 42 of collectives.py, in f()` for the rest."""
     where = "your cell" if is_cell(filename) else os.path.basename(filename)
@@ -29,7 +39,7 @@ def caller() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not filename.startswith((_TORCH, *_OURS)) and "torch/" not in filename:
+        if not is_machinery(filename):
             return describe(filename, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back
     return "library code"

@@ -47,9 +47,9 @@ def call_cold(call: Call, printer: Callable[[int, str], None]) -> Outcome:
         ends = [_end_of(place, rank) for rank in range(call.num_ranks)]
     outcome = Outcome(ends, time.monotonic() - began, timed_out)
     if not outcome.is_right:
-        from shardlab.ranks.explain import explain
+        from shardlab.ranks.explain import NOT_KEPT, explain
 
-        outcome.report = explain(outcome, [(0, [])] * call.num_ranks, call.timeout)
+        outcome.report = explain(outcome, [NOT_KEPT] * call.num_ranks, call.timeout)
     return outcome
 
 

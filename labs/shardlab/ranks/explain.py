@@ -6,11 +6,12 @@ import re
 import signal
 from collections import defaultdict
 
-from shardlab.meter.place import describe
+from shardlab.meter.place import describe, is_machinery
 from shardlab.ranks.call import Outcome, RankEnd
 from shardlab.ranks.ledger import CAPACITY, DONE, POINT_TO_POINT, Entry
 
 Ledger = tuple[int, list[Entry]]
+NOT_KEPT: Ledger = (-1, [])
 _LOST_PEER = re.compile(r"gloo|NCCL|[Cc]onnection (closed|reset|refused)|\bpeer\b")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
 
@@ -62,7 +63,10 @@ def _root_cause(ends: list[RankEnd]) -> int | None:
 def _state(end: RankEnd, ledger: Ledger) -> str:
     count, entries = ledger
     last = entries[-1] if entries else None
-    done = f"after {count} calls" if count else "before any communication"
+    if count < 0:  # no ledger was kept
+        done = "(its calls were not observed)"
+    else:
+        done = f"after {count} call{'s' if count > 1 else ''}" if count else "before any communication"
     if end.is_right:
         return f"returned {done}" + (f"; its last was {last}" if last else "")
     if end.error:
@@ -81,13 +85,14 @@ def _state(end: RankEnd, ledger: Ledger) -> str:
         finished = [entry for entry in entries if entry.state == DONE]
         before = f"; its last finished call was {finished[-1]}" if finished else "; it had finished no call before"
         return f"waits in {last}{before}"
-    return f"was still computing {done}{_where(end.stack)}" + (f"; its last finished call was {last}" if last else "")
+    doing = "was still computing" if count >= 0 else "was still at work"
+    return f"{doing} {done}{_where(end.stack)}" + (f"; its last finished call was {last}" if last else "")
 
 
 def _where(stack: str) -> str:
     """The line of the innermost frame of a faulthandler dump that is neither torch's nor the standard library's."""
     for match in _FRAME.finditer(stack):
-        if not any(part in match["file"] for part in ("/torch/", "/lib/python", "shardlab/ranks/", "shardlab/meter/")):
+        if not is_machinery(match["file"]) and "/lib/python" not in match["file"]:
             return ", at " + describe(match["file"], int(match["line"]), match["function"])
     return ""
 
@@ -159,6 +164,6 @@ def _advice(outcome: Outcome, ledgers: list[Ledger]) -> list[str]:
             f"Rank {returned[0]} has returned: it never makes the call that the others wait for. "
             "All ranks of a group must call."
         ]
-    if not waits and outcome.timed_out:
+    if not waits and outcome.timed_out and all(count >= 0 for count, _ in ledgers):
         return ["No rank waits for another: a loop does not end, or the call needs a larger timeout=."]
     return []

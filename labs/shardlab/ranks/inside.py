@@ -19,7 +19,7 @@ from typing import NoReturn
 import torch
 import torch.distributed as dist
 
-from shardlab.meter.place import is_cell
+from shardlab.meter.place import is_cell, is_ours
 from shardlab.meter.record import recording
 from shardlab.ranks import transports
 from shardlab.ranks.ledger import Writer
@@ -138,8 +138,7 @@ def send(pipe: int, data: bytes) -> None:
 def own_traceback(error: BaseException) -> str:
     """The traceback of an exception without the frames of shardlab's own machinery above the student's function."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = (os.sep + os.path.join("shardlab", "ranks") + os.sep, os.sep + os.path.join("shardlab", "meter") + os.sep)
-    theirs = [f for f in frames if not any(part in f.filename for part in ours)]
+    theirs = [frame for frame in frames if not is_ours(frame.filename)]
     lines = traceback.format_exception_only(error)
     if theirs and any(is_cell(f.filename) for f in theirs):
         theirs = theirs[next(i for i, f in enumerate(theirs) if is_cell(f.filename)) :]

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 
 from shardlab.ranks import inside, ledger
 from shardlab.ranks.call import OUTPUT_LIMIT, Outcome, RankEnd
-from shardlab.ranks.explain import explain
+from shardlab.ranks.explain import NOT_KEPT, explain
 from shardlab.ranks.inside import World
 from shardlab.ranks.stall import StallWatch
 
@@ -87,7 +87,7 @@ def supervise(
     outcome.ledgers = [ledger.read(memory) for memory in ledgers]
     for memory in ledgers:
         memory.close()
-    outcome.report = explain(outcome, outcome.ledgers or [(0, [])] * num_ranks, timeout)
+    outcome.report = explain(outcome, outcome.ledgers or [NOT_KEPT] * num_ranks, timeout)
     return outcome
 
 
@@ -220,11 +220,11 @@ def _read(selector: selectors.BaseSelector, rank: Watched, pipe: str, emit: Emit
 def _show(rank: Watched, data: bytes, emit: Emit) -> None:
     """Pass on what a rank prints, up to the limit, and say once that the rest is dropped."""
     room = OUTPUT_LIMIT - rank.printed
+    rank.printed += len(data)
     if room > 0:
         emit(rank.rank, rank.decoder.decode(data[:room]))
-        if len(data) > room:
-            emit(rank.rank, f"\n[rank {rank.rank} printed more than {OUTPUT_LIMIT // 1024} KB: the rest is dropped]\n")
-    rank.printed += len(data)
+    if room >= 0 and len(data) > room:
+        emit(rank.rank, f"\n[rank {rank.rank} printed more than {OUTPUT_LIMIT // 1024} KB: the rest is dropped]\n")
 
 
 def _read_all(selector: selectors.BaseSelector, rank: Watched, emit: Emit) -> None:

@@ -1,0 +1,1 @@
+"""A package only so that pytest leaves this folder off the import path, where tests/shardlab would hide shardlab."""
