@@ -1,7 +1,7 @@
 # SYS-602: every command of the project, one line of help each (`make help`).
 PYTHON ?= python3
 PORT ?= 8888
-HOST ?= 127.0.0.1
+LAB_IP ?= 127.0.0.1
 GPU ?=
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -9,55 +9,60 @@ WEEK ?= week01_collectives
 SUBMITTED ?= autograder/submitted
 # With GPU=1 torch is not pinned to the CPU build's version: NCCL 2.30 and several ranks on one GPU need torch >= 2.14.1.
 TORCH := $(if $(GPU),torch>=2.14.1,torch==2.13.0)
-LAB_FLAGS := --ip=$(HOST) --port=$(PORT) $(if $(HEADLESS),--no-browser,) $(if $(ROOT_OK),--allow-root,)
+READY := $(VENV)/.setup-done$(if $(GPU),-gpu)
+LAB_FLAGS := --ip=$(LAB_IP) --port=$(PORT) $(if $(HEADLESS),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
+OLD_PYTHON := Python 3.11 or newer is needed. If you have it under another name: make PYTHON=python3.12 ...
 
 export PATH := $(BIN):$(PATH)
-export PYTHONDONTWRITEBYTECODE ?=
 
 .PHONY: help setup lab test check notebooks grade kill-matrix demo bench figures clean
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/.setup-done$(if $(GPU),-gpu): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make lab PYTHON=python3.12")'
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
-	echo '$(TORCH)' >> $(VENV)/constraints.txt
+$(READY): pyproject.toml constraints.txt
+	@test -w . || { echo "This folder cannot be written to: copy the course to a folder of your own."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(OLD_PYTHON)")'
+	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
+	@echo "Installing the pinned packages into $(VENV): some minutes, once."
+	@grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
+	@echo '$(TORCH)' >> $(VENV)/constraints.txt
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt '$(TORCH)' -e '.[dev]'
-	touch $@
+	@rm -f $(VENV)/.setup-done*
+	@touch $@
+	@"$(BIN)/shardlab" doctor || true
 
-setup: $(VENV)/.setup-done$(if $(GPU),-gpu)  ## make .venv and install the pinned versions (GPU=1: with NCCL)
+setup: $(READY)  ## make .venv and install the pinned versions (GPU=1: a torch with NCCL 2.30)
 
-lab: setup  ## check the machine and open JupyterLab in course/ (HEADLESS=1 PORT=8888 GPU=1)
-	$(BIN)/shardlab doctor --brief || true
-	cd course && exec $(BIN)/jupyter lab $(LAB_FLAGS) $(if $(filter 0,$(shell id -u)),--allow-root,)
+lab: setup  ## check the machine and open JupyterLab in course/ (HEADLESS=1, PORT=8888, GPU=1)
+	@"$(BIN)/shardlab" doctor --brief || true
+	cd course && exec "$(BIN)/jupyter" lab $(LAB_FLAGS)
 
 test: setup check  ## every check of style, types and staleness, then every test
-	$(BIN)/python -m pytest -q
+	"$(BIN)/python" -m pytest -q
 
 check: setup  ## ruff, pyright, and course/ is what solutions/ builds
-	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/pyright
-	$(BIN)/hadolint Dockerfile
-	$(BIN)/autograder build --check
+	"$(BIN)/ruff" check . && "$(BIN)/ruff" format --check .
+	"$(BIN)/pyright"
+	"$(BIN)/hadolint" Dockerfile
+	"$(BIN)/autograder" build --check
 
 notebooks: setup  ## build the students' notebooks of course/ from solutions/
-	$(BIN)/autograder build
+	"$(BIN)/autograder" build
 
 grade: setup  ## grade WEEK=week01_collectives from SUBMITTED=autograder/submitted
-	$(BIN)/autograder grade $(WEEK) --submitted $(SUBMITTED)
+	"$(BIN)/autograder" grade $(WEEK) --submitted $(SUBMITTED)
 
 kill-matrix: setup  ## every known cheat against every check
-	$(BIN)/autograder kill-matrix
+	"$(BIN)/autograder" kill-matrix
 
 demo: setup  ## one minute: real ranks, prediction beside measurement, an honest and a cheating submission graded
-	$(BIN)/autograder demo
+	"$(BIN)/autograder" demo
 
 bench: setup  ## measurements beside their peers, as a table
-	$(BIN)/python -m benchmarks
+	"$(BIN)/python" -m benchmarks
 
 figures: setup  ## draw the figures of docs/images again
-	$(BIN)/python -m shardlab.figures
+	"$(BIN)/python" -m shardlab.figures
 
 clean:  ## remove what can be made again (the gradebook stays)
 	rm -rf build .pytest_cache .ruff_cache autograder/autograded autograder/feedback
