@@ -1,0 +1,1 @@
+"""Pipeline parallelism: a schedule is a value that is built, checked, simulated, drawn, exported and executed."""

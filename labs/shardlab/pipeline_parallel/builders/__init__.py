@@ -1,0 +1,39 @@
+"""One file per schedule. Every builder takes (num_ranks, num_microbatches) and returns a `Schedule`."""
+
+from collections.abc import Callable
+
+from shardlab.pipeline_parallel.builders.dualpipe import dualpipe
+from shardlab.pipeline_parallel.builders.dualpipe_v import dualpipe_v
+from shardlab.pipeline_parallel.builders.gpipe import gpipe
+from shardlab.pipeline_parallel.builders.interleaved import interleaved
+from shardlab.pipeline_parallel.builders.one_f_one_b import one_f_one_b
+from shardlab.pipeline_parallel.builders.v_min import v_min
+from shardlab.pipeline_parallel.builders.zb_h1 import zb_h1
+from shardlab.pipeline_parallel.builders.zb_h2 import zb_h2
+from shardlab.pipeline_parallel.builders.zbv import zbv
+from shardlab.pipeline_parallel.schedule import Schedule
+
+BUILDERS: dict[str, Callable[..., Schedule]] = {
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "interleaved": interleaved,
+    "zb-h1": zb_h1,
+    "zb-h2": zb_h2,
+    "zbv": zbv,
+    "v-min": v_min,
+    "dualpipe": dualpipe,
+    "dualpipe-v": dualpipe_v,
+}
+
+__all__ = [
+    "BUILDERS",
+    "dualpipe",
+    "dualpipe_v",
+    "gpipe",
+    "interleaved",
+    "one_f_one_b",
+    "v_min",
+    "zb_h1",
+    "zb_h2",
+    "zbv",
+]

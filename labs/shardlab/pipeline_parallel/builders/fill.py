@@ -1,0 +1,41 @@
+"""Put every weight gradient where its rank would otherwise wait."""
+
+from collections import deque
+
+from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule, Slot, inputs_of, num_stages
+
+
+def fill_with_weights(core: Schedule, max_activations: int) -> Schedule:
+    """Play F and I on a clock of equal ticks, in the order given, and run the oldest W whenever a rank cannot go on.
+
+    core: F and I only. max_activations: a rank at this bound (counted until W) makes room before its next F.
+    Raises ValueError when the order of `core` cannot be run within the bound.
+    """
+    stages = num_stages(core)
+    todo = [deque(slots) for slots in core]
+    pending: list[deque[Slot]] = [deque() for _ in core]
+    held = [0] * len(core)
+    finished: set[Action] = set()
+    filled: Schedule = [[] for _ in core]
+
+    def choose(rank: int) -> Slot | None:
+        """The next of the core when it can run, else a W, else nothing."""
+        following = todo[rank][0] if todo[rank] else None
+        room = not (isinstance(following, Action) and following.kind is Kind.F and held[rank] == max_activations)
+        if isinstance(following, Action) and room and finished.issuperset(inputs_of(following, stages)):
+            return todo[rank].popleft()
+        return pending[rank].popleft() if pending[rank] else None
+
+    while any(todo) or any(pending):
+        tick = [choose(rank) for rank in range(len(core))]
+        if not any(tick):
+            raise ValueError(f"this order needs more than {max_activations} activations on a rank: allow more")
+        for rank, action in enumerate(tick):
+            if not isinstance(action, Action):
+                continue
+            filled[rank].append(action)
+            finished.add(action)
+            held[rank] += (action.kind is Kind.F) - (action.kind is Kind.W)
+            if action.kind is Kind.I:
+                pending[rank].append(Action(Kind.W, action.stage, action.microbatch))
+    return filled

@@ -1,0 +1,39 @@
+"""Interleaved 1F1B: every rank holds several chunks of the model, and the bubble shrinks by their number."""
+
+from shardlab.pipeline_parallel.builders.sizes import need_sizes
+from shardlab.pipeline_parallel.schedule import Kind, Schedule, Slot, passes
+
+
+def interleaved(num_ranks: int, num_microbatches: int, num_chunks: int = 2) -> Schedule:
+    """Rank r runs the stages r, r+P, r+2P, ...: a round of microbatches through the first chunk, then the next.
+
+    A round has about P microbatches; M must be a whole number of equal rounds. Bubble (P-1)/(vM+P-1) in stages a v-th
+    as long, for v times the messages.
+    Raises ValueError when M does not split into rounds, and for fewer than 2 chunks (that is 1F1B).
+    Source: PTD-P, 2021, arXiv 2104.04473, figure 4.
+    """
+    need_sizes(num_ranks, num_microbatches)
+    if isinstance(num_chunks, bool) or not isinstance(num_chunks, int) or num_chunks < 2:
+        raise ValueError(f"{num_chunks} chunks on a rank are not interleaved: use 2 or more, or one_f_one_b")
+    num_rounds = max(1, num_microbatches // num_ranks)
+    if num_microbatches % num_rounds:
+        below = num_microbatches // num_ranks * num_ranks
+        raise ValueError(
+            f"{num_microbatches} microbatches do not split into {num_rounds} equal rounds over {num_ranks} ranks: "
+            f"use {below} or {below + num_ranks}"
+        )
+    return [_one_rank(rank, num_ranks, num_microbatches, num_chunks, num_rounds) for rank in range(num_ranks)]
+
+
+def _one_rank(rank: int, num_ranks: int, num_microbatches: int, num_chunks: int, num_rounds: int) -> list[Slot]:
+    size = num_microbatches // num_rounds
+    rounds = [range(begin, begin + size) for begin in range(0, num_microbatches, size)]
+    stages = range(rank, num_ranks * num_chunks, num_ranks)
+    forwards = [slot for part in rounds for stage in stages for slot in passes(Kind.F, stage, part)]
+    backwards = [slot for part in rounds for stage in reversed(stages) for slot in passes(Kind.B, stage, part)]
+    num_warmup = min((num_chunks - 1) * size + 2 * (num_ranks - 1 - rank), len(forwards))
+
+    warmup = forwards[:num_warmup]
+    steady = [slot for pair in zip(forwards[num_warmup:], backwards, strict=False) for slot in pair]
+    cooldown = backwards[len(forwards) - num_warmup :]
+    return warmup + steady + cooldown

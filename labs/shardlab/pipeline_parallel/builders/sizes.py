@@ -1,0 +1,13 @@
+"""The sizes that a schedule needs, refused with sizes that would work."""
+
+
+def need_sizes(num_ranks: int, num_microbatches: int, *, least_ranks: int = 1, least_microbatches: int = 1) -> None:
+    """Raise ValueError unless both numbers are whole and large enough."""
+    for name, number, least in (
+        ("ranks", num_ranks, least_ranks),
+        ("microbatches", num_microbatches, least_microbatches),
+    ):
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ValueError(f"{name} = {number!r} is no number of {name}: use a whole number, {least} or more")
+        if number < least:
+            raise ValueError(f"{number} {name} are too few for this schedule: use {least} or more")

@@ -1,0 +1,113 @@
+"""A pipeline schedule is a value: for every rank the list of what it computes, in order. No tensors, no messages.
+
+It is built (`builders`), checked (`check`), played on a clock (`simulate`), drawn, exported (`traces`) and run on real
+ranks (`execute`). The order is written down once, here as data, and never again as a loop.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What one action computes; the letters are those of torch.distributed.pipelining."""
+
+    F = "F"  # the forward pass
+    I = "I"  # noqa: E741  the gradient of the input: what the stage before is waiting for
+    W = "W"  # the gradient of the weights: nobody waits for it, so it can fill a bubble
+    B = "B"  # the full backward: I and W in one go
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One microbatch through one stage, in one direction."""
+
+    kind: Kind
+    stage: int
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind.value}{self.microbatch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A forward and a full backward of two different microbatches, run together to hide each other's communication."""
+
+    forward: Action
+    backward: Action
+
+    def __str__(self) -> str:
+        return f"({self.forward};{self.backward})OVERLAP_F_B"
+
+
+Slot = Action | Overlap
+Schedule = list[list[Slot]]  # schedule[rank] = that rank's slots, in order
+
+
+def actions_of(slot: Slot) -> tuple[Action, ...]:
+    """The one action of a slot, or the two of an overlapped pair."""
+    return (slot.forward, slot.backward) if isinstance(slot, Overlap) else (slot,)
+
+
+def passes(kind: Kind, stage: int, microbatches: Iterable[int]) -> list[Slot]:
+    """The same pass of several microbatches, one after the other: passes(F, 2, range(3)) is 2F0 2F1 2F2."""
+    return [Action(kind, stage, microbatch) for microbatch in microbatches]
+
+
+def num_stages(schedule: Schedule) -> int:
+    """One more than the largest stage in the schedule."""
+    return 1 + max((action.stage for slots in schedule for slot in slots for action in actions_of(slot)), default=-1)
+
+
+def num_microbatches(schedule: Schedule) -> int:
+    """One more than the largest microbatch in the schedule."""
+    found = (action.microbatch for slots in schedule for slot in slots for action in actions_of(slot))
+    return 1 + max(found, default=-1)
+
+
+def stages_of_rank(schedule: Schedule, rank: int) -> list[int]:
+    """The stages whose weights this rank must hold, in increasing order."""
+    return sorted({action.stage for slot in schedule[rank] for action in actions_of(slot)})
+
+
+def inputs_of(action: Action, stages: int) -> list[Action]:
+    """What must be finished before this action can start. An I stands for "I or B".
+
+    A forward needs the forward of the stage before; a backward needs its own forward and the input gradient of the
+    stage behind; a weight gradient needs its own input gradient. stages: their number in the whole pipeline.
+    """
+    kind, stage, microbatch = action.kind, action.stage, action.microbatch
+    if kind is Kind.F:
+        return [Action(Kind.F, stage - 1, microbatch)] if stage > 0 else []
+    if kind is Kind.W:
+        return [Action(Kind.I, stage, microbatch)]
+    behind = [Action(Kind.I, stage + 1, microbatch)] if stage + 1 < stages else []
+    return [Action(Kind.F, stage, microbatch), *behind]
+
+
+_ACTION = re.compile(r"(\d+)([FIWB])(\d+)")
+_OVERLAP = re.compile(r"\((\d+F\d+);(\d+B\d+)\)OVERLAP_F_B")
+
+
+def parse_slot(text: str) -> Slot:
+    """Read one slot in torch's grammar: "1F3", or "(1F3;0B0)OVERLAP_F_B" for a pair.
+
+    Raises ValueError for anything else.
+    """
+    if pair := _OVERLAP.fullmatch(text.strip()):
+        forward, backward = (_parse_action(part) for part in pair.groups())
+        return Overlap(forward, backward)
+    return _parse_action(text.strip())
+
+
+def _parse_action(text: str) -> Action:
+    found = _ACTION.fullmatch(text)
+    if not found:
+        raise ValueError(
+            f"{text!r} is no slot: write stage, letter, microbatch such as 1F3 (letters F, I, W, B), "
+            "or (1F3;0B0)OVERLAP_F_B for a pair"
+        )
+    stage, letter, microbatch = found.groups()
+    return Action(Kind(letter), int(stage), int(microbatch))
