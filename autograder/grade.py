@@ -9,16 +9,14 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import metadata
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from autograder import checks, ingest, notebooks
 from autograder.checks.base import Check
 from autograder.course import ROOT
-from autograder.judge import Judge, seed_for
+from autograder.judge import Judge, JudgePool, seed_for
 from autograder.sandbox import level
 
 NOT_ANSWERED = "There is no cell for this exercise: was it deleted?"
@@ -50,29 +48,12 @@ def grade(
     week = notebooks.find_week(week, root)
     names = sorted(students) if students is not None else students_in(submitted, week)
     chosen = secrets.randbits(32) if seed is None else seed
-    slots: SimpleQueue[Judge] = SimpleQueue()
-    judges = [Judge() for _ in range(max(1, min(workers or os.cpu_count() or 1, len(names))))]
-    for judge in judges:
-        slots.put(judge)
-
-    def work(student: str) -> Verdicts:
-        judge = slots.get()
-        try:
-            return grade_one(student, week, submitted, judge, chosen, root)
-        finally:
-            slots.put(judge)
-
-    verdicts = {}
-    try:
-        with ThreadPoolExecutor(len(judges)) as pool:
-            for future in as_completed([pool.submit(work, student) for student in names]):
-                one = future.result()
-                verdicts[one["student"]] = one
-                done(one)
-    finally:
-        for judge in judges:
-            judge.__exit__()
-    return [verdicts[name] for name in names]
+    verdicts = []
+    with JudgePool(max(1, min(workers or os.cpu_count() or 1, len(names)))) as pool:
+        for one in pool.map(lambda judge, name: grade_one(name, week, submitted, judge, chosen, root), names):
+            verdicts.append(one)
+            done(one)
+    return verdicts
 
 
 def grade_one(

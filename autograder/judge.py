@@ -6,10 +6,12 @@ No student code runs in this process and nothing that comes back is unpickled.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from autograder.checks.base import Answer, Case, Check
 from autograder.jobs import plain
@@ -17,6 +19,10 @@ from autograder.sandbox import SandboxLost, Zygote
 
 ATTEMPTS = 3  # a fault of the machine is tried again, and never scored as an answer
 MOST_TEXT = 3000  # characters of a sentence for a student
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,36 @@ class Judge:
                     report = report or f"A rank handed in something that is no result: {error}."
             ranks.append(came if isinstance(came, dict) else {})
         return Answer(ranks, report, answer["loopback_bytes"], answer["printed"])
+
+
+class JudgePool:
+    """A few judges, each with a sandbox of its own, that work through a list side by side."""
+
+    def __init__(self, num_judges: int) -> None:
+        self._judges = [Judge() for _ in range(num_judges)]
+        self._free: SimpleQueue[Judge] = SimpleQueue()
+        for judge in self._judges:
+            self._free.put(judge)
+
+    def __enter__(self) -> JudgePool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for judge in self._judges:
+            judge.__exit__()
+
+    def map(self, work: Callable[[Judge, Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """`work(judge, item)` for every item, in the items' order, as many at a time as there are judges."""
+
+        def with_a_judge(item: Item) -> Result:
+            judge = self._free.get()
+            try:
+                return work(judge, item)
+            finally:
+                self._free.put(judge)
+
+        with ThreadPoolExecutor(len(self._judges)) as threads:
+            yield from threads.map(with_a_judge, items)
 
 
 def seed_for(seed: int, *names: str) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from autograder.checks import WEEKS
 from autograder.checks.base import Check
-from autograder.judge import Judge
+from autograder.judge import Judge, JudgePool
 
 MUTANTS = Path(__file__).parent / "mutants"
 PREAMBLE = (
@@ -42,12 +43,10 @@ def mutants_of(check: Check) -> list[Path]:
 
 
 def rows(weeks: list[str] | None = None, seed: int = 1) -> Iterator[Row]:
-    """Judge every kept answer of the weeks, one after another."""
-    with Judge() as judge:
-        for week in weeks or list(WEEKS):
-            for check in WEEKS[week]:
-                for path in mutants_of(check):
-                    yield _row(judge, check, path, seed)
+    """Judge every kept answer of the weeks, one a core at a time, and give the rows in order."""
+    answers = [(check, path) for week in weeks or list(WEEKS) for check in WEEKS[week] for path in mutants_of(check)]
+    with JudgePool(os.cpu_count() or 1) as pool:
+        yield from pool.map(lambda judge, answer: _row(judge, *answer, seed), answers)
 
 
 def _row(judge: Judge, check: Check, path: Path, seed: int) -> Row:
