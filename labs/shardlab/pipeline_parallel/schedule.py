@@ -5,7 +5,7 @@ ranks (`execute`). The order is written down once, here as data, and never again
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -51,6 +51,16 @@ def actions_of(slot: Slot) -> tuple[Action, ...]:
     return (slot.forward, slot.backward) if isinstance(slot, Overlap) else (slot,)
 
 
+def all_actions(schedule: Schedule) -> Iterator[Action]:
+    """Every action of every rank."""
+    for slots in schedule:
+        for slot in slots:
+            if isinstance(slot, Action):
+                yield slot
+            else:
+                yield from actions_of(slot)
+
+
 def passes(kind: Kind, stage: int, microbatches: Iterable[int]) -> list[Slot]:
     """The same pass of several microbatches, one after the other: passes(F, 2, range(3)) is 2F0 2F1 2F2."""
     return [Action(kind, stage, microbatch) for microbatch in microbatches]
@@ -58,13 +68,12 @@ def passes(kind: Kind, stage: int, microbatches: Iterable[int]) -> list[Slot]:
 
 def num_stages(schedule: Schedule) -> int:
     """One more than the largest stage in the schedule."""
-    return 1 + max((action.stage for slots in schedule for slot in slots for action in actions_of(slot)), default=-1)
+    return 1 + max((action.stage for action in all_actions(schedule)), default=-1)
 
 
 def num_microbatches(schedule: Schedule) -> int:
     """One more than the largest microbatch in the schedule."""
-    found = (action.microbatch for slots in schedule for slot in slots for action in actions_of(slot))
-    return 1 + max(found, default=-1)
+    return 1 + max((action.microbatch for action in all_actions(schedule)), default=-1)
 
 
 def stages_of_rank(schedule: Schedule, rank: int) -> list[int]:

@@ -31,7 +31,10 @@ class Timeline:
     @property
     def busy(self) -> list[float]:
         """Seconds that each rank computes."""
-        return [sum(ends) - sum(begins) for begins, ends in zip(self.begins, self.ends, strict=True)]
+        return [
+            sum(end - begin for begin, end in zip(begins, ends, strict=True))
+            for begins, ends in zip(self.begins, self.ends, strict=True)
+        ]
 
     @property
     def idle(self) -> list[float]:
@@ -65,8 +68,9 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
     Raises ValueError naming ranks, slots and missing inputs when no rank can go on, and for costs that are missing.
     """
     costs = costs or Costs()
-    steps = _in_numbers(schedule, costs)
-    results = 2 * num_stages(schedule) * num_microbatches(schedule)
+    stages, microbatches = num_stages(schedule), num_microbatches(schedule)
+    steps = _in_numbers(schedule, costs, stages, microbatches)
+    results = 2 * stages * microbatches
     ready: list[float | None] = [None] * results  # when each result is there, on the rank that computed it
     homes = [-1] * results  # and which rank that is
     begins: list[list[float]] = [[] for _ in schedule]
@@ -98,9 +102,8 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
     return Timeline(schedule, begins, ends)
 
 
-def _in_numbers(schedule: Schedule, costs: Costs) -> list[list[_Step]]:
+def _in_numbers(schedule: Schedule, costs: Costs, stages: int, microbatches: int) -> list[list[_Step]]:
     """Every slot as a `_Step`. Place 2(sM + m) is the forward of stage s and microbatch m, the next its backward."""
-    stages, microbatches = num_stages(schedule), num_microbatches(schedule)
     seconds = costs.table(stages)
 
     def step(kind: Kind, stage: int, microbatch: int) -> _Step:

@@ -1,0 +1,124 @@
+"""Is this schedule legal? Every failure is a sentence that names the rank, the slot, and what to do."""
+
+from collections.abc import Sequence
+
+from shardlab.pipeline_parallel.schedule import (
+    Action,
+    Kind,
+    Schedule,
+    actions_of,
+    num_microbatches,
+    num_stages,
+)
+from shardlab.pipeline_parallel.simulate import simulate
+
+SHOWN = 5  # sentences of one sort; more of the same teach nothing
+
+Place = tuple[int, int]  # rank, slot
+
+
+def check(schedule: Schedule, *, microbatches: int | None = None, max_activations: int | Sequence[int] | None = None):
+    """Raise ValueError with all that is wrong; return None when nothing is.
+
+    microbatches: how many there must be; None takes the largest number in the schedule.
+    max_activations: the most that a rank (or each rank, in a list) may hold until the input gradient.
+    """
+    if wrong := problems(schedule, microbatches=microbatches, max_activations=max_activations):
+        raise ValueError("\n".join(wrong))
+
+
+def problems(
+    schedule: Schedule, *, microbatches: int | None = None, max_activations: int | Sequence[int] | None = None
+) -> list[str]:
+    """All that is wrong with a schedule, a sentence each; empty when it can be run.
+
+    In this order: every pass is there once; a backward is where its forward was; no rank waits for ever; no rank
+    holds too much.
+    """
+    if not any(schedule):
+        return ["the schedule is empty: give every rank a list of slots"]
+    places = _places(schedule)
+    expected = microbatches or num_microbatches(schedule)
+    wrong = _incomplete(places, num_stages(schedule), expected) or _misplaced(places)
+    if not wrong:
+        try:
+            simulate(schedule)
+        except ValueError as stuck:
+            wrong.append(str(stuck))
+    return wrong + _too_much_held(schedule, max_activations)
+
+
+def _places(schedule: Schedule) -> dict[tuple[str, int, int], list[Place]]:
+    """Where each pass is: (letter, stage, microbatch) -> every rank and slot that has it."""
+    places: dict[tuple[str, int, int], list[Place]] = {}
+    for rank, slots in enumerate(schedule):
+        for place, slot in enumerate(slots):
+            for action in (slot,) if isinstance(slot, Action) else actions_of(slot):
+                places.setdefault((action.kind.value, action.stage, action.microbatch), []).append((rank, place))
+    return places
+
+
+def _incomplete(places: dict[tuple[str, int, int], list[Place]], stages: int, microbatches: int) -> list[str]:
+    """Each microbatch needs F of each stage, and B or both I and W, each once."""
+    wrong = []
+    for stage in range(stages):
+        for microbatch in range(microbatches):
+            for letter in ("F", "I", "W"):
+                both = places.get(("B", stage, microbatch), []) if letter != "F" else []
+                found = places.get((letter, stage, microbatch), []) + both
+                if len(found) == 1:
+                    continue
+                name = f"{stage}{letter}{microbatch}"
+                if not found:
+                    whole = "" if letter == "F" else f" (or {stage}B{microbatch})"
+                    wrong.append(f"{name}{whole} is on no rank: add it to the rank that holds stage {stage}")
+                else:
+                    listed = " and ".join(f"rank {rank}, slot {place}" for rank, place in found)
+                    wrong.append(f"{name} is done {len(found)} times, at {listed}: keep one (a B is an I and a W)")
+    wrong += [
+        f"rank {found[0][0]}, slot {found[0][1]}: there is no microbatch {microbatch}, only 0 to {microbatches - 1}: "
+        f"leave {stage}{letter}{microbatch} out"
+        for (letter, stage, microbatch), found in places.items()
+        if microbatch >= microbatches
+    ]
+    return _first(wrong)
+
+
+def _misplaced(places: dict[tuple[str, int, int], list[Place]]) -> list[str]:
+    """The activations that a backward needs stay where the forward was."""
+    wrong = []
+    for (letter, stage, microbatch), [(rank, place)] in places.items():
+        home, _ = places["F", stage, microbatch][0]
+        if rank != home:
+            wrong.append(
+                f"rank {rank}, slot {place}: {stage}{letter}{microbatch} needs the activations that "
+                f"{stage}F{microbatch} left on rank {home}: move it there"
+            )
+    return _first(wrong)
+
+
+def _too_much_held(schedule: Schedule, max_activations: int | Sequence[int] | None) -> list[str]:
+    """The first slot of each rank at which it holds more activations than it may."""
+    if max_activations is None:
+        return []
+    bounds = [max_activations] * len(schedule) if isinstance(max_activations, int) else list(max_activations)
+    if len(bounds) != len(schedule):
+        raise ValueError(f"{len(bounds)} bounds for {len(schedule)} ranks: give {len(schedule)}, or one number for all")
+    wrong = []
+    for rank, (slots, bound) in enumerate(zip(schedule, bounds, strict=True)):
+        held = 0
+        for place, action in ((place, action) for place, slot in enumerate(slots) for action in actions_of(slot)):
+            held += (action.kind is Kind.F) - (action.kind in (Kind.I, Kind.B))
+            if held > bound:
+                wrong.append(
+                    f"rank {rank}, slot {place} ({action}): {held} activations are held and {bound} allowed: "
+                    "put a backward before it"
+                )
+                break
+    return wrong
+
+
+def _first(sentences: list[str]) -> list[str]:
+    """The first few of them, and how many more there are."""
+    more = len(sentences) - SHOWN
+    return sentences if more <= 0 else [*sentences[:SHOWN], f"... and {more} more of this sort"]

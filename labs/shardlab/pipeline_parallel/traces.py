@@ -1,0 +1,58 @@
+"""Take a schedule or a timeline elsewhere: torch's CSV of actions, and a trace that Perfetto opens."""
+
+import csv
+import io
+import json
+
+from shardlab.pipeline_parallel.schedule import Schedule, actions_of, parse_slot
+from shardlab.pipeline_parallel.simulate import Timeline
+
+
+def to_csv(schedule: Schedule) -> str:
+    """One line per rank, one cell per slot, in the grammar that torch's `_load_csv(file, "compute_only")` reads.
+
+    Torch runs only schedules that hold each stage on one rank: it cannot run DualPipe.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([str(slot) for slot in slots] for slots in schedule)
+    return text.getvalue()
+
+
+def from_csv(text: str) -> Schedule:
+    """Read such a file; an empty cell is a step in which torch's table idles, and is left out.
+
+    Raises ValueError naming line and cell.
+    """
+    schedule: Schedule = []
+    for rank, row in enumerate(csv.reader(io.StringIO(text))):
+        slots = []
+        for place, cell in enumerate(row):
+            try:
+                slots += [parse_slot(cell)] if cell.strip() else []
+            except ValueError as error:
+                raise ValueError(f"line {rank + 1}, cell {place + 1}: {error}") from None
+        schedule.append(slots)
+    return schedule
+
+
+def to_trace(timeline: Timeline, *, seconds_per_unit: float = 1.0) -> str:
+    """A trace in Chrome's JSON format for https://ui.perfetto.dev: one track per rank, one box per slot.
+
+    seconds_per_unit: what one unit of the timeline lasts; use 1e-3 to see unit costs as milliseconds.
+    """
+    events: list[dict] = []
+    for rank, slots in enumerate(timeline.schedule):
+        events.append({"ph": "M", "name": "thread_name", "pid": 0, "tid": rank, "args": {"name": f"rank {rank}"}})
+        for slot, begin, end in zip(slots, timeline.begins[rank], timeline.ends[rank], strict=True):
+            events.append(
+                {
+                    "ph": "X",
+                    "name": str(slot),
+                    "cat": "".join(action.kind.value for action in actions_of(slot)),
+                    "pid": 0,
+                    "tid": rank,
+                    "ts": begin * seconds_per_unit * 1e6,
+                    "dur": (end - begin) * seconds_per_unit * 1e6,
+                }
+            )
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})

@@ -1,0 +1,161 @@
+"""Legal schedules pass; each broken one fails with a sentence that names rank, slot and remedy."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, gpipe, one_f_one_b, zb_h1
+from shardlab.pipeline_parallel.check import check, problems
+from shardlab.pipeline_parallel.check_messages import check_messages, message_problems
+from shardlab.pipeline_parallel.communicate import Batch, Message, communicate
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.schedule import Action, Kind, num_stages, parse_slot
+from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+
+sizes = st.tuples(st.integers(1, 5), st.integers(1, 11))
+
+
+def slots(text):
+    return [parse_slot(part) for part in text.split()]
+
+
+def build(name, ranks, microbatches):
+    """The schedule, at the nearest size that it allows."""
+    if name == "interleaved":
+        microbatches = max(microbatches // ranks, 1) * ranks
+    if name == "dualpipe":
+        ranks, microbatches = ranks + ranks % 2, 2 * (ranks + 1) + microbatches // 2 * 2
+    if name == "dualpipe-v":
+        microbatches += 2 * ranks
+    return BUILDERS[name](ranks, microbatches)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@settings(max_examples=12, deadline=None)
+@given(size=sizes)
+def test_every_builder_is_legal_and_so_are_its_messages(name, size):
+    schedule = build(name, *size)
+    check(schedule, max_activations=peak_activations(schedule))
+    check_messages(communicate(schedule))
+
+
+@settings(max_examples=25, deadline=None)
+@given(size=sizes, seed=st.randoms(use_true_random=False), name=st.sampled_from(["1f1b", "zb-h1", "zbv"]))
+def test_a_schedule_without_one_slot_or_with_one_twice_is_refused(size, seed, name):
+    schedule = BUILDERS[name](*size)
+    rank = seed.randrange(len(schedule))
+    place = seed.randrange(len(schedule[rank]))
+    slot = schedule[rank].pop(place)
+    whole = num_stages(schedule) == num_stages(BUILDERS[name](*size))
+    if whole:  # else the last stage vanished with its only forward
+        assert problems(schedule, microbatches=size[1])
+    schedule[rank][place:place] = [slot, slot]
+    assert problems(schedule, microbatches=size[1])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        (["0F0 0B0", "1F0"], "1I0 .or 1B0. is on no rank: add it to the rank that holds stage 1"),
+        (["0F0 0B0 0W0", "1F0 1B0"], "0W0 is done 2 times, at rank 0, slot 2 and rank 0, slot 1"),
+        (["0F0 1B0", "1F0 0B0"], "rank 0, slot 1: 1B0 needs the activations that 1F0 left on rank 1: move it there"),
+        (["0F0 0B0 0F1 0B1", "1F1 1F0 1B0 1B1"], "rank 1, slot 0 .1F1. waits for 0F1, which is slot 2 of rank 0"),
+        (["0B0 0F0"], "rank 0, slot 0 .0B0. waits for 0F0, which is slot 1 of rank 0"),
+        (["0F0 0W0 0I0"], "rank 0, slot 1 .0W0. waits for 0I0"),
+        (["0F0 0B0 0F1 0B1", "1F0 1B0"], "1F1 is on no rank"),
+        (["0F0 0B0", "2F0 2B0"], "1F0 is on no rank"),
+        ([""], "empty"),
+    ],
+)
+def test_illegal_schedules_say_where_and_what_to_do(ranks, words):
+    with pytest.raises(ValueError, match=words):
+        check([slots(text) for text in ranks])
+
+
+def test_activation_bound():
+    with pytest.raises(ValueError, match=r"rank 0, slot 4 .0F4.: 5 activations are held and 4 allowed: put a backward"):
+        check(gpipe(4, 8), max_activations=4)
+    check(one_f_one_b(4, 8), max_activations=[4, 3, 2, 1])
+    with pytest.raises(ValueError, match="give 4"):
+        check(one_f_one_b(4, 8), max_activations=[4, 3])
+
+
+def message(text, source, destination):
+    return Message(parse_slot(text), source, destination)
+
+
+def test_two_ranks_that_send_first_deadlock_and_one_batch_does_not():
+    forth, back = message("0F1", 0, 1), message("1I0", 1, 0)
+    start = message("0F0", 0, 1)
+    rank_0 = [*slots("0F0"), Batch((start,)), *slots("0F1")]
+    rank_1 = [Batch((start,)), *slots("1F0 1I0")]
+    apart = [[*rank_0, Batch((forth,)), Batch((back,))], [*rank_1, Batch((back,)), Batch((forth,))]]
+    assert "post what crosses in one batch" in message_problems(apart)[0]
+    together = [[*rank_0, Batch((forth, back))], [*rank_1, Batch((back, forth))]]
+    check_messages(together)
+
+
+def test_swapped_missing_and_unused_messages():
+    program = communicate(one_f_one_b(2, 3))
+    first, second = (Batch((message(f"0F{m}", 0, 1),)) for m in (0, 1))
+    swapped = [program[0], [second, first, *slots("1F0 1B0 1F1 1B1")]]
+    assert "takes it for 0F1: list both in one order" in message_problems(swapped)[0]
+    unheard = [[*slots("0F0"), first, *slots("0B0")], slots("1F0 1B0")]
+    assert "which never receives it" in message_problems(unheard)[0]
+    unsent = [slots("0F0 0B0"), [first, *slots("1F0 1B0")]]
+    assert "never sends it" in message_problems(unsent)[0]
+    late = [[*slots("0F0"), first], [*slots("1F0"), first]]
+    assert "receive it first" in message_problems(late)[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    size=sizes,
+    name=st.sampled_from(list(BUILDERS)),
+    seconds=st.tuples(*[st.floats(0.1, 3) for _ in range(3)]),
+    latency=st.floats(0, 1),
+)
+def test_the_clock_keeps_what_every_clock_must(size, name, seconds, latency):
+    schedule = build(name, *size)
+    costs = Costs(*seconds, message=latency)
+    timeline = simulate(schedule, costs)
+    begin_of, end_of = {}, {}
+    for rank, lane in enumerate(schedule):
+        assert all(end <= begin for end, begin in zip(timeline.ends[rank], timeline.begins[rank][1:], strict=False))
+        assert timeline.busy[rank] == pytest.approx(sum(costs.of_slot(slot) for slot in lane))
+        for place, slot in enumerate(lane):
+            for action in [slot] if isinstance(slot, Action) else [slot.forward, slot.backward]:
+                begin_of[action] = timeline.begins[rank][place]
+                end_of[action] = timeline.ends[rank][place]
+    for action, begin in begin_of.items():
+        if action.kind is Kind.F and action.stage:
+            assert end_of[Action(Kind.F, action.stage - 1, action.microbatch)] <= begin
+    assert timeline.makespan >= max(timeline.busy) * (1 - 1e-9)
+
+
+def test_costs_that_are_no_costs():
+    for bad in (float("nan"), -1.0, float("inf")):
+        with pytest.raises(ValueError, match="give seconds, 0 or more"):
+            Costs(forward=bad)
+    with pytest.raises(ValueError, match="no cost for stage 1"):
+        simulate(gpipe(2, 2), Costs(forward=[1.0]))
+    with pytest.raises(ValueError, match="give every list one length"):
+        Costs(forward=[1.0], weight_gradient=[1.0, 2.0])
+
+
+def test_uneven_costs_and_latency_are_seen():
+    assert simulate(gpipe(2, 1), Costs([1.0, 3.0], 0.0, 0.0)).makespan == 4
+    assert simulate(gpipe(3, 1), Costs(message=0.5)).makespan == 3 * 3 + 4 * 0.5
+    assert simulate(dualpipe(4, 8), Costs(overlapped=2.0)).makespan < simulate(dualpipe(4, 8)).makespan
+
+
+def test_sixty_four_ranks_and_a_thousand_microbatches_are_checked_quickly():
+    schedule = zb_h1(64, 1024)
+    before = time.process_time()
+    timeline = simulate(schedule)
+    simulated = time.process_time()
+    check(schedule)
+    assert timeline.makespan == 3 * 1024 + 63
+    assert simulated - before < 1.5
+    assert time.process_time() - simulated < 2.5
