@@ -24,7 +24,7 @@ def call_cold(call: Call, printer: Callable[[int, str], None]) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="shardlab-") as folder:
         place = Path(folder)
         (place / "call").write_bytes(pickle.dumps(call))
-        command = [*torchrun(call.num_ranks), "--log-dir", folder, "-m", "shardlab.ranks.cold", folder]
+        command = [*torchrun(call.num_ranks), "-m", "shardlab.ranks.cold", folder]
         process = subprocess.Popen(
             command,
             env=child_environment(),

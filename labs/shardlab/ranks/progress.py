@@ -36,8 +36,8 @@ class Progress:
         """Print the complete lines of `text`; keep the beginning of the last."""
         *lines, rest = (self._partial.get(rank, "") + text).split("\n")
         self._partial[rank] = rest
-        for line in lines:
-            print(f"[rank {rank}] {line}")
+        if lines:
+            print("\n".join(f"[rank {rank}] {line}" for line in lines), flush=True)
 
     def _give_signs(self) -> None:
         while not self._over.wait(FIRST_SIGN):

@@ -58,8 +58,9 @@ def run(
             raise ValueError(f"PerRank has {len(argument)} values for {ranks} ranks: give one value a rank")
     chosen = transports.check_transport(transport, ranks)
     call = Call(pack(function, args), ranks, float(timeout), chosen, observe)
+    make_call = call_cold if launcher == "torchrun" else worker().call
     with Progress(timeout) as progress:
-        outcome = call_cold(call, progress.show) if launcher == "torchrun" else worker().call(call, progress.show)
+        outcome = make_call(call, progress.show)
     if not outcome.is_right:
         _forget_frames()
         raise RanksFailed(outcome)

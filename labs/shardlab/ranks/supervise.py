@@ -5,7 +5,6 @@ Used by the warm worker behind a notebook and, inside its sandbox, by the grader
 
 from __future__ import annotations
 
-import codecs
 import os
 import selectors
 import signal
@@ -16,43 +15,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from shardlab.ranks import inside, ledger
-from shardlab.ranks.call import OUTPUT_LIMIT, Outcome, RankEnd
+from shardlab.ranks.call import Outcome, RankEnd
 from shardlab.ranks.explain import NOT_KEPT, explain
 from shardlab.ranks.inside import World
 from shardlab.ranks.stall import StallWatch
+from shardlab.ranks.watched import (
+    Emit,
+    Watched,
+    anonymous_file,
+    ask_for_stacks,
+    content_of,
+    notice_exit,
+    read,
+    read_all,
+)
 
-Emit = Callable[[int, str], None]
 GRACE = 1.0  # seconds that the others get to notice a failed rank, before they are ended too
-MOST_RESULT_BYTES = 4 << 30
-
-
-class Watched:
-    """One forked rank as its supervisor sees it: a process, two pipes, a ledger."""
-
-    def __init__(self, pid: int, rank: int, output: int, result: int, stack: int) -> None:
-        self.pid, self.rank = pid, rank
-        self.output, self.result, self.stack = output, result, stack
-        self.message = bytearray()
-        self.printed = 0
-        self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self.end: RankEnd | None = None
-        self.exit_code: int | None = None
-
-    def hear(self, data: bytes) -> None:
-        """Take a part of the rank's message; when it is complete the rank has ended, rightly or not."""
-        self.message += data
-        head = inside.LENGTH.size
-        if self.end is not None or len(self.message) < head:
-            return
-        (length,) = inside.LENGTH.unpack_from(self.message)
-        if length > MOST_RESULT_BYTES:
-            self.end = RankEnd(error=f"ValueError: a result of {length:,} bytes is too large: return less than 4 GiB")
-        elif len(self.message) >= head + length:
-            kind, content = self.message[head : head + 1], memoryview(self.message)[head + 1 : head + length]
-            if kind == inside.RESULT:
-                self.end = RankEnd(result=bytes(content))
-            else:
-                self.end = RankEnd(error=bytes(content).decode(errors="replace"))
 
 
 def supervise(
@@ -105,19 +83,10 @@ def _meeting_place() -> Iterator[str]:
         yield os.path.join(folder, "rendezvous")
 
 
-def _stack_file() -> int:
-    """A file for the stack of a rank that hangs; nothing of it is seen in any folder."""
-    if sys.platform == "linux":
-        return os.memfd_create("stack", 0)
-    descriptor, path = tempfile.mkstemp()
-    os.unlink(path)
-    return descriptor
-
-
 def _fork(program: Callable[[int], bytes], rank: int, world: World, others: list[Watched]) -> Watched:
     output_out, output_in = os.pipe()
     result_out, result_in = os.pipe()
-    stack = _stack_file()
+    stack = anonymous_file()
     sys.stdout.flush()
     sys.stderr.flush()
     supervisor = os.getpid()
@@ -175,9 +144,9 @@ def _watch(
         while any(rank.end is None for rank in ranks):
             for key, _ in selector.select(0.02):
                 rank, pipe = key.data
-                _read(selector, rank, pipe, emit)
+                read(selector, rank, pipe, emit)
             for rank in ranks:
-                _notice_exit(rank)
+                notice_exit(rank)
             now = time.monotonic()
             if failed_at is None and any(rank.end is not None and not rank.end.is_right for rank in ranks):
                 failed_at = now
@@ -190,75 +159,11 @@ def _watch(
             if failed_at is not None and now - failed_at > GRACE:
                 break
         outcome.seconds = time.monotonic() - began
-        _ask_for_stacks([rank for rank in ranks if rank.end is None])
+        ask_for_stacks([rank for rank in ranks if rank.end is None])
         for rank in ranks:
-            _read_all(selector, rank, emit)
-    outcome.ends = [rank.end or RankEnd(stack=_stack_of(rank)) for rank in ranks]
+            read_all(selector, rank, emit)
+    outcome.ends = [rank.end or RankEnd(stack=content_of(rank.stack)) for rank in ranks]
     return outcome
-
-
-def _read(selector: selectors.BaseSelector, rank: Watched, pipe: str, emit: Emit) -> bool:
-    """Take what a pipe holds; False when nothing was there."""
-    descriptor = rank.output if pipe == "output" else rank.result
-    try:
-        data = os.read(descriptor, 1 << 20)
-    except BlockingIOError:
-        return False
-    except OSError:
-        data = b""
-    if not data:
-        with suppress(KeyError):
-            selector.unregister(descriptor)
-        return False
-    if pipe == "result":
-        rank.hear(data)
-        return True
-    _show(rank, data, emit)
-    return True
-
-
-def _show(rank: Watched, data: bytes, emit: Emit) -> None:
-    """Pass on what a rank prints, up to the limit, and say once that the rest is dropped."""
-    room = OUTPUT_LIMIT - rank.printed
-    rank.printed += len(data)
-    if room > 0:
-        emit(rank.rank, rank.decoder.decode(data[:room]))
-    if room >= 0 and len(data) > room:
-        emit(rank.rank, f"\n[rank {rank.rank} printed more than {OUTPUT_LIMIT // 1024} KB: the rest is dropped]\n")
-
-
-def _read_all(selector: selectors.BaseSelector, rank: Watched, emit: Emit) -> None:
-    """Take what a rank printed before it ended; at most a little, for a rank that prints for ever."""
-    for _ in range(8):
-        if not _read(selector, rank, "output", emit):
-            return
-
-
-def _notice_exit(rank: Watched) -> None:
-    if rank.end is not None or rank.exit_code is not None:
-        return
-    pid, status = os.waitpid(rank.pid, os.WNOHANG)
-    if pid == 0:
-        return
-    rank.exit_code = os.waitstatus_to_exitcode(status)
-    with suppress(OSError):
-        while data := os.read(rank.result, 1 << 20):
-            rank.hear(data)
-    rank.end = rank.end or RankEnd(exit_code=rank.exit_code)
-
-
-def _ask_for_stacks(ranks: list[Watched]) -> None:
-    """Let faulthandler write where each rank is; it needs a moment."""
-    for rank in ranks:
-        with suppress(ProcessLookupError):
-            os.kill(rank.pid, signal.SIGUSR1)
-    if ranks:
-        time.sleep(0.15)
-
-
-def _stack_of(rank: Watched) -> str:
-    os.lseek(rank.stack, 0, os.SEEK_SET)
-    return os.read(rank.stack, 1 << 16).decode(errors="replace")
 
 
 def _end(ranks: list[Watched]) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +17,8 @@ from typing import Any
 
 from shardlab.ranks.call import Call, Outcome
 from shardlab.ranks.travel import child_environment
-from shardlab.ranks.worker import KEY_VARIABLE, LOG_VARIABLE
+from shardlab.ranks.watched import anonymous_file, content_of
+from shardlab.ranks.worker import KEY_VARIABLE
 
 START_LIMIT = 120.0  # seconds: importing torch from a cold disk on a busy machine
 ANSWER_LIMIT = 30.0  # seconds beyond a call's own timeout before the worker itself is given up
@@ -38,36 +37,35 @@ class WarmWorker:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self._lock = threading.Lock()
-        self._logs = _log_folder()
         key = secrets.token_bytes(16)
         with Listener(("127.0.0.1", 0), authkey=key) as listener:
             host, port = listener.address  # type: ignore[misc]
+            complaints = anonymous_file()
             self._process = subprocess.Popen(
-                [
-                    *torchrun(1),
-                    *(["--log-dir", self._logs] if self._logs else []),
-                    *("-m", "shardlab.ranks.worker", str(host), str(port)),
-                ],
-                env=child_environment() | {KEY_VARIABLE: key.hex(), LOG_VARIABLE: self._logs},
+                [*torchrun(1), "-m", "shardlab.ranks.worker", str(host), str(port)],
+                env=child_environment() | {KEY_VARIABLE: key.hex()},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=complaints,
                 start_new_session=True,  # Ctrl-C in a terminal is ours to handle
             )
             try:
-                self._connection = self._accept(listener)
+                self._connection = self._accept(listener, complaints)
             except BaseException:
                 self.close()
                 raise
+            finally:
+                os.close(complaints)
 
-    def _accept(self, listener: Listener) -> Connection:
+    def _accept(self, listener: Listener, complaints: int) -> Connection:
         """Wait for the worker to call back, as long as its process lives."""
         listening = listener._listener._socket  # type: ignore[attr-defined] - the library offers no time limit
         listening.settimeout(0.5)
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise WorkerLost(f"torchrun ended with code {self._process.returncode} at start: run `shardlab doctor`")
+                said = content_of(complaints).strip()[-1000:]
+                raise WorkerLost(f"torchrun did not start a worker; run `shardlab doctor`. It said:\n{said}")
             with suppress(TimeoutError):
                 connection = listener.accept()
                 return connection
@@ -91,16 +89,20 @@ class WarmWorker:
                     self._connection.send(call)
                 return self._collect("end", printer, call.timeout + ANSWER_LIMIT)
             except KeyboardInterrupt:
-                with suppress(OSError, EOFError, WorkerLost, KeyboardInterrupt):
-                    with _whole_message():
-                        self._connection.send("cancel")
-                    self._collect("idle", lambda rank, text: None, CANCEL_LIMIT)
-                    raise
-                self.close()
+                self._cancel()
                 raise
             except (EOFError, OSError) as error:
                 self.close()
                 raise WorkerLost("the warm worker ended during the call; call again to start a new one") from error
+
+    def _cancel(self) -> None:
+        """End the running call's ranks and keep the worker, unless it does not answer or Ctrl-C comes again."""
+        try:
+            with _whole_message():
+                self._connection.send("cancel")
+            self._collect("idle", lambda rank, text: None, CANCEL_LIMIT)
+        except (OSError, EOFError, WorkerLost, KeyboardInterrupt):
+            self.close()
 
     def _collect(self, last: str, printer: Printer, limit: float) -> Any:
         """Print what comes until the message `last`, and return what that carries."""
@@ -124,8 +126,6 @@ class WarmWorker:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(2.0)
         end_session(self._process)
-        if self._logs:
-            shutil.rmtree(self._logs, ignore_errors=True)
 
 
 @contextmanager
@@ -169,15 +169,8 @@ def torchrun(num_processes: int) -> list[str]:
         "--rdzv-backend=c10d",
         "--rdzv-endpoint=127.0.0.1:0",
         "--local-addr=127.0.0.1",
+        f"--log-dir={os.devnull}",  # otherwise it insists on a folder of its own
     ]
-
-
-def _log_folder() -> str:
-    """A folder for torchrun's own logs; torchrun insists on one, the worker removes it at once."""
-    try:
-        return tempfile.mkdtemp(prefix="shardlab-")
-    except FileNotFoundError:  # no folder on this machine can be written but perhaps memory
-        return ""
 
 
 _worker: WarmWorker | None = None

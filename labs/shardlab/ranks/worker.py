@@ -7,7 +7,6 @@ operator, starts no thread and touches no GPU, so that each call begins as clean
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 from multiprocessing.connection import Client, Connection
@@ -21,7 +20,6 @@ from shardlab.ranks.supervise import adopt_orphans, end_with_parent, supervise
 from shardlab.ranks.travel import PerRank, pack_result, unpack
 
 KEY_VARIABLE = "SHARDLAB_WORKER_KEY"
-LOG_VARIABLE = "SHARDLAB_TORCHRUN_LOGS"
 
 
 def serve(connection: Connection) -> None:
@@ -92,7 +90,6 @@ def main() -> None:
     adopt_orphans()
     torch.set_num_threads(1)
     key = os.environ.pop(KEY_VARIABLE)
-    shutil.rmtree(os.environ.pop(LOG_VARIABLE, ""), ignore_errors=True)  # torchrun's, empty; gone even if we are killed
     connection = Client((sys.argv[1], int(sys.argv[2])), authkey=bytes.fromhex(key))
     serve(connection)
     os._exit(0)

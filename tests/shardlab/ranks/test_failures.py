@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -14,7 +15,7 @@ from notebook_cell import run_cell
 @pytest.fixture(autouse=True)
 def the_next_call_works():
     yield
-    assert shardlab.run(lambda: dist.get_rank(), ranks=2) == [0, 1]
+    assert shardlab.run(dist.get_rank, ranks=2) == [0, 1]
 
 
 def report_of(function, *args, **settings):
@@ -55,7 +56,7 @@ def test_a_rank_that_leaves_without_a_word():
 
 
 def test_a_rank_that_calls_sys_exit():
-    assert "SystemExit" in report_of(lambda: exit(0), ranks=1)
+    assert "SystemExit" in report_of(lambda: sys.exit(0), ranks=1)
 
 
 def test_a_rank_that_is_killed():

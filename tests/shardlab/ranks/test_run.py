@@ -122,9 +122,9 @@ def test_ranks_that_are_no_number_of_ranks(ranks):
 def test_more_ranks_than_the_machine_holds():
     with pytest.raises(ValueError, match=r"ranks=100000 is more .* allow \d+"):
         shardlab.run(total_of, 1, ranks=100_000)
-    with pytest.raises(ValueError, match="allow 5$"):
+    with pytest.raises(ValueError, match=r"allow 5$"):
         validate(6, 20.0, available_bytes=400 * 2**20, open_files=1024)
-    with pytest.raises(ValueError, match="allow 2$"):
+    with pytest.raises(ValueError, match=r"allow 2$"):
         validate(6, 20.0, available_bytes=1 << 40, open_files=30)
     validate(6, 20.0, available_bytes=1 << 40, open_files=-1)  # RLIM_INFINITY
 
@@ -138,7 +138,7 @@ def test_timeouts_that_cannot_be(timeout):
 def test_words_that_name_no_launcher_or_transport():
     with pytest.raises(ValueError, match="use 'warm' or 'torchrun'"):
         shardlab.run(total_of, 1, launcher="mpi")
-    with pytest.raises(ValueError, match="this machine has .*gloo"):
+    with pytest.raises(ValueError, match=r"this machine has .*gloo"):
         shardlab.run(total_of, 1, transport="carrier pigeon")
     with pytest.raises(ValueError, match="PerRank has 3 values for 2 ranks"):
         shardlab.run(total_of, shardlab.PerRank([1, 2, 3]), ranks=2)
