@@ -6,6 +6,7 @@ import ast
 import csv
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -102,18 +103,32 @@ def answer_of(check: Check, submission: ingest.Submission, root: Path = ROOT) ->
             cells.append([notebooks.exercise_id(name), submission.cells[name], name == own])
         if name == own:
             break
-    return {"preamble": preamble(submission.week, root), "cells": cells}
+    return {"preamble": preamble(submission.week, "\n".join(cell[1] for cell in cells), root), "cells": cells}
 
 
-def preamble(week: str, root: Path = ROOT) -> str:
-    """The imports of the notebook's own cells, which a student's cells may rely on."""
-    imports = []
+def preamble(week: str, used_in: str, root: Path = ROOT) -> str:
+    """The notebook's own imports that the student's cells rely on: what they do not name, no rank needs to import."""
+    words = set(re.findall(r"\w+", used_in))
+    return "\n".join(
+        ast.unparse(node)
+        for node in _imports(week, root)
+        if words & {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    )
+
+
+def _imports(week: str, root: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Every import of the notebook's own cells, one name each."""
+    imports: list[ast.Import | ast.ImportFrom] = []
     for cell in notebooks.release(week, root).cells:
         if cell.cell_type != "code" or cell.metadata.get("nbgrader", {}).get("solution"):
             continue
         plain = "\n".join("pass" if line.lstrip().startswith(("!", "%")) else line for line in cell.source.splitlines())
-        imports += [node for node in ast.parse(plain).body if isinstance(node, ast.Import | ast.ImportFrom)]
-    return "\n".join(ast.unparse(node) for node in imports)
+        for node in ast.parse(plain).body:
+            if isinstance(node, ast.Import):
+                imports += [ast.Import([alias]) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                imports += [ast.ImportFrom(node.module, [alias], node.level) for alias in node.names]
+    return imports
 
 
 def write_verdicts(verdicts: Verdicts, root: Path = ROOT) -> Path:

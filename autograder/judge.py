@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from random import Random
 from typing import Any, TypeVar
 
-from autograder.checks.base import Answer, Case, Check
+from autograder.checks.base import Answer, Case, Check, Task
 from autograder.jobs import plain
 from autograder.sandbox import SandboxLost, Zygote
 
@@ -21,6 +21,7 @@ ATTEMPTS = 3  # a fault of the machine is tried again, and never scored as an an
 MOST_TEXT = 3000  # characters of a sentence for a student
 
 
+Batch = list[tuple[Case, Task]]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -62,38 +63,38 @@ class Judge:
         """
         rng = Random(seed_for(seed, check.exercise))
         chosen = list(cases) if cases is not None else [*check.public, *check.draw(rng)]
+        tasks = [check.make(case, rng) for case in chosen]
         parts = {case.get("part", "") for case in chosen}
         problems: dict[str, str] = {}
-        for case in chosen:
-            part = case.get("part", "")
-            if part in problems:
-                continue
-            try:
-                problem = self._try(check, case, answer, rng)
-            except SandboxLost as error:
-                return Verdict(
-                    check.exercise, 0.0, check.points, f"Not graded: {error}. Your instructor is told.", True
-                )
-            if problem is not None:
-                problems[part] = f"{_name(case)}: {problem}" if "ranks" in case else problem
-        return _verdict(check, parts, problems, level=self.zygote.level if self.zygote else 0)
+        try:
+            for batch in _batches(check, chosen, tasks):
+                if batch[0][0].get("part", "") not in problems:
+                    self._judge_batch(check, batch, answer, problems)
+        except SandboxLost as error:
+            text = f"Not graded: {error}. Your instructor is told."
+            return Verdict(check.exercise, 0.0, check.points, text, fault=True)
+        return _verdict(check, parts, problems)
 
-    def _try(self, check: Check, case: Case, answer: dict[str, Any], rng: Random) -> str | None:
-        state = rng.getstate()
-        for attempt in range(ATTEMPTS):
-            rng.setstate(state)
-            task = check.make(case, rng)
+    def _judge_batch(self, check: Check, batch: Batch, answer: dict[str, Any], problems: dict[str, str]) -> None:
+        """Run a batch in one job and note the first problem of its part."""
+        answers = _split(self._ask_again(check.request(_merged(batch), answer)), len(batch))
+        for (case, task), came in zip(batch, answers, strict=True):
             try:
-                came = self._ask(check.request(task, answer))
-            except SandboxLost:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                continue
-            try:
-                return check.judge(case, task, came)
+                problem = check.judge(case, task, came)
             except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-                return f"The report of a rank does not make sense ({type(error).__name__}). Return what is asked for."
-        raise AssertionError("unreachable")
+                problem = f"The report of a rank makes no sense ({type(error).__name__}). Return what is asked for."
+            if problem is not None:
+                problems[case.get("part", "")] = f"{_name(case)}: {problem}" if "ranks" in case else problem
+                return
+
+    def _ask_again(self, request: dict[str, Any]) -> Answer:
+        """Ask, and ask a new sandbox if this one was lost."""
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._ask(request)
+            except SandboxLost:
+                continue
+        return self._ask(request)
 
     def _ask(self, request: dict[str, Any]) -> Answer:
         if self.zygote is None or not self.zygote.is_alive:
@@ -142,13 +143,35 @@ class JudgePool:
             yield from threads.map(with_a_judge, items)
 
 
+def _batches(check: Check, cases: Sequence[Case], tasks: Sequence[Task]) -> list[Batch]:
+    """One job a case; all cases of a formula share one."""
+    pairs = list(zip(cases, tasks, strict=True))
+    return [pairs] if check.program == "without_ranks" else [[pair] for pair in pairs]
+
+
+def _merged(batch: Batch) -> Task:
+    """One task with the argument lists of all."""
+    first = batch[0][1]
+    if len(batch) == 1:
+        return first
+    return replace(first, inputs=[[args for _, task in batch for args in task.inputs[0]]])
+
+
+def _split(answer: Answer, num_cases: int) -> list[Answer]:
+    """One answer for each case of a batch; what went wrong as a whole goes to all."""
+    each = answer.ranks[0].get("answers") if num_cases > 1 else None
+    if not isinstance(each, list) or len(each) != num_cases:
+        return [answer] * num_cases
+    return [replace(answer, ranks=[{"answers": [one]}]) for one in each]
+
+
 def seed_for(seed: int, *names: str) -> int:
     """A seed of its own for each student and exercise, the same at every regrade with the same `seed`."""
     text = ":".join([str(seed), *names])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def _verdict(check: Check, parts: set[str], problems: dict[str, str], level: int) -> Verdict:
+def _verdict(check: Check, parts: set[str], problems: dict[str, str]) -> Verdict:
     shares = {part: check.parts.get(part, 1.0) for part in parts}
     whole = sum(shares.values())
     earned = sum(share for part, share in shares.items() if part not in problems) / whole
