@@ -20,11 +20,9 @@ def explain(outcome: Outcome, ledgers: list[Ledger], timeout: float) -> str | No
     """The report of a call that went wrong, or None if it went well."""
     ends = outcome.ends
     if all(end.is_right for end in ends):
-        problems = misread_messages(ledgers)
+        problems = [*misread_messages(ledgers), *first_divergence(ledgers)]
         return (
-            "\n".join(["Every rank returned, but a message was not received as it was sent.", *problems])
-            if problems
-            else None
+            "\n".join(["Every rank returned, but what was sent is not what arrived.", *problems]) if problems else None
         )
     lines = [_headline(outcome, timeout)]
     lines += [
@@ -98,7 +96,7 @@ def _where(stack: str) -> str:
 
 
 def first_divergence(ledgers: list[Ledger]) -> list[str]:
-    """The first collective at which ranks of one group differ in kind or size: collectives must match in order."""
+    """The first collective at which ranks of one group differ in kind, size or dtype: gloo need not notice."""
     if any(count > CAPACITY for count, _ in ledgers):
         return []  # the beginning is lost
     sequences: dict[str, dict[int, list[Entry]]] = defaultdict(dict)
@@ -109,11 +107,20 @@ def first_divergence(ledgers: list[Ledger]) -> list[str]:
     for calls in sequences.values():
         for index in range(max(map(len, calls.values()))):
             here = {rank: entries[index] for rank, entries in calls.items() if index < len(entries)}
-            seen = {(entry.kind, entry.payload_bytes) for entry in here.values()}
-            if len(seen) > 1:
+            if len({_must_match(entry) for entry in here.values()}) > 1:
                 told = "; ".join(f"rank {rank} called {entry}" for rank, entry in sorted(here.items()))
                 return [f"The ranks diverge at collective #{index + 1}: {told}."]
     return []
+
+
+def _must_match(entry: Entry) -> tuple[str, str, int]:
+    """What all ranks of a collective have in common; of an all-to-all each rank may hold another size."""
+    size = 0 if entry.kind == "all_to_all" else entry.payload_bytes
+    return entry.kind, _dtype(entry), size
+
+
+def _dtype(entry: Entry) -> str:
+    return entry.tensor.rsplit(" ", 1)[-1]
 
 
 def misread_messages(ledgers: list[Ledger]) -> list[str]:
@@ -134,8 +141,7 @@ def misread_messages(ledgers: list[Ledger]) -> list[str]:
     problems = []
     for (source, target, *key), sends in sent.items():
         for number, (out, into) in enumerate(zip(sends, received[source, target, *key], strict=False), 1):
-            same_type = out.tensor.rsplit(" ", 1)[-1] == into.tensor.rsplit(" ", 1)[-1]
-            if out.payload_bytes != into.payload_bytes or not same_type:
+            if (out.payload_bytes, _dtype(out)) != (into.payload_bytes, _dtype(into)):
                 problems.append(
                     f"Message {number} from rank {source} to rank {target}: sent as {out.tensor} ({out.place}), "
                     f"received as {into.tensor} ({into.place}). A receive must have the size and dtype of its send."

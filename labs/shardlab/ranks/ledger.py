@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -75,8 +76,8 @@ class Writer:
             peer,
             tag,
             payload_bytes,
-            ",".join(map(str, members)).encode()[:24],
-            tensor.encode()[:48],
+            _group_name(members).encode(),
+            tensor.encode()[-48:],
             place.encode()[-152:],
         )
         start = _offset(number)
@@ -104,6 +105,12 @@ def read(memory: mmap.mmap) -> tuple[int, list[Entry]]:
     if not 0 <= count < 1 << 40:  # the memory belongs to the rank, which may write anything into it
         return 0, []
     return count, [_entry(memory, number) for number in range(max(0, count - CAPACITY), count)]
+
+
+def _group_name(members: Sequence[int]) -> str:
+    """The group's ranks, or for many of them a name that no other group has; at most 24 letters."""
+    name = ",".join(map(str, members))
+    return name if len(name) <= 24 else f"{len(members)} ranks {zlib.crc32(name.encode()):08x}"
 
 
 def _entry(memory: mmap.mmap, number: int) -> Entry:

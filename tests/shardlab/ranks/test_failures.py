@@ -172,6 +172,25 @@ def test_a_receive_that_does_not_match_its_send(received, named):
     assert "A receive must have the size and dtype of its send." in report
 
 
+def test_a_collective_of_different_dtypes_does_not_pass_as_success():
+    def reinterpret():
+        dist.all_reduce(torch.ones(4, dtype=torch.float32 if dist.get_rank() else torch.int32))
+
+    report = report_of(reinterpret, ranks=2, timeout=3)
+    assert report.startswith("Every rank returned, but what was sent is not what arrived.")
+    assert "The ranks diverge at collective #1: rank 0 called all_reduce ([4] int32)" in report
+
+
+def test_an_uneven_all_to_all_is_right():
+    def uneven():
+        rank = dist.get_rank()
+        received = torch.zeros(3 * (rank + 1))
+        dist.all_to_all_single(received, torch.ones(6), [rank + 1] * 3, [1, 2, 3])
+        return received.sum().item()
+
+    assert shardlab.run(uneven, ranks=3) == [3, 6, 9]
+
+
 def test_without_the_ledger_a_hang_still_names_the_lines():
     def hang():
         dist.recv(torch.zeros(1), 1 - dist.get_rank())

@@ -1,0 +1,58 @@
+"""The report of a call, from ends and ledgers alone."""
+
+import pytest
+from shardlab.ranks.call import Outcome, RankEnd
+from shardlab.ranks.explain import explain, first_divergence, misread_messages
+from shardlab.ranks.ledger import DONE, WAITING, Entry
+
+RIGHT = RankEnd(result=b"")
+LOST_PEER = RankEnd(error="RuntimeError: [gloo/transport/tcp/pair.cc] Connection closed by peer [127.0.0.1]:1")
+
+
+def entry(kind, peer=-1, *, state=DONE, size=4, members="0,1", tag=0):
+    return Entry(state, kind, peer, tag, 4 * size, members, f"[{size}] float32", "line 1 of your cell")
+
+
+def ledger(*entries):
+    return len(entries), list(entries)
+
+
+def test_a_call_that_went_well_has_no_report():
+    assert explain(Outcome([RIGHT, RIGHT], 0.1), [ledger(), ledger()], 20) is None
+
+
+def test_the_rank_that_raised_is_blamed_and_not_the_one_that_lost_its_peer():
+    ends = [LOST_PEER, RankEnd(error="Traceback ...\nKeyError: 'weights'")]
+    report = explain(Outcome(ends, 0.1), [ledger(entry("recv", 1, state=WAITING)), ledger()], 20)
+    assert report.startswith("Rank 1 failed")
+    assert "rank 0 was in recv from rank 1 ([4] float32), line 1 of your cell when a peer went away" in report
+    assert report.endswith("rank 1 raised first:\nTraceback ...\nKeyError: 'weights'")
+
+
+@pytest.mark.parametrize(("code", "words"), [(-11, "was killed by SIGSEGV"), (3, "left with exit code 3")])
+def test_a_rank_that_died_is_blamed(code, words):
+    report = explain(Outcome([LOST_PEER, RankEnd(exit_code=code)], 0.1), [ledger(), ledger()], 20)
+    assert report.startswith("Rank 1 failed")
+    assert words in report
+
+
+def test_the_order_of_collectives_is_compared_within_each_group():
+    same = [ledger(entry("barrier"), entry("all_reduce")), ledger(entry("barrier"), entry("all_reduce"))]
+    other_group = [ledger(entry("all_reduce", members="0,2")), ledger(entry("broadcast", members="1,3"))]
+    shorter = [ledger(entry("barrier"), entry("all_reduce")), ledger(entry("barrier"))]
+    for ledgers in (same, other_group, shorter):
+        assert first_divergence(ledgers) == []
+    swapped = [ledger(entry("barrier"), entry("all_reduce")), ledger(entry("barrier"), entry("broadcast"))]
+    assert first_divergence(swapped)[0].startswith("The ranks diverge at collective #2: rank 0 called all_reduce")
+    sizes = [ledger(entry("all_reduce", size=4)), ledger(entry("all_reduce", size=5))]
+    assert len(first_divergence(sizes)) == 1
+
+
+def test_messages_are_matched_by_peer_and_tag_in_order():
+    sent = ledger(entry("send", 1, size=4, tag=1), entry("send", 1, size=8, tag=2), entry("send", 1, size=2, tag=1))
+    right = ledger(entry("recv", 0, size=8, tag=2), entry("recv", 0, size=4, tag=1), entry("recv", 0, size=2, tag=1))
+    wrong = ledger(entry("recv", 0, size=8, tag=2), entry("recv", 0, size=2, tag=1), entry("recv", 0, size=4, tag=1))
+    assert misread_messages([sent, right]) == []
+    first, second = misread_messages([sent, wrong])
+    assert first.startswith("Message 1 from rank 0 to rank 1: sent as [4] float32")
+    assert second.startswith("Message 2 from rank 0 to rank 1: sent as [2] float32")

@@ -1,0 +1,71 @@
+"""A deadlock is certain when all unfinished ranks wait and nothing moves; whatever moves starts the count again."""
+
+import os
+
+import pytest
+from shardlab.ranks import ledger, stall
+from shardlab.ranks.ledger import DONE, WAITING, Writer
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Looks come one interval apart, and no process of the test computes."""
+    now = [0.0]
+
+    def later():
+        now[0] += 2 * stall.INTERVAL
+        return now[0]
+
+    monkeypatch.setattr(stall.time, "monotonic", later)
+    monkeypatch.setattr(stall, "_processor_ticks", lambda pid: 0)
+    return now
+
+
+def a_waiting_rank():
+    memory = ledger.new_ledger()
+    writer = Writer(memory)
+    writer.mark(writer.begin("recv", 0, 0, 4, (0, 1), "[1] float32", "here"), WAITING)
+    return memory, writer
+
+
+def looks_until_certain(watch, unfinished, most=50):
+    return next((look for look in range(most) if watch.is_certain(unfinished)), None)
+
+
+def test_ranks_that_all_wait_and_do_not_move(clock):
+    watch = stall.StallWatch([a_waiting_rank()[0], a_waiting_rank()[0]])
+    assert looks_until_certain(watch, {0: 1, 1: 2}) == stall.CERTAIN
+
+
+def test_a_rank_that_does_not_wait_may_still_wake_the_others(clock):
+    watch = stall.StallWatch([a_waiting_rank()[0], ledger.new_ledger()])
+    assert looks_until_certain(watch, {0: 1, 1: 2}) is None
+    assert looks_until_certain(watch, {0: 1}) == stall.CERTAIN  # the other has finished
+
+
+def test_a_call_in_between_starts_the_count_again(clock):
+    memory, writer = a_waiting_rank()
+    watch = stall.StallWatch([memory])
+    for _ in range(stall.CERTAIN):
+        assert not watch.is_certain({0: 1})
+    writer.mark(0, DONE)
+    writer.mark(writer.begin("recv", 0, 0, 4, (0, 1), "[1] float32", "here"), WAITING)
+    assert looks_until_certain(watch, {0: 1}) == stall.CERTAIN
+
+
+def test_work_of_a_processor_is_movement(clock, monkeypatch):
+    ticks = iter(range(1000))
+    monkeypatch.setattr(stall, "_processor_ticks", lambda pid: next(ticks))
+    assert looks_until_certain(stall.StallWatch([a_waiting_rank()[0]]), {0: 1}) is None
+
+
+def test_without_ledgers_nothing_is_certain(clock):
+    assert looks_until_certain(stall.StallWatch([]), {0: 1}) is None
+
+
+def test_the_processor_time_of_a_process_grows():
+    before = stall._processor_ticks(os.getpid())
+    until = os.times().user + 0.05
+    while os.times().user < until:
+        pass
+    assert stall._processor_ticks(os.getpid()) > before
