@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from shardlab.ranks.travel import cell_sources
+from shardlab.ranks.travel import by_value, cell_sources
 
 from autograder import checks
 from autograder.checks.base import Case, Check
@@ -64,7 +65,10 @@ def _pickle(found: Check, answers: tuple) -> bytes:
         name = getattr(answer, "__name__", None)
         named[name if name in found.names else found.names[min(place, len(found.names) - 1)]] = answer
     try:
-        return cloudpickle.dumps((named, cell_sources()))
+        with ExitStack() as modules:
+            for answer in answers:
+                modules.enter_context(by_value(answer))
+            return cloudpickle.dumps((named, cell_sources()))
     except Exception as error:
         raise ValueError(
             f"the answer to {found.exercise} cannot travel to the sandbox: {error}. "

@@ -7,8 +7,8 @@ import linecache
 import os
 import pickle
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,20 +37,31 @@ def pack(function: Callable, args: tuple) -> bytes:
     """
     import cloudpickle
 
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
-    by_value = module is not None and not _is_installed(module)
-    if by_value:
-        cloudpickle.register_pickle_by_value(module)
     try:
-        return pickle.dumps(Surroundings.here()) + cloudpickle.dumps((function, args), protocol=pickle.HIGHEST_PROTOCOL)
+        with by_value(function):
+            packed = cloudpickle.dumps((function, args), protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # whatever an object's own way of being pickled raises
         raise TypeError(
             f"{_name(function)}() or one of its arguments cannot travel to the ranks: {error}. Make such an object (an "
             "open file, a lock, a generator, a process group) inside the function, on the rank that uses it."
         ) from None
+    return pickle.dumps(Surroundings.here()) + packed
+
+
+@contextmanager
+def by_value(function: Any) -> Iterator[None]:
+    """Let a function of a script or test travel with its module's names, as those of a notebook do anyway."""
+    import cloudpickle
+
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    if module is None or _is_installed(module):
+        yield
+        return
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
     finally:
-        if by_value:
-            cloudpickle.unregister_pickle_by_value(module)
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def unpack(payload: bytes) -> tuple[Callable, tuple]:

@@ -1,0 +1,95 @@
+"""The judge gives points for what was done on every rank, and a sentence for what was not."""
+
+import pytest
+
+from autograder import checks, kill_matrix
+from autograder.judge import Judge, seed_for
+from autograder.sandbox import SandboxLost
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Judge() as one:
+        yield one
+
+
+def judged(judge, exercise, source, seed=1, others=()):
+    cells = [*([name, text, False] for name, text in others), [exercise, source, True]]
+    return judge.judge(checks.find(exercise), {"preamble": kill_matrix.PREAMBLE, "cells": cells}, seed)
+
+
+def known(exercise, name):
+    paths = {path.stem: path for path in kill_matrix.mutants_of(checks.find(exercise))}
+    return paths[name].read_text()
+
+
+@pytest.mark.parametrize(
+    ("exercise", "name", "words"),
+    [
+        ("week01.exchange", "both_send_first", "waits in send"),
+        ("week01.ring-reduce-scatter", "calls_reduce_scatter", "calls reduce_scatter"),
+        ("week01.ring-reduce-scatter", "sends_whole_tensors", "must travel"),
+        ("week01.ring-all-reduce", "two_ranks_only", "With 3 ranks"),
+        ("week01.hierarchical-all-reduce", "flat_ring", "to the other node"),
+        ("week01.all-reduce-seconds", "no_latency", "is not what the"),
+    ],
+)
+def test_a_wrong_answer_gets_no_points_and_the_reason(judge, exercise, name, words):
+    verdict = judged(judge, exercise, known(exercise, name))
+    assert verdict.points < verdict.max
+    assert words in verdict.text
+    assert "autograder/" not in verdict.text
+
+
+def test_one_half_right_earns_its_share(judge):
+    verdict = judged(judge, "week01.ring-all-reduce", known("week01.ring-all-reduce", "mean_for_sum"))
+    assert verdict.points == pytest.approx(1)
+    assert "Right: all-gather" in verdict.text
+
+
+def test_an_unwritten_answer_is_told_apart_from_a_wrong_one(judge):
+    verdict = judged(judge, "week01.exchange", "def exchange(tensor, *, group):\n    raise NotImplementedError()\n")
+    assert "Not answered yet" in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def exchange(:", "not Python in line 1"),
+        ("x = 1", "exchange() is not defined"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("import os\ndef exchange(tensor, *, group):\n    os._exit(0)", "left with exit code 0"),
+        ("def exchange(tensor, *, group):\n    while True: pass", "still computing"),
+        ("def exchange(tensor, *, group):\n    return [tensor]", "not a tensor"),
+        ("def exchange(tensor, *, group):\n    return object()", "object"),
+    ],
+)
+def test_broken_cells_get_a_sentence(judge, source, words):
+    verdict = judged(judge, "week01.exchange", source)
+    assert verdict.points == 0
+    assert words in verdict.text
+
+
+def test_other_cells_help_but_cannot_harm(judge):
+    helper = "def my_ring(chunks, *, group):\n    return 1\nprint('x')\nwhile True: pass\n"
+    broken = "this is not Python"
+    source = known("week01.ring-reduce-scatter", "right_batch")
+    others = [("week01.exchange", helper), ("week01.naive-bill", broken)]
+    assert judged(judge, "week01.ring-reduce-scatter", source, others=others).is_right
+
+
+def test_the_same_seed_draws_the_same_inputs(judge):
+    source = "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return num_ranks, num_bytes"
+    texts = [judged(judge, "week01.naive-bill", source, seed).text for seed in (5, 5)]
+    assert texts[0] == texts[1]
+    check = checks.find("week01.naive-bill")
+    from random import Random
+
+    assert check.draw(Random(seed_for(5, "a"))) != check.draw(Random(seed_for(5, "b")))
+
+
+def test_a_lost_sandbox_is_a_fault_and_not_a_wrong_answer(monkeypatch):
+    with Judge() as one:
+        monkeypatch.setattr(one, "_ask", lambda request: (_ for _ in ()).throw(SandboxLost("the machine is full")))
+        verdict = judged(one, "week01.naive-bill", "def naive_all_reduce_bill(n, s): return 1, 1")
+    assert verdict.fault and "the machine is full" in verdict.text

@@ -1,0 +1,50 @@
+"""`check` in a notebook: the same judge and sentences as the grade."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from autograder import check, kill_matrix
+
+
+def exchange(tensor, *, group):
+    partner = dist.get_rank(group) ^ 1
+    received = torch.empty_like(tensor)
+    sending = dist.isend(tensor, group_dst=partner, group=group)
+    dist.recv(received, group_src=partner, group=group)
+    sending.wait()
+    return received
+
+
+def test_check_is_the_function_whatever_was_imported_before():
+    assert kill_matrix and callable(check)
+
+
+def test_a_right_answer(capsys):
+    assert check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}]) == 2
+    assert "✓ week01.exchange: 2 of 2 points" in capsys.readouterr().out
+
+
+def test_a_wrong_answer_raises_nothing(capsys):
+    assert check("week01.exchange", lambda tensor, *, group: tensor, cases=[{"ranks": 2, "numbers": 4}]) == 0
+    assert "are wrong" in capsys.readouterr().out
+
+
+def test_a_value(capsys):
+    assert check("week01.reading", {"messages": 10, "backward_of_copy": "all_reduce", "order": []}) == 0
+    assert "order" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"exercise": "week01.exchang"}, "no exercise"),
+        ({"exercise": "week01.exchange", "cases": []}, "checks nothing"),
+        ({"exercise": "week01.exchange", "cases": [{"ranks": 2}]}, "give it like"),
+        ({"exercise": "week01.exchange", "cases": [{"ranks": 99, "numbers": 2}]}, "1 to 8"),
+    ],
+)
+def test_bad_calls_get_a_sentence(arguments, words):
+    exercise = arguments.pop("exercise")
+    with pytest.raises(ValueError, match=words):
+        check(exercise, exchange, **arguments)
