@@ -20,20 +20,25 @@ MOST_RANKS = 8
 _judges: dict[int, Judge] = {}
 
 
-def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None) -> float:
+def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hint: int = 1) -> float:
     """Run an answer on the given cases and print what is right and what is not yet. Returns the points so far.
 
     >>> check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}])
 
-    When the notebook is graded, fresh cases are drawn. Raises ValueError for an unknown exercise or a case that the
-    check cannot run; a wrong answer raises nothing.
+    When the notebook is graded, fresh cases are drawn. `hint=2` and `hint=3` say more than the first hint does. Raises
+    ValueError for an unknown exercise, hint or case; a wrong answer raises nothing.
     """
     found = checks.find(exercise)
+    if hint not in range(1, len(found.hints) + 1):
+        raise ValueError(f"hint={hint!r}: {exercise} has the hints 1 to {len(found.hints)}")
     chosen = [dict(case) for case in (cases if cases is not None else found.public)]
     _refuse_bad_cases(found, chosen)
     answer = {"pickle": _pickle(found, answers)}
     verdict = _judge().judge(found, answer, PUBLIC_SEED, [_complete(found, case) for case in chosen])
     print(shown(verdict, len(chosen)))
+    if not verdict.is_right:
+        for number in range(2, hint + 1):
+            print(f"Hint {number}: {found.hints[number - 1]}")
     return verdict.points
 
 

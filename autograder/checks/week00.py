@@ -49,6 +49,10 @@ CHECKS = (
         make=_make,
         judge=_judge,
         masked=("shardlab.collectives",),
-        hints=("Clone the tensor, all-reduce the clone over the group, return it.",),
+        hints=(
+            "dist.all_reduce changes the tensor that it is given.",
+            "Work on tensor.clone(), and pass the group on.",
+            "total = tensor.clone(); dist.all_reduce(total, group=group); return total.",
+        ),
     ),
 )

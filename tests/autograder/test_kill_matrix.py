@@ -20,3 +20,9 @@ def test_all_end_as_they_must():
         f"{row.exercise} {row.name}: {'lived' if row.lived else 'died'}: {row.text}" for row in rows() if not row.is_due
     ]
     assert not bad, "\n".join(bad)
+
+
+def test_every_check_has_three_hints():
+    assert {
+        check.exercise: len(check.hints) for checks in WEEKS.values() for check in checks if len(check.hints) != 3
+    } == {}

@@ -1,0 +1,82 @@
+"""Shared by the checks that run on ranks: groups, inputs, sums, and the bill of every rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from autograder.checks.base import (
+    Answer,
+    Case,
+    Task,
+    carried_too_little,
+    carried_too_much,
+    sent,
+    size,
+    touched_input,
+    wrong_tensor,
+)
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64, "int64": torch.int64}
+LARGE = 60_000  # numbers: enough for the wire's own counters to tell a ring from an all-gather
+POINT_TO_POINT = ("send", "recv")
+
+
+def members_of(case: Case) -> list[int]:
+    return case.get("subgroup") or list(range(case["ranks"]))
+
+
+def dtype_of(case: Case) -> torch.dtype:
+    return DTYPES[case.get("dtype", "float32")]
+
+
+def shape_of(case: Case) -> tuple[int, ...]:
+    return (case["numbers"] // 2, 2) if case.get("matrix") else (case["numbers"],)
+
+
+def group_task(case: Case, call: str, args: dict[int, list], expected: dict[int, Any], **facts: Any) -> Task:
+    """A task in which the members of one group work and the other ranks of the world watch."""
+    ranks = range(case["ranks"])
+    return Task(
+        call=call,
+        ranks=case["ranks"],
+        groups=[members_of(case)],
+        inputs=[{"args": args[rank], "groups": {"group": 0}} if rank in args else None for rank in ranks],
+        expected=[expected.get(rank) for rank in ranks],
+        facts=facts,
+    )
+
+
+def working(task: Task) -> list[int]:
+    return [rank for rank, mine in enumerate(task.inputs) if mine is not None]
+
+
+def sum_of(tensors: dict[int, torch.Tensor]) -> torch.Tensor:
+    return torch.stack(list(tensors.values())).sum(0).to(next(iter(tensors.values())).dtype)
+
+
+def each_rank(task: Task, answer: Answer, what: str) -> str | None:
+    """The right tensor on every rank, and untouched inputs."""
+    for rank in working(task):
+        came = answer.ranks[rank]
+        if problem := wrong_tensor(rank, came, task.expected[rank], what=what) or touched_input(rank, came, task):
+            return problem
+    return None
+
+
+def each_bill(task: Task, answer: Answer, formula: str) -> str | None:
+    """Every rank's sends add up to what it must pass on, in exactly the due number of messages."""
+    due = task.facts["sent_bytes"]
+    for rank in working(task):
+        messages = sent(answer.ranks[rank])
+        if sum(messages) != due[rank]:
+            more = "Whole tensors travel?" if sum(messages) > due[rank] else "Something is missing."
+            return (
+                f"Right on all {len(due)} ranks, but rank {rank} sent {size(sum(messages))} where {size(due[rank])} "
+                f"must travel, {formula}. {more}"
+            )
+        if len(messages) > task.facts["messages"]:
+            return f"Rank {rank} sent {len(messages)} messages where {task.facts['messages']} are enough."
+    total = sum(due.values())
+    return carried_too_little(answer, total) or carried_too_much(answer, total)

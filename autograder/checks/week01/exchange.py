@@ -1,0 +1,55 @@
+"""Two ranks swap a tensor."""
+
+from __future__ import annotations
+
+from random import Random
+
+from autograder.checks.base import Answer, Case, Check, Task, trouble, whole_numbers
+from autograder.checks.groups import LARGE, POINT_TO_POINT, dtype_of, each_bill, each_rank, group_task, members_of
+
+
+def _make_exchange(case: Case, rng: Random) -> Task:
+    members = members_of(case)
+    tensors = {rank: whole_numbers(rng, case["numbers"], dtype_of(case)) for rank in members}
+    partner = {rank: members[place ^ 1] for place, rank in enumerate(members)}
+    num_bytes = case["numbers"] * dtype_of(case).itemsize
+    return group_task(
+        case,
+        "exchange",
+        {rank: [tensor] for rank, tensor in tensors.items()},
+        {rank: tensors[partner[rank]] for rank in members},
+        sent_bytes=dict.fromkeys(members, num_bytes),
+        messages=1,
+    )
+
+
+def _judge_exchange(case: Case, task: Task, answer: Answer) -> str | None:
+    return (
+        trouble(answer, POINT_TO_POINT)
+        or each_rank(task, answer, "what came from the partner")
+        or each_bill(task, answer, "one tensor to the partner")
+    )
+
+
+def _draw_exchange(rng: Random) -> list[Case]:
+    return [
+        {"ranks": 2, "numbers": rng.randint(1025, 5000)},
+        {"ranks": 4, "numbers": LARGE + rng.randint(0, 99), "dtype": "bfloat16"},
+        {"ranks": 4, "numbers": rng.randint(1, 9), "subgroup": [1, 2]},
+    ]
+
+
+CHECK = Check(
+    exercise="week01.exchange",
+    points=2,
+    names=("exchange",),
+    public=({"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 1024}),
+    draw=_draw_exchange,
+    make=_make_exchange,
+    judge=_judge_exchange,
+    hints=(
+        "A send returns only when the other side receives: both cannot send first.",
+        "isend returns at once; its handle has wait().",
+        "work = isend to the partner; recv from the partner; work.wait().",
+    ),
+)

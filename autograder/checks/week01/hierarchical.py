@@ -1,0 +1,84 @@
+"""An all-reduce that leaves its node with as little as it can."""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+from shardlab.costs import traffic
+
+from autograder.checks.base import Answer, Case, Check, Task, carried_too_little, events, size, trouble, whole_numbers
+from autograder.checks.groups import LARGE, POINT_TO_POINT, dtype_of, each_rank, shape_of, working
+
+
+def _make_hierarchical(case: Case, rng: Random) -> Task:
+    per_node = case.get("ranks_per_node", 2)
+    num_nodes = case["ranks"] // per_node
+    nodes = [[node * per_node + place for place in range(per_node)] for node in range(num_nodes)]
+    crosses = [[node * per_node + place for node in range(num_nodes)] for place in range(per_node)]
+    shape = shape_of(case)
+    tensors = [whole_numbers(rng, case["numbers"], dtype_of(case)).reshape(shape) for _ in range(case["ranks"])]
+    total = torch.stack(tensors).sum(0).to(dtype_of(case))
+    return Task(
+        call="hierarchical_all_reduce",
+        ranks=case["ranks"],
+        groups=[*nodes, *crosses],
+        inputs=[
+            {
+                "args": [tensor],
+                "groups": {"node_group": rank // per_node, "cross_group": num_nodes + rank % per_node},
+            }
+            for rank, tensor in enumerate(tensors)
+        ],
+        expected=[total] * case["ranks"],
+        facts={"per_node": per_node, "num_nodes": num_nodes, "num_bytes": case["numbers"] * dtype_of(case).itemsize},
+    )
+
+
+def _judge_hierarchical(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := trouble(answer) or each_rank(task, answer, "the sum"):
+        return problem
+    per_node, num_nodes, num_bytes = (task.facts[name] for name in ("per_node", "num_nodes", "num_bytes"))
+    due = traffic.hierarchical_all_reduce_cross_bytes(num_nodes, per_node, num_bytes)
+    width = dtype_of(case).itemsize
+    allowed = due + 4 * width  # chunks of a size that does not divide are one number larger
+    for rank in working(task):
+        crossing = sum(_crossing_bytes(event, rank, per_node) for event in events(answer.ranks[rank]))
+        if crossing > allowed:
+            return (
+                f"Right on all ranks, but rank {rank} sends {size(crossing)} to the other node where {size(due)} "
+                "are enough. Reduce inside the node first: how much of the sum must cross then?"
+            )
+    return carried_too_little(answer, int(due * case["ranks"] * 0.98))
+
+
+def _crossing_bytes(event: tuple, rank: int, per_node: int) -> float:
+    """Bytes of one call that leave the rank's node; a collective over several nodes counts all that it sends."""
+    kind, members, peer, _, sent_bytes = event
+    others = [peer] if kind in POINT_TO_POINT else members
+    return sent_bytes if any(other // per_node != rank // per_node for other in others) else 0.0
+
+
+def _draw_hierarchical(rng: Random) -> list[Case]:
+    return [
+        {"ranks": 4, "numbers": 4 * rng.randint(4, 12) + 1},
+        {"ranks": 4, "numbers": 2 * rng.randint(9, 30), "dtype": "bfloat16", "matrix": True},
+        {"ranks": 6, "numbers": rng.randint(13, 40), "ranks_per_node": rng.choice([2, 3])},
+        {"ranks": 4, "numbers": LARGE + rng.randint(1, 99)},
+    ]
+
+
+CHECK = Check(
+    exercise="week01.hierarchical-all-reduce",
+    points=3,
+    names=("hierarchical_all_reduce",),
+    public=({"ranks": 4, "numbers": 8},),
+    draw=_draw_hierarchical,
+    make=_make_hierarchical,
+    judge=_judge_hierarchical,
+    hints=(
+        "Make the tensor smaller before anything crosses to the other node.",
+        "Reduce-scatter inside the node, then all-reduce across, then all-gather inside.",
+        "Split by the size of node_group; what crosses is only the finished chunk of this rank.",
+    ),
+)

@@ -1,0 +1,71 @@
+"""A ring reduce-scatter from send and receive."""
+
+from __future__ import annotations
+
+from random import Random
+
+from autograder.checks.base import Answer, Case, Check, Task, trouble, whole_numbers
+from autograder.checks.groups import (
+    LARGE,
+    POINT_TO_POINT,
+    dtype_of,
+    each_bill,
+    each_rank,
+    group_task,
+    members_of,
+    sum_of,
+)
+
+
+def _make_reduce_scatter(case: Case, rng: Random) -> Task:
+    members = members_of(case)
+    num = len(members)
+    tensors = {rank: whole_numbers(rng, case["numbers"], dtype_of(case)) for rank in members}
+    total = sum_of(tensors).tensor_split(num)
+    sizes = [chunk.numel() * chunk.element_size() for chunk in total]
+    return group_task(
+        case,
+        "ring_reduce_scatter",
+        {rank: [[chunk.clone() for chunk in tensor.tensor_split(num)]] for rank, tensor in tensors.items()},
+        {rank: total[place] for place, rank in enumerate(members)},
+        sent_bytes={rank: sum(sizes) - sizes[place] for place, rank in enumerate(members)},
+        messages=num - 1,
+    )
+
+
+def _judge_reduce_scatter(case: Case, task: Task, answer: Answer) -> str | None:
+    return (
+        trouble(answer, POINT_TO_POINT)
+        or each_rank(task, answer, "the finished chunk")
+        or each_bill(task, answer, "every chunk but its own once, (N-1)/N of S")
+    )
+
+
+def draw_ring(rng: Random) -> list[Case]:
+    """Sizes with a remainder, one element (empty chunks), a subgroup of the world, another dtype, and a large one."""
+    return [
+        {"ranks": 2, "numbers": rng.randrange(11, 60, 2)},
+        {"ranks": 3, "numbers": 1},
+        {"ranks": 4, "numbers": 4 * rng.randint(5, 20) + rng.randint(1, 3), "dtype": "bfloat16"},
+        {"ranks": 4, "numbers": rng.choice([32, 35, 37]), "subgroup": [1, 2, 3]},
+        {"ranks": 4, "numbers": LARGE + rng.randint(1, 99)},
+    ]
+
+
+RING_PUBLIC = ({"ranks": 2, "numbers": 4}, {"ranks": 3, "numbers": 7})
+
+
+CHECK = Check(
+    exercise="week01.ring-reduce-scatter",
+    points=3,
+    names=("ring_reduce_scatter",),
+    public=RING_PUBLIC,
+    draw=draw_ring,
+    make=_make_reduce_scatter,
+    judge=_judge_reduce_scatter,
+    hints=(
+        "Write down which chunk each rank sends in step 0 and step 1 for N=3.",
+        "In step s rank r sends chunk (r - 1 - s) mod N and receives chunk (r - 2 - s) mod N.",
+        "partial = copy of chunk r-1; N-1 times: send partial right, partial = received from the left + own.",
+    ),
+)

@@ -1,0 +1,64 @@
+"""Loss and gradient averaged in one order on every rank.
+
+Means are compared within 1e-6: a division may round.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+
+from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble, whole_numbers
+from autograder.checks.groups import group_task, members_of, sum_of, working
+
+
+def _make_same_order(case: Case, rng: Random) -> Task:
+    members = members_of(case)
+    losses = {rank: whole_numbers(rng, 1)[0] for rank in members}
+    gradients = {rank: whole_numbers(rng, case["numbers"]) for rank in members}
+    means = (sum_of(losses) / len(members), sum_of(gradients) / len(members))
+    args = {rank: [losses[rank], gradients[rank]] for rank in members}
+    return group_task(case, "average_loss_and_gradient", args, dict.fromkeys(members, means))
+
+
+def _judge_same_order(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := trouble(answer):
+        return problem
+    for rank in working(task):
+        came = answer.ranks[rank]
+        value = came.get("value", {}).get("plain")
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            return f"On rank {rank}, return two tensors: the mean loss and the mean gradient."
+        for name, got, due in zip(("loss", "gradient"), value, task.expected[rank], strict=True):
+            if not isinstance(got, torch.Tensor) or got.dtype != due.dtype or got.shape != due.shape:
+                return f"On rank {rank}, the mean {name} must be a tensor of shape {list(due.shape)} and its dtype."
+            if not torch.allclose(got, due, rtol=1e-6, atol=1e-6):
+                return f"On rank {rank}, the {name} is not the mean over the {len(working(task))} ranks of the group."
+        if problem := touched_input(rank, came, task):
+            return problem
+    return None
+
+
+def _draw_same_order(rng: Random) -> list[Case]:
+    return [
+        {"ranks": 2, "numbers": rng.randint(2, 40)},
+        {"ranks": 3, "numbers": rng.randint(2, 40)},
+        {"ranks": 4, "numbers": rng.randint(2, 40), "subgroup": [0, 2, 3]},
+    ]
+
+
+CHECK = Check(
+    exercise="week01.same-order",
+    points=1,
+    names=("average_loss_and_gradient",),
+    public=({"ranks": 2, "numbers": 6}, {"ranks": 4, "numbers": 5}),
+    draw=_draw_same_order,
+    make=_make_same_order,
+    judge=_judge_same_order,
+    hints=(
+        "All ranks call the same collectives in the same order; rank 0 is no exception.",
+        "Loss first or gradient first: decide once, for all ranks. A sum over the group is not yet a mean.",
+        "For each of the two: clone, all_reduce over the group, divide by the size of the group.",
+    ),
+)
