@@ -95,7 +95,7 @@ def read(func: Any, args: tuple, kwargs: dict, group: dist.ProcessGroup | None) 
     kind, position = _WHOLE[name]
     group = group or _group_of(func, args)
     members = tuple(dist.get_process_group_ranks(group)) if group is not None else (dist.get_rank(),)
-    tensors = [] if position is None else _tensors(args[position])
+    tensors = [] if position is None else tensors_in(args[position])
     factor = len(members) if kind in _SHARD_GIVEN or name in _FUNCTIONAL_SHARD_GIVEN else 1
     peer = members[args[2]] if name in ("send", "recv") else None
     return Call(
@@ -116,7 +116,8 @@ def _shape(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
     return (sum(t.numel() for t in tensors),) if tensors else ()
 
 
-def _tensors(argument: Any) -> list[torch.Tensor]:
+def tensors_in(argument: Any) -> list[torch.Tensor]:
+    """All tensors of an argument or a result, however nested."""
     return [t for t in _pytree.tree_leaves(argument) if isinstance(t, torch.Tensor)]
 
 

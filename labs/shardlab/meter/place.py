@@ -23,8 +23,9 @@ def is_ours(filename: str) -> bool:
 
 
 def is_machinery(filename: str) -> bool:
-    """Whether code is torch's, the interpreter's start or our own machinery, and so no line of a student's."""
-    return is_ours(filename) or filename.startswith((_TORCH, "<frozen ")) or "torch/" in filename
+    """Whether code is Python's, torch's, another library's or our own machinery, and so no line of a student's."""
+    installed = "/lib/python3" in filename and "/shardlab/" not in filename
+    return installed or is_ours(filename) or filename.startswith((_TORCH, "<frozen "))
 
 
 def describe(filename: str, line: int, function: str) -> str:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -89,16 +90,30 @@ class Recorder(TorchDispatchMode):
         self.bills: list[Bill] = []
         self.group: dist.ProcessGroup | None = None
         self.latest: tuple[Event, int] | None = None
-        self.pending: dict[int, tuple[Any, Event, int]] = {}
+        self.pending: dict[object, tuple[Any, Event, int]] = {}  # by id of the handle, or address of the result
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # otherwise the first operator imports torch._dynamo: 800 modules, two seconds
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.namespace in ("c10d", "_c10d_functional"):
-            self._note(func, args, kwargs or {})
-        return func(*args, **(kwargs or {}))
+        if any(kind.__module__.startswith("torch.distributed") for kind in types):
+            return NotImplemented  # a DTensor first turns into plain tensors and collectives: those come here again
+        if func.namespace not in ("c10d", "_c10d_functional"):
+            return func(*args, **(kwargs or {}))
+        if func is torch.ops._c10d_functional.wait_tensor.default:
+            key = _address(args[0])
+            self._mark(key, ledger.WAITING)
+            answer = func(*args)
+            self._mark(key, ledger.DONE)
+            return answer
+        self._note(func, args, kwargs or {})
+        answer = func(*args, **(kwargs or {}))
+        if func.namespace == "_c10d_functional" and self.latest is not None:  # its handle is its result
+            for tensor in operators.tensors_in(answer):
+                self.pending[_address(tensor)] = (None, *self.latest)
+            self.latest = None
+        return answer
 
     def _note(self, func: Any, args: tuple, kwargs: dict) -> None:
         call = operators.read(func, args, kwargs, self.group)
@@ -133,14 +148,22 @@ class Recorder(TorchDispatchMode):
 
     def waited(self, work: Any, state: int) -> None:
         """Note that somebody waits for a handle, or has waited."""
-        _, event, number = self.pending.get(id(work), (None, None, -1))
+        self._mark(id(work), state)
+
+    def _mark(self, key: object, state: int) -> None:
+        _, event, number = self.pending.get(key, (None, None, -1))
         if event is None:
             return
         if self.writer is not None:
             self.writer.mark(number, state)
         if state == ledger.DONE:
             event.end = time.monotonic()
-            del self.pending[id(work)]
+            del self.pending[key]
+
+
+def _address(tensor: torch.Tensor) -> tuple[str, int]:
+    """What tells a functional collective's result from others, when somebody waits for it."""
+    return "tensor", tensor.untyped_storage().data_ptr()
 
 
 _recorder: Recorder | None = None

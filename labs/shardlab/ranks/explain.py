@@ -90,7 +90,7 @@ def _state(end: RankEnd, ledger: Ledger) -> str:
 def _where(stack: str) -> str:
     """The line of the innermost frame of a faulthandler dump that is neither torch's nor the standard library's."""
     for match in _FRAME.finditer(stack):
-        if not is_machinery(match["file"]) and "/lib/python" not in match["file"]:
+        if not is_machinery(match["file"]):
             return ", at " + describe(match["file"], int(match["line"]), match["function"])
     return ""
 

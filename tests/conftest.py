@@ -1,0 +1,17 @@
+"""What all tests share: whatever they start ends with them."""
+
+import sys
+
+import psutil
+import pytest
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Close this session's warm worker, and fail the run if a process of ours is left."""
+    warm = sys.modules.get("shardlab.ranks.warm")
+    if warm is not None and warm._worker is not None:
+        warm._worker.close()
+    left = [child for child in psutil.Process().children(recursive=True) if "shardlab" in " ".join(child.cmdline())]
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print(f"\nleft behind: {left}")

@@ -1,0 +1,167 @@
+"""The bill of every collective and message: kind, payload, ring bytes, group, order and place."""
+
+from functools import lru_cache
+
+import pytest
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import meter
+
+NUM = 12  # float32 numbers: divisible by 2, 3 and 4
+WHOLE = 4 * NUM  # bytes
+
+
+def collectives(size, rank):
+    """(name, call, kind, payload bytes) of every way to communicate; the payload is that of the whole tensor."""
+    whole, part = torch.ones(NUM), torch.ones(NUM // size)
+    parts = [torch.ones(NUM // size) for _ in range(size)]
+    at_root = parts if rank == 0 else None
+    return [
+        ("all_reduce", lambda: dist.all_reduce(whole), "all_reduce", WHOLE),
+        ("all_reduce_coalesced", lambda: dist.all_reduce_coalesced([whole, part]), "all_reduce", WHOLE + WHOLE // size),
+        ("reduce_scatter", lambda: dist.reduce_scatter(part, parts), "reduce_scatter", WHOLE),
+        ("reduce_scatter_tensor", lambda: dist.reduce_scatter_tensor(part, whole), "reduce_scatter", WHOLE),
+        ("all_gather", lambda: dist.all_gather(parts, part), "all_gather", WHOLE),
+        ("all_gather_into_tensor", lambda: dist.all_gather_into_tensor(whole, part), "all_gather", WHOLE),
+        ("broadcast", lambda: dist.broadcast(whole, 0), "broadcast", WHOLE),
+        ("reduce", lambda: dist.reduce(whole, 0), "reduce", WHOLE),
+        ("gather", lambda: dist.gather(part, at_root, 0), "gather", WHOLE),
+        ("scatter", lambda: dist.scatter(part, at_root, 0), "scatter", WHOLE),
+        ("all_to_all", lambda: dist.all_to_all(list(whole.chunk(size)), parts), "all_to_all", WHOLE),
+        ("all_to_all_single", lambda: dist.all_to_all_single(torch.empty(NUM), whole), "all_to_all", WHOLE),
+        ("barrier", lambda: dist.barrier(), "barrier", 0),  # noqa: PLW0108 - called on the rank
+    ]
+
+
+def make_every_call():
+    bills = {}
+    for name, call, kind, payload in collectives(dist.get_world_size(), dist.get_rank()):
+        with meter.record() as bill:
+            call()
+        bills[name] = (kind, payload, bill)
+    return bills
+
+
+@lru_cache
+def bills_of(size):
+    return shardlab.run(make_every_call, ranks=size, transport="gloo")
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_kind_payload_group_and_place_of_every_collective(size):
+    for bills in bills_of(size):
+        for name, (kind, payload, bill) in bills.items():
+            assert [(e.kind, e.payload_bytes, e.members) for e in bill.events] == [
+                (kind, payload, tuple(range(size)))
+            ], name
+            assert bill.events[0].group_size == size
+            assert "of test_record.py" in bill.events[0].where, name
+            assert bill.events[0].end is not None, name
+            assert bill.events[0].begin <= bill.events[0].end
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_ring_bytes_of_every_collective(size):
+    for bills in bills_of(size):
+        for name, (kind, payload, bill) in bills.items():
+            rounds = {"all_reduce": 2, "barrier": 0}.get(kind, 1)
+            assert bill.sent_bytes == rounds * (size - 1) * payload / size, name
+            assert bill.num_messages == 0
+
+
+def messages():
+    rank, half = dist.get_rank(), torch.ones(3, 2, dtype=torch.bfloat16)
+    with meter.record() as bill:
+        if rank == 0:
+            dist.send(half, 1)
+            dist.recv(half, 1, tag=5)
+            dist.batch_isend_irecv([dist.P2POp(dist.isend, half, 1)])[0].wait()
+            dist.isend(half, 1).wait()
+        else:
+            dist.recv(half)  # from any
+            dist.send(half, 0, tag=5)
+            dist.batch_isend_irecv([dist.P2POp(dist.irecv, half, 0)])[0].wait()
+            dist.irecv(half, 0).wait()
+    return bill
+
+
+def test_messages_and_their_peers():
+    sender, receiver = shardlab.run(messages, ranks=2, transport="gloo")
+    assert sender.kinds == ["send", "recv", "send", "send"]
+    assert receiver.kinds == ["recv", "send", "recv", "recv"]
+    assert [event.peer for event in sender.events] == [1, 1, 1, 1]
+    assert [event.peer for event in receiver.events] == [None, 0, 0, 0]
+    assert {(event.shape, event.dtype, event.payload_bytes) for event in sender.events} == {((3, 2), "bfloat16", 12)}
+    assert (sender.sent_bytes, sender.num_messages, sender.count("recv")) == (36, 3, 1)
+    assert (receiver.sent_bytes, receiver.num_messages) == (12, 1)
+
+
+def in_a_subgroup():
+    groups = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    rank = dist.get_rank()
+    with meter.record() as bill:
+        dist.all_reduce(torch.ones(4), group=groups[rank % 2])
+        dist.broadcast(torch.ones(4), group=groups[rank % 2], group_src=1)
+        if rank < 2:
+            dist.send(torch.ones(4), group=groups[rank], group_dst=1)
+        else:
+            dist.recv(torch.ones(4), group=groups[rank % 2], group_src=0)
+    return bill
+
+
+def test_a_subgroup_is_named_by_its_ranks_of_the_world():
+    for rank, bill in enumerate(shardlab.run(in_a_subgroup, ranks=4, transport="gloo")):
+        members = (rank % 2, rank % 2 + 2)
+        assert {event.members for event in bill.events} == {members}
+        assert bill.events[-1].peer == members[1 if rank < 2 else 0]
+        assert bill.events[0].sent_bytes == 16
+
+
+def nested():
+    with meter.record() as outer:
+        dist.barrier()
+        with meter.record() as inner:
+            dist.all_reduce(torch.ones(1))
+        dist.barrier()
+    dist.barrier()
+    return outer.kinds, inner.kinds
+
+
+def test_bills_may_be_nested_and_end():
+    outer, inner = shardlab.run(nested, ranks=2)[0]
+    assert (outer, inner) == (["barrier", "all_reduce", "barrier"], ["all_reduce"])
+
+
+def overlapped():
+    tensor, weights = torch.ones(1 << 20), torch.ones(200, 200)
+    with meter.record() as bill:
+        work = dist.all_reduce(tensor, async_op=True)
+        for _ in range(20):
+            weights = weights @ weights / 200
+        dist.barrier()
+        work.wait()
+        dist.all_reduce(tensor)
+    return [(event.begin, event.end) for event in bill.events]
+
+
+def test_begin_and_end_prove_an_overlap():
+    for first, barrier, last in shardlab.run(overlapped, ranks=2):
+        assert first[0] < barrier[0] < barrier[1] < first[1]  # the barrier lies inside the all-reduce
+        assert first[1] <= last[0] < last[1]
+
+
+def alone():
+    with meter.record() as bill:
+        dist.all_reduce(torch.ones(4))
+    return bill.sent_bytes
+
+
+def test_one_rank_alone_sends_nothing():
+    assert shardlab.run(alone, ranks=1) == [0]
+
+
+def test_without_ranks_a_bill_is_empty():
+    with meter.record() as bill:
+        torch.ones(3).sum()
+    assert (bill.sent_bytes, bill.kinds) == (0, [])
