@@ -98,3 +98,30 @@ def _woven(slots: list[Slot], before: dict[int, list[Message]]) -> list[Slot | B
             woven.append(Batch(tuple(before[place])))
         woven.extend(slots[place : place + 1])
     return woven
+
+
+def receive_early(steps: list[Slot | Batch], rank: int, *, num_slots: int) -> list[Slot | Batch]:
+    """The same steps of one rank, every receive posted `num_slots` slots earlier: the message finds its buffer ready.
+
+    Each rank keeps the order of its sends and of its receives. The order of a send among receives changes, so this is
+    for transports on which a rank need not wait for a receive that it has posted: gloo, not NCCL.
+    A gradient's buffer is not posted before the forward whose output it is shaped like.
+    """
+    slots = [step for step in steps if not isinstance(step, Batch)]
+    after = {action: place + 1 for place, slot in enumerate(slots) for action in actions_of(slot)}
+    before: dict[int, tuple[list[Message], list[Message]]] = {place: ([], []) for place in range(len(slots) + 1)}
+    here = 0
+    for step in steps:
+        if not isinstance(step, Batch):
+            here += 1
+            continue
+        for message in step.messages:
+            if message.source == rank:
+                before[here][1].append(message)
+                continue
+            result = message.result
+            shaped = 0 if result.kind is Kind.F else after[Action(Kind.F, result.stage - 1, result.microbatch)]
+            before[max(here - num_slots, shaped)][0].append(message)
+    return _woven(
+        slots, {place: [*receives, *sends] for place, (receives, sends) in before.items() if receives or sends}
+    )

@@ -1,0 +1,98 @@
+"""Split the backward of real modules in two: the input gradient now (I), the weight gradients later (W).
+
+A linear layer's node in autograd's graph has an edge to its input and edges to its weights. I runs the path from the
+output to the stage's input and writes down what arrives at each node that has weights beside the path: a cut. W starts
+again at the cuts and follows the edges to the weights only. Nothing is computed twice.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A node on the path, and the weights that it reaches beside the path."""
+
+    node: Node
+    weights: list[Tensor]
+
+
+def backward_input(output: Tensor, gradient: Tensor | None, source: Tensor) -> Callable[[], None]:
+    """Put the gradient of `source` into `source.grad`, and return the function that does the weights' part.
+
+    output: what the stage computed from `source`, a leaf that requires a gradient. gradient: of the output; None for
+    a loss. Weight gradients are added to `.grad` by autograd itself, so hooks on weights fire as always, once for a
+    microbatch. Two sorts of weights get theirs already here, as they cannot wait: those of a custom
+    `autograd.Function` (its backward is one call for input and weights; two calls would double its cost) and those
+    used at several places of the path (tied weights, whose uses one W would count twice).
+    """
+    cuts = _cuts(output, source)
+    late = [cut for cut in cuts if not isinstance(cut.node, BackwardCFunction)]
+    uses = defaultdict(int)
+    for weight in (weight for cut in cuts for weight in cut.weights):
+        uses[weight] += 1
+    late = [_Cut(cut.node, [weight for weight in cut.weights if uses[weight] == 1]) for cut in late]
+    late = [cut for cut in late if cut.weights]
+    delayed = {weight for cut in late for weight in cut.weights}
+    at_once = [weight for weight in uses if weight not in delayed]
+
+    arrived: dict[Node, tuple[Tensor | None, ...]] = {}
+    hooks = [cut.node.register_prehook(_writer(arrived, cut.node)) for cut in late]
+    torch.autograd.backward([output], [gradient], retain_graph=bool(late), inputs=[source, *at_once])
+    for hook in hooks:
+        hook.remove()
+
+    def backward_weights() -> None:
+        for cut in late:
+            edges = [(GradientEdge(cut.node, i), g) for i, g in enumerate(arrived.pop(cut.node)) if g is not None]
+            roots, gradients = [edge for edge, _ in edges], [gradient for _, gradient in edges]
+            torch.autograd.backward(roots, gradients, inputs=cut.weights)
+        late.clear()  # nothing of the graph stays alive
+
+    return backward_weights
+
+
+def _writer(arrived: dict[Node, tuple[Tensor | None, ...]], node: Node) -> Callable[..., None]:
+    def write(gradients: tuple[Tensor | None, ...]) -> None:
+        arrived[node] = tuple(gradients)
+
+    return write
+
+
+def _cuts(output: Tensor, source: Tensor) -> list[_Cut]:
+    """Every node that leads to `source` and, by another edge, to weights; from the output towards the source."""
+    root, goal = get_gradient_edge(output).node, get_gradient_edge(source).node
+    order = _children_first(root)
+    leads = {goal}
+    weights: dict[Node, list[Tensor]] = {}  # below each node that does not lead to the source
+    cuts = []
+    for node in order:
+        children = [child for child, _ in node.next_functions if child is not None]
+        if any(child in leads for child in children):
+            leads.add(node)
+        below = [weight for child in children if child not in leads for weight in weights[child]]
+        leaf = getattr(node, "variable", None)
+        weights[node] = list(dict.fromkeys(below if leaf is None else [leaf]))
+        if node in leads and node is not goal and weights[node]:
+            cuts.append(_Cut(node, weights[node]))
+    return cuts[::-1]
+
+
+def _children_first(root: Node) -> list[Node]:
+    """Every node of the graph, each after all that it points to. Without recursion: graphs are deep."""
+    order, entered, stack = [], set(), [(root, False)]
+    while stack:
+        node, is_left = stack.pop()
+        if is_left:
+            order.append(node)
+        elif node not in entered:
+            entered.add(node)
+            stack.append((node, True))
+            stack.extend((child, False) for child, _ in node.next_functions if child is not None)
+    return order

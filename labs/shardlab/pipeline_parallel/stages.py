@@ -1,0 +1,171 @@
+"""What a rank computes for one stage: a real module, or a sleep of known length that makes a bubble visible."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.schedule import Kind, Schedule, stages_of_rank
+from shardlab.pipeline_parallel.split_backward import backward_input
+
+
+class Stage(Protocol):
+    """The four passes of a stage, and the buffers that its messages arrive in."""
+
+    def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:
+        """F. activation: from the stage before; None in the first stage, which has its own inputs."""
+        ...
+
+    def backward(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
+        """B. gradient: of this stage's output, None in the last stage. Returns the input's, None in the first."""
+        ...
+
+    def input_gradient(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
+        """I: as `backward`, but leaves the weights for `weight_gradient`."""
+        ...
+
+    def weight_gradient(self, microbatch: int) -> None:
+        """W."""
+        ...
+
+    def empty_activation(self, microbatch: int) -> Tensor:
+        """A buffer for the activation that comes from the stage before."""
+        ...
+
+    def empty_gradient(self, microbatch: int) -> Tensor:
+        """A buffer for the gradient that comes from the stage behind."""
+        ...
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The weights, in an order that is the same on every rank that holds this stage."""
+        ...
+
+
+class Sleeper:
+    """A device that is busy for an exact time, one order after the other.
+
+    A process wakes up to a millisecond late. A real device would have begun the next order meanwhile, from its queue;
+    so a delay below `SLACK` is taken off the next sleep. Longer ones are waiting, and stay.
+    """
+
+    SLACK = 1e-3
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+
+    def work(self, seconds: float) -> None:
+        """Be busy for `seconds`."""
+        now = time.monotonic()
+        begin = self._free_at if now - self._free_at < self.SLACK else now
+        self._free_at = begin + seconds
+        time.sleep(max(0.0, self._free_at - now))
+
+
+def sleeping_stages(schedule: Schedule, rank: int, costs: Costs) -> dict[int, "SleepingStage"]:
+    """The stages of one rank, all asleep on one device."""
+    device = Sleeper()
+    return {stage: SleepingStage(stage, costs, device) for stage in stages_of_rank(schedule, rank)}
+
+
+class SleepingStage:
+    """Sleeps as long as `costs` says and passes a number on: shows a schedule's bubble where compute cannot.
+
+    Real ranks, real messages; only the mathematics is missing. Two CPU cores can run sixteen of them.
+    """
+
+    def __init__(self, stage: int, costs: Costs, device: Sleeper | None = None) -> None:
+        self.seconds = {kind: costs.of_action(kind, stage) for kind in Kind}
+        self.device = device or Sleeper()
+
+    def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:
+        return self._pass(Kind.F, microbatch)
+
+    def backward(self, microbatch: int, gradient: Tensor | None) -> Tensor:
+        return self._pass(Kind.B, microbatch)
+
+    def input_gradient(self, microbatch: int, gradient: Tensor | None) -> Tensor:
+        return self._pass(Kind.I, microbatch)
+
+    def weight_gradient(self, microbatch: int) -> None:
+        self._pass(Kind.W, microbatch)
+
+    def empty_activation(self, microbatch: int) -> Tensor:
+        return torch.zeros(1)
+
+    def empty_gradient(self, microbatch: int) -> Tensor:
+        return torch.zeros(1)
+
+    def parameters(self) -> list[nn.Parameter]:
+        return []
+
+    def _pass(self, kind: Kind, microbatch: int) -> Tensor:
+        self.device.work(self.seconds[kind])
+        return torch.full((1,), float(microbatch))
+
+
+class ModuleStage:
+    """A real module as one stage of a pipeline.
+
+    inputs: the microbatches, for the first stage. input_like: a tensor of the shape, dtype and device that the other
+    stages get. loss: for the last stage, (output, microbatch) -> scalar; it is weighted with `loss_weight`, 1/M for M
+    equal microbatches whose mean is meant. `losses[microbatch]` are the weighted losses: their sum is the batch's.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        inputs: Sequence[Tensor] | None = None,
+        input_like: Tensor | None = None,
+        loss: Callable[[Tensor, int], Tensor] | None = None,
+        loss_weight: float = 1.0,
+    ) -> None:
+        if (inputs is None) == (input_like is None):
+            raise ValueError("give the first stage its microbatches (inputs=), and every other stage input_like=")
+        self.module, self.inputs, self.input_like = module, inputs, input_like
+        self.loss, self.loss_weight = loss, loss_weight
+        self.losses: dict[int, Tensor] = {}
+        self._alive: dict[int, tuple[Tensor, Tensor]] = {}  # input and output of each microbatch in flight
+        self._weights_to_do: dict[int, Callable[[], None]] = {}
+
+    def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:
+        if self.inputs is not None:
+            source = self.inputs[microbatch]
+        else:
+            assert activation is not None
+            source = activation.detach().requires_grad_()
+        output = self.module(source)
+        if self.loss is not None:
+            output = self.loss(output, microbatch) * self.loss_weight
+            self.losses[microbatch] = output.detach()
+        self._alive[microbatch] = source, output
+        return output.detach()
+
+    def backward(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
+        source, output = self._alive.pop(microbatch)
+        torch.autograd.backward([output], [gradient])
+        return None if self.inputs is not None else source.grad
+
+    def input_gradient(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
+        source, output = self._alive.pop(microbatch)
+        if self.inputs is not None:  # nobody waits for a gradient of the data: all of the first stage's work is W
+            self._weights_to_do[microbatch] = lambda: torch.autograd.backward([output], [gradient])
+            return None
+        self._weights_to_do[microbatch] = backward_input(output, gradient, source)
+        return source.grad
+
+    def weight_gradient(self, microbatch: int) -> None:
+        self._weights_to_do.pop(microbatch)()
+
+    def empty_activation(self, microbatch: int) -> Tensor:
+        assert self.input_like is not None
+        return torch.empty_like(self.input_like, memory_format=torch.contiguous_format)
+
+    def empty_gradient(self, microbatch: int) -> Tensor:
+        return torch.empty_like(self._alive[microbatch][1], memory_format=torch.contiguous_format)
+
+    def parameters(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.module.parameters() if parameter.requires_grad]

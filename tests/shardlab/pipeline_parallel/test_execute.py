@@ -1,0 +1,162 @@
+"""Every schedule on real ranks: gradients and weights after a step equal to one process, on every rank."""
+
+from typing import NamedTuple
+
+import pytest
+import shardlab
+import torch
+import torch.distributed as dist
+from models import after_step, layer, loss, microbatches, one_process
+from shardlab import meter
+from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, gpipe, one_f_one_b, zb_h1
+from shardlab.pipeline_parallel.communicate import Batch, communicate
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.execute import execute, measured, run_program
+from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
+from shardlab.pipeline_parallel.simulate import simulate
+from shardlab.pipeline_parallel.stages import ModuleStage, sleeping_stages
+
+CASES = [(2, 4), (4, 8), (4, 9)]  # ranks, microbatches
+
+
+def module_stages(schedule, rank, num_microbatches):
+    batches, last = microbatches(num_microbatches), num_stages(schedule) - 1
+    return {
+        stage: ModuleStage(
+            layer(stage),
+            inputs=batches if stage == 0 else None,
+            input_like=None if stage == 0 else batches[0],
+            loss=loss if stage == last else None,
+            loss_weight=1 / num_microbatches,
+        )
+        for stage in stages_of_rank(schedule, rank)
+    }
+
+
+class Got(NamedTuple):
+    """What one rank brings back: gradients and weights by stage, its losses, and how often something ran."""
+
+    stages: dict
+    loss: float
+    custom_backwards: int
+    hooks_fired: int
+
+
+def train(schedule, num_microbatches, verify=False):
+    """One step of this rank."""
+    stages = module_stages(schedule, dist.get_rank(), num_microbatches)
+    fired = []
+    for parameter in (parameter for stage in stages.values() for parameter in stage.parameters()):
+        parameter.register_post_accumulate_grad_hook(fired.append)
+    execute(schedule, stages, group=None, verify=verify)
+    loss_here = sum(float(value) for stage in stages.values() for value in stage.losses.values())
+    got = {number: after_step(stage.module) for number, stage in stages.items()}
+    custom = sum(len(part.calls) for stage in stages.values() for part in stage.module if hasattr(part, "calls"))
+    return Got(got, loss_here, custom, len(fired))
+
+
+def train_all(schedules, num_microbatches, verify):
+    return [train(schedule, num_microbatches, verify) for schedule in schedules]
+
+
+@pytest.mark.parametrize(("ranks", "num_microbatches"), CASES)
+def test_gradients_and_weights_equal_one_process(ranks, num_microbatches):
+    names = [name for name in BUILDERS if not (num_microbatches % 2 and name in ("dualpipe", "interleaved"))]
+    schedules = [BUILDERS[name](ranks, num_microbatches) for name in names]
+    by_rank = shardlab.run(train_all, schedules, num_microbatches, ranks == 2, ranks=ranks, timeout=60)
+    for name, schedule, results in zip(names, schedules, zip(*by_rank, strict=True), strict=True):
+        twin, loss_of_twin = one_process(num_stages(schedule), num_microbatches)
+        assert sum(got.loss for got in results) == pytest.approx(loss_of_twin)
+        for rank, got in enumerate(results):
+            assert sorted(got.stages) == stages_of_rank(schedule, rank)
+            for stage, (gradients, weights) in got.stages.items():
+                for mine, theirs in zip([*gradients, *weights], [*twin[stage][0], *twin[stage][1]], strict=True):
+                    torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12, msg=f"{name}, stage {stage}")
+                if name in ("gpipe", "1f1b", "interleaved"):  # B in the twin's order: the same sums, to the bit
+                    assert all(torch.equal(a, b) for a, b in zip(gradients, twin[stage][0], strict=True)), name
+            through = num_microbatches // 2 if name == "dualpipe" else num_microbatches
+            assert got.custom_backwards == through * sum(stage % 4 == 2 for stage in got.stages), name
+            assert got.hooks_fired == through * sum(len(gradients) for gradients, _ in got.stages.values()), name
+
+
+def in_a_subgroup():
+    group = dist.new_group([1, 3])
+    if dist.get_rank() not in (1, 3):
+        return None
+    schedule = zb_h1(2, 3)
+    stages = module_stages(schedule, dist.get_rank(group), 3)
+    with meter.record() as bill:
+        execute(schedule, stages, group=group)
+    return {stage: after_step(s.module)[0] for stage, s in stages.items()}, bill.num_messages, bill.sent_bytes
+
+
+def test_only_the_group_that_was_passed_is_used_and_messages_are_billed():
+    by_rank = shardlab.run(in_a_subgroup, ranks=4)
+    twin, _ = one_process(2, 3)
+    for rank, stage in ((1, 0), (3, 1)):
+        gradients, num_messages, sent_bytes = by_rank[rank]
+        for mine, theirs in zip(gradients[stage], twin[stage][0], strict=True):
+            torch.testing.assert_close(mine, theirs)
+        assert (num_messages, sent_bytes) == (3, 3 * microbatches(1)[0].nbytes)
+
+
+def test_dualpipes_two_copies_stay_equal_to_the_bit():
+    by_rank = shardlab.run(train, dualpipe(4, 8), 8, ranks=4)
+    for stage in range(4):
+        ours, theirs = (by_rank[rank].stages[stage] for rank in (stage, 3 - stage))
+        for mine, other in zip([*ours[0], *ours[1]], [*theirs[0], *theirs[1]], strict=True):
+            assert torch.equal(mine, other)
+
+
+def with_two_messages_swapped(verify):
+    schedule = gpipe(2, 3)
+    program = communicate(schedule)
+    batches = [place for place, step in enumerate(program[1]) if isinstance(step, Batch)]
+    program[1].insert(0, program[1].pop(batches[1]))  # the second is received as if it were the first
+    stages = module_stages(schedule, dist.get_rank(), 3)
+    run_program(program, stages, 2, group=None, verify=verify)
+
+
+def test_a_swapped_message_is_named_in_debug_mode():
+    with pytest.raises(shardlab.RanksFailed, match=r"waits for 0F. and got 0F."):
+        shardlab.run(with_two_messages_swapped, True, ranks=2)
+
+
+def test_what_cannot_run_is_refused_before_any_message():
+    def wrong_size():
+        execute(gpipe(3, 2), {}, group=None)
+
+    def no_stages():
+        execute(gpipe(2, 2), {}, group=None)
+
+    def circle():
+        schedule = one_f_one_b(2, 2)
+        schedule[0].reverse()
+        execute(schedule, {}, group=None)
+
+    for function, words in (
+        (wrong_size, "build it for 2"),
+        (no_stages, "no such stage"),
+        (circle, "no rank can go on"),
+    ):
+        with pytest.raises(shardlab.RanksFailed, match=words):
+            shardlab.run(function, ranks=2)
+
+
+def asleep(names, costs):
+    results = []
+    for name in names:
+        schedule = BUILDERS[name](4, 8)
+        dist.barrier()
+        results.append(execute(schedule, sleeping_stages(schedule, dist.get_rank(), costs), group=None))
+    return results
+
+
+def test_sleeping_stages_show_the_bubble():
+    names, costs = ["gpipe", "zb-h1", "dualpipe"], Costs(0.01, 0.01, 0.01)
+    by_rank = shardlab.run(asleep, names, costs, ranks=4, timeout=60, observe=False)
+    for place, name in enumerate(names):
+        schedule = BUILDERS[name](4, 8)
+        timeline = measured(schedule, [times[place] for times in by_rank])
+        predicted = simulate(schedule, costs).makespan
+        assert 0.98 * predicted < timeline.makespan < 1.5 * predicted, name  # a shared machine; see docs/pipelines.md
