@@ -2,6 +2,7 @@
 PYTHON ?= python3
 PORT ?= 8888
 LAB_IP ?= 127.0.0.1
+AT ?= course
 GPU ?=
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -33,9 +34,9 @@ $(READY): pyproject.toml constraints.txt
 
 setup: $(READY)  ## make .venv and install the pinned versions (GPU=1: a torch with NCCL 2.30)
 
-lab: setup  ## check the machine and open JupyterLab in course/ (HEADLESS=1, PORT=8888, GPU=1)
+lab: setup  ## look at the machine and open JupyterLab in course/ (HEADLESS=1, PORT=8888, GPU=1, AT=. for teachers)
 	@"$(BIN)/shardlab" doctor --brief || true
-	cd course && exec "$(BIN)/jupyter" lab $(LAB_FLAGS)
+	cd "$(AT)" && exec "$(BIN)/jupyter" lab $(LAB_FLAGS)
 
 test: setup check  ## every check of style, types and staleness, then every test
 	"$(BIN)/python" -m pytest -q

@@ -1,0 +1,74 @@
+"""One set of versions: constraints.txt, environment.yml, Dockerfile and Makefile agree; pages name what exists."""
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LINES = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+PINS = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in LINES}
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+def read(name):
+    return (ROOT / name).read_text()
+
+
+def test_every_line_is_an_exact_pin_and_none_is_there_twice():
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in LINES)
+    assert len(PINS) == len(LINES)
+
+
+def test_every_dependency_is_pinned_within_its_range():
+    for text in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]:
+        wanted = Requirement(text)
+        assert wanted.specifier.contains(PINS[canonicalize_name(wanted.name)]), text
+
+
+def test_the_pins_install_on_the_oldest_python_that_we_name():
+    assert PROJECT["requires-python"] == ">=3.11"
+    for name, version in PINS.items():
+        try:
+            found = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue  # pinned for another system or by hand
+        if found.version.split("+")[0] == version and (wanted := found.metadata["Requires-Python"]):
+            assert SpecifierSet(wanted).contains("3.11.0"), f"{name}=={version} needs Python {wanted}"
+
+
+def test_the_makefile_installs_the_pinned_torch():
+    assert f"torch=={PINS['torch']})" in read("Makefile")
+
+
+def test_conda_takes_python_from_conda_forge_and_the_rest_from_the_constraints():
+    environment = yaml.safe_load(read("environment.yml"))
+    python, _, packages = environment["dependencies"]
+    assert environment["channels"] == ["conda-forge", "nodefaults"]
+    assert packages["pip"] == ["--constraint constraints.txt", "--editable .[dev]"]
+    (image,) = re.findall(r"ARG BASE=python:(\d+\.\d+)-slim", read("Dockerfile"))
+    assert python == f"python={image}"
+
+
+def test_the_image_installs_with_the_constraints_and_has_no_root():
+    dockerfile = read("Dockerfile")
+    installs = re.findall(r"pip install[^\n]*", dockerfile)
+    assert len(installs) == 2 and all("-c constraints.txt" in line for line in installs)
+    assert re.findall(r"^USER (.*)", dockerfile, re.MULTILINE) == ["1000"] and "HEALTHCHECK" in dockerfile
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_only_make_targets_and_files_that_exist(page):
+    text = page.read_text()
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
+    for command in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE):
+        assert command in targets, f"make {command}"
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert link.startswith("http") or (page.parent / link).exists(), link
