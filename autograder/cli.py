@@ -46,6 +46,7 @@ def grade(
     student: Annotated[list[str] | None, typer.Option(help="only this student (may be repeated)")] = None,
     seed: Annotated[int | None, typer.Option(help="draw the inputs of an earlier run again")] = None,
     workers: Annotated[int | None, typer.Option(help="submissions at a time; one a core without it")] = None,
+    scheduler: Annotated[str | None, typer.Option(help="a Dask cluster, such as tcp://10.0.0.1:8786")] = None,
     self_check: Annotated[bool, typer.Option("--self-check", help="allow a machine without isolation")] = False,
     publish: Annotated[bool, typer.Option(help="write gradebook and feedback pages")] = True,
 ) -> None:
@@ -61,7 +62,15 @@ def grade(
         if not students:
             _fail(f"no submission of {name} in {submitted}: it must hold STUDENT/{name}/{name}.ipynb")
         with reports.Bar(len(students)) as bar:
-            verdicts = grading.grade(name, submitted, students=students, seed=seed, workers=workers, done=bar.step)
+            verdicts = grading.grade(
+                name,
+                submitted,
+                students=students,
+                seed=seed,
+                workers=workers,
+                scheduler=scheduler,
+                done=bar.step,
+            )
     except ValueError as error:
         _fail(str(error))
     reports.print_class(verdicts)

@@ -59,7 +59,7 @@ def show_grades() -> None:
         write_submission(submitted, "an honest submission", {})
         write_submission(submitted, "a cheating submission", {name: _cheat(name) for name in CHEATS})
         for student in ("an honest submission", "a cheating submission"):
-            verdicts = grade_one(student, WEEK, submitted, judge, seed=1, target=submitted)
+            verdicts = grade_one(student, WEEK, submitted, judge, seed=1)
             table = Table("exercise", "points", "sentence", title=student)
             for name, exercise in verdicts["exercises"].items():
                 table.add_row(name, f"{exercise['points']:g} of {exercise['max']:g}", exercise["text"])

@@ -1,27 +1,41 @@
-"""Grade the submissions of a week: read as data, judge in the sandbox, write verdicts, publish to nbgrader."""
+"""Grade the submissions of a week: read as data, judge in the sandbox, write verdicts.
+
+One process writes. It can be killed at any moment: every verdict file is whole, and the next run goes on where this
+one ended, with the same inputs.
+"""
 
 from __future__ import annotations
 
-import ast
 import csv
+import fcntl
 import json
 import os
-import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from autograder import checks, ingest, notebooks
-from autograder.checks.base import Check
+from autograder import checks, notebooks
 from autograder.course import ROOT
-from autograder.judge import Judge, JudgePool, seed_for
+from autograder.dossier import Dossier, open_dossier
+from autograder.judge import Judge, Verdict, seed_for
 from autograder.sandbox import level
 
 NOT_ANSWERED = "There is no cell for this exercise: was it deleted?"
 Verdicts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdicts of one dossier, and where they were reached."""
+
+    verdicts: list[Verdict]
+    level: int
+    seconds: float
 
 
 def students_in(submitted: Path, week: str) -> list[str]:
@@ -39,101 +53,129 @@ def grade(
     students: Sequence[str] | None = None,
     seed: int | None = None,
     workers: int | None = None,
+    scheduler: str | None = None,
     done: Callable[[Verdicts], None] = lambda verdicts: None,
 ) -> list[Verdicts]:
     """Judge the submissions of a week, several at a time, and write one verdict file each. Nothing is published yet.
 
-    `seed` draws the inputs of a regrade again; by default every run draws new ones. `done` is called after each.
-    Returns the verdicts by student. Raises ValueError for an unknown week or folder.
+    `seed` draws the inputs of a regrade again; by default every run draws new ones. A run that was killed is taken up
+    again: submissions that it has judged, and that have not changed, are not judged twice. `scheduler` names a Dask
+    cluster. `done` is called after each. Returns the verdicts by student. Raises ValueError for an unknown week or
+    folder, or while another run writes.
     """
+    from autograder.cluster import judge_all
+
     week = notebooks.find_week(week, root)
     names = sorted(students) if students is not None else students_in(submitted, week)
-    chosen = secrets.randbits(32) if seed is None else seed
-    verdicts = []
-    with JudgePool(max(1, min(workers or os.cpu_count() or 1, len(names)))) as pool:
-        for one in pool.map(lambda judge, name: grade_one(name, week, submitted, judge, chosen, root), names):
-            verdicts.append(one)
-            done(one)
-    return verdicts
+    with _only_writer(root), _run(week, seed, root) as chosen:
+        dossiers = [open_dossier(name, week, submitted, root) for name in names]
+        results = {one.student: kept for one in dossiers if (kept := _kept(one, chosen, root)) is not None}
+        for verdicts in results.values():
+            done(verdicts)
+        rest = [one for one in dossiers if one.student not in results]
+        threads = max(1, min(workers or os.cpu_count() or 1, len(rest)))
+        for dossier, judged in judge_all(rest, chosen, workers=threads, scheduler=scheduler) if rest else ():
+            results[dossier.student] = verdicts_of(dossier, judged, chosen)
+            write_verdicts(results[dossier.student], root)
+            done(results[dossier.student])
+    return [results[name] for name in names]
 
 
-def grade_one(
-    student: str, week: str, submitted: Path, judge: Judge, seed: int, root: Path = ROOT, target: Path | None = None
-) -> Verdicts:
-    """Judge one submission and write autograder/verdicts/STUDENT/WEEK.json below `target`, or below `root`."""
+def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
+    """Judge every exercise of one submission."""
     began = time.monotonic()
-    submission = ingest.read_submission(student, week, submitted, root)
-    exercises = {}
-    for check in checks.of_week(week):
-        exercises[check.exercise] = _judge_exercise(check, submission, judge, seed_for(seed, student), root)
-    verdicts: Verdicts = {
-        "student": student,
-        "assignment": week,
-        "submitted": submission.found,
+    verdicts = []
+    for check in checks.of_week(dossier.week):
+        answer = dossier.answers[check.exercise]
+        if answer is None:
+            unread = not any(dossier.answers.values())
+            reason = dossier.notes[0] if unread and dossier.notes else NOT_ANSWERED
+            verdicts.append(Verdict(check.exercise, 0.0, check.points, reason))
+        else:
+            verdicts.append(judge.judge(check, answer, seed_for(seed, dossier.student)))
+    return Judged(verdicts, level(), round(time.monotonic() - began, 3))
+
+
+def grade_one(student: str, week: str, submitted: Path, judge: Judge, seed: int, root: Path = ROOT) -> Verdicts:
+    """Judge one submission with a judge of the caller's, and write nothing."""
+    dossier = open_dossier(student, notebooks.find_week(week, root), submitted, root)
+    return verdicts_of(dossier, judge_dossier(dossier, judge, seed), seed)
+
+
+def verdicts_of(dossier: Dossier, judged: Judged, seed: int) -> Verdicts:
+    """The content of a verdict file: points and sentences, and all that is needed to reach them again."""
+    return {
+        "student": dossier.student,
+        "assignment": dossier.week,
+        "submitted": dossier.found,
+        "digest": dossier.digest,
         "seed": seed,
-        "level": level(),
-        "seconds": round(time.monotonic() - began, 3),
+        "level": judged.level,
+        "seconds": judged.seconds,
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "versions": {name: metadata.version(name) for name in ("sys602", "torch", "nbgrader")},
-        "notes": submission.notes,
-        "exercises": exercises,
+        "versions": _versions(),
+        "notes": dossier.notes,
+        "exercises": {
+            verdict.exercise: {
+                "points": verdict.points,
+                "max": float(verdict.max),
+                "text": verdict.text,
+                "fault": verdict.fault,
+            }
+            for verdict in judged.verdicts
+        },
     }
-    write_verdicts(verdicts, target or root)
-    return verdicts
 
 
-def _judge_exercise(check: Check, submission: ingest.Submission, judge: Judge, seed: int, root: Path) -> dict[str, Any]:
-    answer = answer_of(check, submission, root)
-    if answer is None:
-        reason = submission.notes[0] if submission.notes and not submission.cells else NOT_ANSWERED
-        return {"points": 0.0, "max": float(check.points), "text": reason, "fault": False}
-    verdict = judge.judge(check, answer, seed)
-    return {"points": verdict.points, "max": float(verdict.max), "text": verdict.text, "fault": verdict.fault}
+def _versions() -> dict[str, str]:
+    return {name: metadata.version(name) for name in ("sys602", "torch", "nbgrader")}
 
 
-def answer_of(check: Check, submission: ingest.Submission, root: Path = ROOT) -> dict[str, Any] | None:
-    """The student's cells for one exercise: their extra cells, the exercises before it, and its own cell, as text."""
-    own = notebooks.grade_id(check.exercise)
-    if own not in submission.cells:
-        return None
-    cells = [[f"{check.exercise} extra {number}", source, False] for number, source in enumerate(submission.extra, 1)]
-    for cell in notebooks.release(submission.week, root).cells:
-        name = cell.metadata.get("nbgrader", {}).get("grade_id")
-        if cell.cell_type == "code" and name in submission.cells:
-            cells.append([notebooks.exercise_id(name), submission.cells[name], name == own])
-        if name == own:
-            break
-    return {"preamble": preamble(submission.week, "\n".join(cell[1] for cell in cells), root), "cells": cells}
+@contextmanager
+def _only_writer(root: Path) -> Iterator[None]:
+    """Hold the verdicts of a course for this process; the lock goes with the process, however it ends."""
+    folder = Path(root) / "autograder" / "verdicts"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another run writes to {folder}: wait until it has ended, or end it") from None
+        yield
 
 
-def preamble(week: str, used_in: str, root: Path = ROOT) -> str:
-    """The notebook's own imports that the student's cells rely on: what they do not name, no rank needs to import."""
-    words = set(re.findall(r"\w+", used_in))
-    return "\n".join(
-        ast.unparse(node)
-        for node in _imports(week, root)
-        if words & {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-    )
+@contextmanager
+def _run(week: str, seed: int | None, root: Path) -> Iterator[int]:
+    """The seed of this run: the given one, or that of a run of this week that did not end, or a new one."""
+    mark = Path(root) / "autograder" / "verdicts" / f".run-{week}.json"
+    if seed is None:
+        chosen = int(json.loads(mark.read_text())["seed"]) if mark.exists() else secrets.randbits(32)
+    else:
+        chosen = seed
+    mark.write_text(json.dumps({"seed": chosen}))
+    yield chosen
+    mark.unlink()
 
 
-def _imports(week: str, root: Path) -> list[ast.Import | ast.ImportFrom]:
-    """Every import of the notebook's own cells, one name each."""
-    imports: list[ast.Import | ast.ImportFrom] = []
-    for cell in notebooks.release(week, root).cells:
-        if cell.cell_type != "code" or cell.metadata.get("nbgrader", {}).get("solution"):
-            continue
-        plain = "\n".join("pass" if line.lstrip().startswith(("!", "%")) else line for line in cell.source.splitlines())
-        for node in ast.parse(plain).body:
-            if isinstance(node, ast.Import):
-                imports += [ast.Import([alias]) for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                imports += [ast.ImportFrom(node.module, [alias], node.level) for alias in node.names]
-    return imports
+def _kept(dossier: Dossier, seed: int, root: Path) -> Verdicts | None:
+    """The verdicts of an interrupted run, if they are of these answers, inputs and versions, and no machine failed."""
+    wanted = {"digest": dossier.digest, "seed": seed, "versions": _versions()}
+    try:
+        verdicts = json.loads(_verdict_file(dossier.student, dossier.week, root).read_text())
+        same = all(verdicts[name] == value for name, value in wanted.items())
+        failed = any(one["fault"] for one in verdicts["exercises"].values())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # there is none, or it is of an older release
+    return verdicts if same and not failed else None
+
+
+def _verdict_file(student: str, week: str, root: Path) -> Path:
+    return Path(root) / "autograder" / "verdicts" / student / f"{week}.json"
 
 
 def write_verdicts(verdicts: Verdicts, root: Path = ROOT) -> Path:
     """Write a verdict file so that a kill leaves the old one or the new one, never half of one."""
-    path = Path(root) / "autograder" / "verdicts" / verdicts["student"] / f"{verdicts['assignment']}.json"
+    path = _verdict_file(verdicts["student"], verdicts["assignment"], root)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".json.part")
     draft.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False))

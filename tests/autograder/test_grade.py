@@ -6,7 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, grade, notebooks
+from autograder import demo, dossier, grade, notebooks
 from autograder.cli import app
 from autograder.judge import Judge
 from autograder.sandbox import level
@@ -32,7 +32,8 @@ def verdicts(submitted, tmp_path_factory):
     results = {}
     with Judge() as judge:
         for student in grade.students_in(submitted, WEEK):
-            results[student] = grade.grade_one(student, WEEK, submitted, judge, seed=7, target=root)
+            results[student] = grade.grade_one(student, WEEK, submitted, judge, seed=7)
+            grade.write_verdicts(results[student], root)
     return root, results
 
 
@@ -66,9 +67,9 @@ def test_summary_and_csv(verdicts, tmp_path):
 
 
 def test_the_preamble_holds_only_the_imports_that_a_cell_names():
-    assert grade.preamble(WEEK, "torch.ones(3)") == "import torch"
-    assert "import torch.distributed as dist" in grade.preamble(WEEK, "dist.send(x)")
-    assert grade.preamble(WEEK, "a = 1") == ""
+    assert dossier.preamble(WEEK, "torch.ones(3)") == "import torch"
+    assert "import torch.distributed as dist" in dossier.preamble(WEEK, "dist.send(x)")
+    assert dossier.preamble(WEEK, "a = 1") == ""
 
 
 def test_week_and_folder_that_do_not_exist(tmp_path):
