@@ -1,0 +1,55 @@
+"""`python -m benchmarks [NAME...] [--json]`: run benchmarks, show a table. Exit code 1 if a bar is missed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib import import_module
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.row import Row
+
+NAMES = ("warm-call", "ring-all-reduce", "thousand-calls", "week01-notebook", "week01-grading")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the named benchmarks, or all of them, one after the other."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measurements beside their peers.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all of them by default")
+    parser.add_argument("--json", action="store_true", help="print a JSON list of rows")
+    chosen = parser.parse_args(arguments)
+    unknown = [name for name in chosen.names if name not in NAMES]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}: use {', '.join(NAMES)}")
+    progress = Console(stderr=True)
+    rows: list[Row] = []
+    for name in chosen.names or NAMES:
+        progress.print(f"measuring {name} …", highlight=False)
+        rows += import_module(f"benchmarks.{name.replace('-', '_')}").measure()
+    if chosen.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        Console().print(as_table(rows))
+    return 0 if all(row.met for row in rows) else 1
+
+
+def as_table(rows: Sequence[Row]) -> Table:
+    """The rows for a terminal."""
+    table = Table("name", "ours", "peer", "ratio", "bar", "met")
+    for row in rows:
+        numbers = [_written(number) for number in (row.ours, row.peer, row.ratio)]
+        table.add_row(row.name, *numbers, row.bar, "yes" if row.met else "NO")
+    return table
+
+
+def _written(number: float | None) -> str:
+    return "" if number is None else f"{number:.3g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
