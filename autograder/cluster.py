@@ -19,7 +19,7 @@ from autograder.grade import Judged, judge_dossier
 from autograder.judge import Judge
 
 RETRIES = 3  # times that a submission is given to another worker after its own was lost
-ANSWER_LIMIT = "30s"
+ANSWER_LIMIT = "10s"
 
 _judges: dict[int, Judge] = {}
 
