@@ -6,6 +6,7 @@ from shardlab.figures.page import new_axes, show
 from shardlab.figures.palette import PALETTE
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.stepper import ring_stepper
+from shardlab.figures.timeline import draw_timeline
 
 __all__ = [
     "PALETTE",
@@ -13,6 +14,7 @@ __all__ = [
     "draw_predicted_against_measured",
     "draw_ring_against_tree",
     "draw_ring_step",
+    "draw_timeline",
     "draw_traffic",
     "new_axes",
     "ring_stepper",
