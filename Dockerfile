@@ -30,6 +30,8 @@ RUN python3 -m venv /venv \
 COPY --chown=student:student . .
 RUN pip install --no-cache-dir --disable-pip-version-check -c constraints.txt -e .
 
+# Students have no formgrader; a teacher starts with -e JUPYTER_CONFIG_PATH= and the working folder above.
+ENV JUPYTER_CONFIG_PATH=/home/student/sys602/course/.jupyter
 WORKDIR /home/student/sys602/course
 EXPOSE 8888
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \

@@ -12,6 +12,8 @@ SUBMITTED ?= autograder/submitted
 TORCH := $(if $(GPU),torch>=2.14.1,torch==2.13.0)
 READY := $(VENV)/.setup-done$(if $(GPU),-gpu)
 LAB_FLAGS := --ip=$(LAB_IP) --port=$(PORT) $(if $(HEADLESS),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
+# Students have no formgrader: course/.jupyter switches it off. Teachers open the whole course with AT=.
+STUDENT := $(if $(filter course,$(AT)),JUPYTER_CONFIG_PATH="$(CURDIR)/course/.jupyter")
 OLD_PYTHON := Python 3.11 or newer is needed. If you have it under another name: make PYTHON=python3.12 ...
 
 export PATH := $(BIN):$(PATH)
@@ -36,7 +38,7 @@ setup: $(READY)  ## make .venv and install the pinned versions (GPU=1: a torch w
 
 lab: setup  ## look at the machine and open JupyterLab in course/ (HEADLESS=1, PORT=8888, GPU=1, AT=. for teachers)
 	@"$(BIN)/shardlab" doctor --brief || true
-	cd "$(AT)" && exec "$(BIN)/jupyter" lab $(LAB_FLAGS)
+	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(LAB_FLAGS)
 
 test: setup check  ## every check of style, types and staleness, then every test
 	"$(BIN)/python" -m pytest -q

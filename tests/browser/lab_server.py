@@ -40,8 +40,11 @@ class Lab:
 
 
 @contextlib.contextmanager
-def running_lab(folder: Path, home: Path) -> Iterator[Lab]:
-    """Start JupyterLab on a free loopback port with a home of its own, and end it with all its kernels."""
+def running_lab(folder: Path, home: Path, settings_of: Path | None = None) -> Iterator[Lab]:
+    """Start JupyterLab on a free loopback port with a home of its own, and end it with all its kernels.
+
+    `settings_of` is a further configuration folder, such as the students' course/.jupyter.
+    """
     settings = home / "settings"
     for name, values in PLAIN_LAB.items():
         (settings / name).parent.mkdir(parents=True, exist_ok=True)
@@ -54,6 +57,7 @@ def running_lab(folder: Path, home: Path) -> Iterator[Lab]:
         "HOME": str(home),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_CONFIG_PATH": str(settings_of or ""),
         "JUPYTER_DATA_DIR": str(home / "data"),
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "JUPYTERLAB_SETTINGS_DIR": str(settings),

@@ -6,6 +6,7 @@ from lab_server import running_lab
 from playwright.sync_api import Locator, Page, expect
 
 from autograder import notebooks
+from autograder.course import ROOT
 
 WEEK = "week01_collectives"
 EXERCISE = "week01-exchange"
@@ -28,7 +29,7 @@ def lab(released, tmp_path_factory):
     course = tmp_path_factory.mktemp("course")
     (course / WEEK).mkdir()
     nbformat.write(released, course / WEEK / f"{WEEK}.ipynb")
-    with running_lab(course, tmp_path_factory.mktemp("home")) as lab:
+    with running_lab(course, tmp_path_factory.mktemp("home"), settings_of=ROOT / "course" / ".jupyter") as lab:
         yield lab
 
 
@@ -60,6 +61,7 @@ def test_a_student_works_through_the_week(lab, released, page: Page, tmp_path):
     page.goto(lab.at(f"/lab/tree/{WEEK}/{WEEK}.ipynb"))
     wait_until_idle(page)
     expect(page.get_by_role("button", name="Validate")).to_be_visible()
+    assert page.request.get(lab.at("/formgrader")).status == 404, "students have no formgrader"
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     expect(page.get_by_text("[*]:", exact=True).first).to_be_visible()
