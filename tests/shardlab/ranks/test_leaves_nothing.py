@@ -64,6 +64,7 @@ def our_name():
     return psutil.Process().username()
 
 
+@pytest.mark.slow
 def test_many_calls_leave_nothing_and_memory_stays_flat():
     def all_reduce():
         tensor = torch.ones(1000)

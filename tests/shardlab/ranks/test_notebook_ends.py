@@ -56,6 +56,7 @@ def next_line(process):
     return process.stdout.readline().rstrip()
 
 
+@pytest.mark.slow
 def test_interrupted_then_without_its_worker_then_killed(notebook):
     assert next_line(notebook) == "first [0, 1]"
     assert next_line(notebook) == "[rank 0] waiting for Ctrl-C"
