@@ -19,6 +19,7 @@ EXACT = [
 BY_METRICS = [
     *[(builders.zbv, entry) for entry in named("zero_bubble", "ZBV") + named("torch", "ZBVZeroBubble")],
     *[(builders.zb_h2, entry) for entry in named("zero_bubble", "ZB2P")],
+    *[(builders.v_half, entry) for entry in named("zero_bubble", "V-half")],
     *[(builders.v_min, entry) for entry in named("zero_bubble", "V-min")],
 ]
 

@@ -7,6 +7,7 @@ from shardlab.pipeline_parallel.builders.dualpipe_v import dualpipe_v
 from shardlab.pipeline_parallel.builders.gpipe import gpipe
 from shardlab.pipeline_parallel.builders.interleaved import interleaved
 from shardlab.pipeline_parallel.builders.one_f_one_b import one_f_one_b
+from shardlab.pipeline_parallel.builders.v_half import v_half
 from shardlab.pipeline_parallel.builders.v_min import v_min
 from shardlab.pipeline_parallel.builders.zb_h1 import zb_h1
 from shardlab.pipeline_parallel.builders.zb_h2 import zb_h2
@@ -20,6 +21,7 @@ BUILDERS: dict[str, Callable[..., Schedule]] = {
     "zb-h1": zb_h1,
     "zb-h2": zb_h2,
     "zbv": zbv,
+    "v-half": v_half,
     "v-min": v_min,
     "dualpipe": dualpipe,
     "dualpipe-v": dualpipe_v,
@@ -32,6 +34,7 @@ __all__ = [
     "gpipe",
     "interleaved",
     "one_f_one_b",
+    "v_half",
     "v_min",
     "zb_h1",
     "zb_h2",

@@ -1,17 +1,18 @@
 """Put every weight gradient where its rank would otherwise wait."""
 
 from collections import deque
+from collections.abc import Sequence
 
 from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule, Slot, inputs_of, num_stages
 
 
-def fill_with_weights(core: Schedule, max_activations: int) -> Schedule:
+def fill_with_weights(core: Sequence[Sequence[Slot]], max_activations: int) -> Schedule:
     """Play F and I on a clock of equal ticks, in the order given, and run the oldest W whenever a rank cannot go on.
 
     core: F and I only. max_activations: a rank at this bound (counted until W) makes room before its next F.
     Raises ValueError when the order of `core` cannot be run within the bound.
     """
-    stages = num_stages(core)
+    stages = num_stages([list(slots) for slots in core])
     todo = [deque(slots) for slots in core]
     pending: list[deque[Slot]] = [deque() for _ in core]
     held = [0] * len(core)
