@@ -1,5 +1,6 @@
 """Every schedule on real ranks: gradients and weights after a step equal to one process, on every rank."""
 
+from functools import cache
 from typing import NamedTuple
 
 import pytest
@@ -7,16 +8,15 @@ import shardlab
 import torch
 import torch.distributed as dist
 from models import after_step, layer, loss, microbatches, one_process
+from oracle import named
 from shardlab import meter
-from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, gpipe, one_f_one_b, zb_h1
+from shardlab.pipeline_parallel.builders import BUILDERS, gpipe, one_f_one_b, zb_h1
 from shardlab.pipeline_parallel.communicate import Batch, communicate
 from shardlab.pipeline_parallel.costs import Costs
 from shardlab.pipeline_parallel.execute import execute, measured, run_program
-from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
+from shardlab.pipeline_parallel.schedule import num_stages, parse_slot, stages_of_rank
 from shardlab.pipeline_parallel.simulate import simulate
 from shardlab.pipeline_parallel.stages import ModuleStage, sleeping_stages
-
-CASES = [(2, 4), (4, 8), (4, 9)]  # ranks, microbatches
 
 
 def module_stages(schedule, rank, num_microbatches):
@@ -55,16 +55,31 @@ def train(schedule, num_microbatches, verify=False):
     return Got(got, loss_here, custom, len(fired))
 
 
-def train_all(schedules, num_microbatches, verify):
-    return [train(schedule, num_microbatches, verify) for schedule in schedules]
+def train_all(cases, verify):
+    return [train(schedule, num_microbatches, verify) for _, schedule, num_microbatches in cases]
 
 
-@pytest.mark.parametrize(("ranks", "num_microbatches"), CASES)
-def test_gradients_and_weights_equal_one_process(ranks, num_microbatches):
-    names = [name for name in BUILDERS if not (num_microbatches % 2 and name in ("dualpipe", "interleaved"))]
-    schedules = [BUILDERS[name](ranks, num_microbatches) for name in names]
-    by_rank = shardlab.run(train_all, schedules, num_microbatches, ranks == 2, ranks=ranks, timeout=60)
-    for name, schedule, results in zip(names, schedules, zip(*by_rank, strict=True), strict=True):
+def cases_of(ranks):
+    """Name, schedule, microbatches: every builder, some with another number, and orders that others wrote down."""
+    cases = [(name, builder(ranks, 2 * ranks), 2 * ranks) for name, builder in BUILDERS.items()]
+    if ranks == 4:
+        cases += [(name, BUILDERS[name](4, 5), 5) for name in ("1f1b", "zb-h1", "zbv")]
+        for file, other in (("torch", "ZBVZeroBubble"), ("dualpipe", "DualPipe"), ("zero_bubble", "ZB2P")):
+            entry = next(e for e in named(file, other) if (e.num_ranks, e.num_microbatches) == (4, 8))
+            cases.append((other, [[parse_slot(text) for text in texts] for texts in entry.texts], 8))
+    return cases
+
+
+@cache
+def trained(ranks):
+    """What every rank got in each case: one start of the ranks for all."""
+    by_rank = shardlab.run(train_all, cases_of(ranks), ranks == 2, ranks=ranks, timeout=60)
+    return list(zip(cases_of(ranks), zip(*by_rank, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_gradients_and_weights_equal_one_process(ranks):
+    for (name, schedule, num_microbatches), results in trained(ranks):
         twin, loss_of_twin = one_process(num_stages(schedule), num_microbatches)
         assert sum(got.loss for got in results) == pytest.approx(loss_of_twin)
         for rank, got in enumerate(results):
@@ -74,9 +89,23 @@ def test_gradients_and_weights_equal_one_process(ranks, num_microbatches):
                     torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12, msg=f"{name}, stage {stage}")
                 if name in ("gpipe", "1f1b", "interleaved"):  # B in the twin's order: the same sums, to the bit
                     assert all(torch.equal(a, b) for a, b in zip(gradients, twin[stage][0], strict=True)), name
-            through = num_microbatches // 2 if name == "dualpipe" else num_microbatches
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_custom_functions_run_once_and_hooks_fire(ranks):
+    for (name, _, num_microbatches), results in trained(ranks):
+        through = num_microbatches // 2 if name.lower() == "dualpipe" else num_microbatches
+        for got in results:
             assert got.custom_backwards == through * sum(stage % 4 == 2 for stage in got.stages), name
             assert got.hooks_fired == through * sum(len(gradients) for gradients, _ in got.stages.values()), name
+
+
+def test_dualpipes_two_copies_stay_equal_to_the_bit():
+    results = next(results for (name, *_), results in trained(4) if name == "dualpipe")
+    for stage in range(4):
+        ours, theirs = (results[rank].stages[stage] for rank in (stage, 3 - stage))
+        for mine, other in zip([*ours[0], *ours[1]], [*theirs[0], *theirs[1]], strict=True):
+            assert torch.equal(mine, other)
 
 
 def in_a_subgroup():
@@ -98,14 +127,6 @@ def test_only_the_group_that_was_passed_is_used_and_messages_are_billed():
         for mine, theirs in zip(gradients[stage], twin[stage][0], strict=True):
             torch.testing.assert_close(mine, theirs)
         assert (num_messages, sent_bytes) == (3, 3 * microbatches(1)[0].nbytes)
-
-
-def test_dualpipes_two_copies_stay_equal_to_the_bit():
-    by_rank = shardlab.run(train, dualpipe(4, 8), 8, ranks=4)
-    for stage in range(4):
-        ours, theirs = (by_rank[rank].stages[stage] for rank in (stage, 3 - stage))
-        for mine, other in zip([*ours[0], *ours[1]], [*theirs[0], *theirs[1]], strict=True):
-            assert torch.equal(mine, other)
 
 
 def with_two_messages_swapped(verify):

@@ -10,8 +10,8 @@ def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
     """Rank r runs stage r on the way down and stage 2P-1-r on the way up: the stages of ZBV, in another order.
 
     A microbatch goes down with two ticks a rank and up with one, forward and backward: it lives 6P ticks, and as a new
-    one enters every 6, about P half-size activations are alive, with the W that wait P+2 (P+1 for odd P). The slow legs leave free
-    ticks at both ends of the step, into which the passes are pulled.
+    one enters every 6, about P half-size activations are alive, with the W that wait P+2 (P+1 for odd P). The
+    slow legs leave free ticks at both ends of the step, into which the passes are pulled.
     Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, arXiv 2405.15362, section 3 and figure 4.
     """
     need_sizes(num_ranks, num_microbatches)
