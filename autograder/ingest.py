@@ -86,10 +86,11 @@ def read_regular_file(path: Path, top: Path) -> bytes:
         raise NotReadable("it is a link or not a regular file, hand in the file itself") from error
     finally:
         os.close(folder)
+    facts = os.fstat(file)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(file)
+        raise NotReadable("it is not a regular file, hand in the file itself")
     with os.fdopen(file, "rb") as opened:
-        facts = os.fstat(opened.fileno())
-        if not stat.S_ISREG(facts.st_mode):
-            raise NotReadable("it is not a regular file, hand in the file itself")
         data = opened.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         size = max(facts.st_size, len(data)) / 1e6

@@ -81,7 +81,7 @@ class Judge:
         for (case, task), came in zip(batch, answers, strict=True):
             try:
                 problem = check.judge(case, task, came)
-            except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            except Exception as error:  # whatever a forged report trips over
                 problem = f"The report of a rank makes no sense ({type(error).__name__}). Return what is asked for."
             if problem is not None:
                 problems[case.get("part", "")] = f"{_name(case)}: {problem}" if "ranks" in case else problem
@@ -110,7 +110,7 @@ class Judge:
                 except plain.NotPlain as error:
                     report = report or f"A rank handed in something that is no result: {error}."
             ranks.append(came if isinstance(came, dict) else {})
-        return Answer(ranks, report, answer["loopback_bytes"], answer["printed"])
+        return Answer(ranks, report, answer["loopback_bytes"], answer["printed"], answer["wire"])
 
 
 class JudgePool:
@@ -182,6 +182,8 @@ def _verdict(check: Check, parts: set[str], problems: dict[str, str]) -> Verdict
     if points:
         right = ", ".join(sorted(part for part in parts if part not in problems))
         text += f"\nRight: {right}."
+    if check.hints:
+        text += f"\nHint: {check.hints[0]}"
     return Verdict(check.exercise, points, check.points, clean(text))
 
 

@@ -17,10 +17,12 @@ from typing import Any
 import shardlab
 
 import autograder
+from autograder.cgroups import ControlGroup
 from autograder.jobs import plain
 
 _LENGTH = struct.Struct("<Q")
 START_LIMIT = 120.0  # seconds: the zygote imports torch
+MOST_ANSWER = 1 << 30
 JOB_SLACK = 30.0  # seconds that an answer may take beyond the ranks' own limit
 
 LEVELS = {
@@ -64,8 +66,9 @@ class Zygote:
         confined = self.level >= 3
         wrapper = _bubblewrap() if confined else []
         flags = ["--confined"] if confined else []
+        self._group = ControlGroup()
         self._process = subprocess.Popen(
-            [*wrapper, sys.executable, "-m", "autograder.jobs.zygote", *flags],
+            [*self._group.wrapper(), *wrapper, sys.executable, "-m", "autograder.jobs.zygote", *flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -82,16 +85,23 @@ class Zygote:
         self.close()
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run one job and return its answer, decoded; SandboxLost if the zygote dies or stays silent."""
+        """Run one job and return its answer, decoded; SandboxLost if the zygote dies or stays silent.
+
+        The answer to be judged and each rank's input travel apart, because the zygote must not read them.
+        """
         assert self._process.stdin is not None
-        message = plain.encode(request)
+        parts = [plain.encode(request["answer"]), *map(plain.encode, request["inputs"])]
+        rest = {name: value for name, value in request.items() if name not in ("answer", "inputs")}
+        head = plain.encode(rest | {"parts": len(parts)})
+        message = b"".join(_LENGTH.pack(len(data)) + data for data in (head, *parts))
         deadline = time.monotonic() + request["timeout"] + JOB_SLACK + START_LIMIT
         try:
-            self._process.stdin.write(_LENGTH.pack(len(message)))
             view = memoryview(message)
             while view:
                 view = view[self._process.stdin.write(view) :]
             (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
+            if length > MOST_ANSWER:
+                raise plain.NotPlain(f"an answer of {length:,} bytes")
             answer = plain.decode(self._read(length, deadline))
         except (OSError, plain.NotPlain) as error:
             self.close()
@@ -113,6 +123,11 @@ class Zygote:
         return bytes(data)
 
     @property
+    def pid(self) -> int:
+        """The process that was started: bubblewrap where it exists, else the zygote itself."""
+        return self._process.pid
+
+    @property
     def is_alive(self) -> bool:
         """Whether the zygote still runs."""
         return self._process.poll() is None
@@ -124,6 +139,7 @@ class Zygote:
                 pipe.close()
         self._process.kill()
         self._process.wait()
+        self._group.close()
 
 
 def _environment() -> dict[str, str]:
@@ -158,6 +174,7 @@ def _bubblewrap() -> list[str]:
         *("--ro-bind", str(Path(str(shardlab.__file__)).parent), str(Path(str(shardlab.__file__)).parent)),
         *("--ro-bind", str(ours / "__init__.py"), str(ours / "__init__.py")),
         *("--ro-bind", str(ours / "jobs"), str(ours / "jobs")),
+        *("--remount-ro", "/dev", "--remount-ro", "/"),  # else what a job writes there meets those who come after it
         *("--chdir", "/tmp", "--"),
     ]
 

@@ -6,6 +6,8 @@ This is the trusted side. Inputs go into the sandbox, plain values come back; ex
 from __future__ import annotations
 
 import math
+import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -15,6 +17,8 @@ import torch
 
 Case = dict[str, Any]
 MEMORY_BYTES = 8 << 30  # address space of one rank; torch alone reserves two
+MEMORY_ALL_BYTES = 2 << 30  # memory in use by all ranks together, beyond what they inherit
+_LOST_PEER = re.compile(r"[Cc]onnection (closed|reset|refused)|Broken pipe")  # the consequence of another's end
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,17 @@ class Task:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back for one case. `ranks[r]` is what rank r reports; the loopback bytes were counted outside."""
+    """What came back for one case.
+
+    `ranks[r]` is what rank r reports, and a claim. Bytes on the loopback and `wire` were read outside the ranks:
+    [source, target, kind, frames, bytes], kind "message" or a collective's; None where nobody could look.
+    """
 
     ranks: list[dict[str, Any]]
     report: str | None
     loopback_bytes: int
     printed: str
+    wire: list[list[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,7 @@ class Check:
     timeout: float = 6.0
     parts: dict[str, float] = field(default_factory=lambda: {"": 1.0})
     hints: tuple[str, ...] = ()
+    makes_groups: bool = False  # a student's code needs new process groups; their store is a way past the wire
 
     def request(self, task: Task, answer: dict[str, Any]) -> dict[str, Any]:
         """The plain message that runs a task in the sandbox."""
@@ -70,6 +80,8 @@ class Check:
             "ranks": task.ranks,
             "timeout": self.timeout,
             "memory_bytes": MEMORY_BYTES,
+            "memory_all_bytes": MEMORY_ALL_BYTES,
+            "seals": not self.makes_groups,
             "masked": list(self.masked),
             "groups": task.groups,
             "answer": answer,
@@ -89,7 +101,7 @@ def trouble(answer: Answer, allowed: Sequence[str] | None = None) -> str | None:
             return str(came["refused"])
         if "raised" in came and _last_line(came["raised"]).startswith("NotImplementedError"):
             return "Not answered yet: replace `raise NotImplementedError(...)` by your code."
-        if "raised" in came:
+        if "raised" in came and not (answer.report and _LOST_PEER.search(_last_line(came["raised"]))):
             return f"Rank {rank} raised an exception.\n{came['raised']}"
     if answer.report:
         return answer.report
@@ -97,6 +109,24 @@ def trouble(answer: Answer, allowed: Sequence[str] | None = None) -> str | None:
         forbidden = sorted(set(_texts(came.get("kinds"))) - set(allowed)) if allowed is not None else []
         if forbidden:
             return f"Rank {rank} calls {forbidden[0]}; this exercise is made of {' and '.join(allowed or ())} alone."
+    return _differs_on_the_wire(answer, allowed)
+
+
+def _differs_on_the_wire(answer: Answer, allowed: Sequence[str] | None) -> str | None:
+    """More packets than could be read; a collective that no rank reports; other bytes than a rank's sends claim."""
+    if answer.wire is None and answer.loopback_bytes > 0:
+        return f"Between the ranks {size(answer.loopback_bytes)} travelled, more than can be read: send far less."
+    if answer.wire is None or allowed is None:
+        return None
+    for source, _, kind, *_ in answer.wire:
+        if kind == "unknown":
+            return f"Rank {source} writes into a connection by itself; messages go through torch.distributed alone."
+        if kind != "message":
+            return f"Rank {source} calls {kind}; this exercise is made of {' and '.join(allowed)} alone."
+    for rank, came in enumerate(answer.ranks):
+        claimed, travelled = sum(sent(came)), sum(row[4] for row in answer.wire if row[0] == rank)
+        if claimed != travelled:
+            return f"Rank {rank} reports {size(claimed)} sent, but {size(travelled)} travelled from it."
     return None
 
 
@@ -162,6 +192,11 @@ def events(came: dict[str, Any]) -> list[tuple[str, list[int], int | None, int, 
     return [tuple(event) for event in claimed if isinstance(event, list) and len(event) == 5]  # type: ignore[misc]
 
 
+def crossed(answer: Answer, rank: int, per_node: int) -> float:
+    """Bytes that travelled from a rank to another node, read from the packets; 0 where nobody could look."""
+    return float(sum(n for a, b, _, _, n in answer.wire or [] if a == rank and a // per_node != b // per_node))
+
+
 def carried_too_little(answer: Answer, payload_bytes: int) -> str | None:
     """Whether the wire carried fewer bytes than the answer needs: counted outside the sandbox, headers included."""
     if 0 <= answer.loopback_bytes < payload_bytes:
@@ -190,7 +225,9 @@ def size(num_bytes: float) -> str:
 
 def close(got: Any, expected: float, relative: float = 1e-6) -> bool:
     """Whether `got` is a plain number within `relative` of the expected one."""
-    return type(got) in (int, float) and math.isfinite(got) and math.isclose(got, expected, rel_tol=relative)
+    if type(got) not in (int, float) or abs(got) > sys.float_info.max:
+        return False
+    return math.isfinite(got) and math.isclose(got, expected, rel_tol=relative)
 
 
 def whole_numbers(rng: Random, num: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

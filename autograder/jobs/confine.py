@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import shardlab
@@ -22,7 +23,9 @@ NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _NO_NEW_PRIVILEGES, _DUMPABLE = 38, 4
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
-_PRIVATE, _RECURSIVE, _BIND = 1 << 18, 1 << 14, 1 << 12
+_PRIVATE, _RECURSIVE, _BIND, _REMOUNT, _READ_ONLY = 1 << 18, 1 << 14, 1 << 12, 1 << 5, 1 << 0
+_NO_PROGRAMS, _DETACH = 0x2 | 0x4, 2  # no set-user-id, no devices; unmount even what is in use
+_SCOPED_LANDLOCK = 6  # the first version of landlock that knows signals and abstract sockets
 
 
 def _libc() -> ctypes.CDLL:
@@ -36,8 +39,13 @@ def enter_namespaces() -> bool:
     """
     if sys.platform != "linux":
         return False
+    return _unshare(NEWUSER | NEWNS | NEWUTS | NEWIPC | NEWPID | NEWNET)
+
+
+def _unshare(kinds: int) -> bool:
+    """Enter new namespaces, with our own user and group in them; the process must have one thread."""
     user, group = os.getuid(), os.getgid()
-    if _libc().unshare(NEWUSER | NEWNS | NEWUTS | NEWIPC | NEWPID | NEWNET) != 0:
+    if _libc().unshare(kinds) != 0:
         return False
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
@@ -53,13 +61,43 @@ def settle(masked: Sequence[str]) -> None:
         libc.mount(b"/dev/null", os.fsencode(path), None, _BIND, None)
         if (cache := path.parent / "__pycache__").is_dir():
             libc.mount(b"tmpfs", os.fsencode(cache), b"tmpfs", 0, None)
-    for folder, size in ((b"/tmp", b"size=64m"), (b"/dev/shm", b"size=64m")):
-        libc.mount(b"tmpfs", folder, b"tmpfs", 0, size)
-    os.chdir("/tmp")
+    _empty_folders()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = bytearray(struct.pack("16sh22x", b"lo", 0))
         flags = _ioctl(sock, _SIOCGIFFLAGS, request)
         _ioctl(sock, _SIOCSIFFLAGS, bytearray(struct.pack("16sh22x", b"lo", flags | _IFF_UP)))
+
+
+def settle_rank() -> bool:
+    """In a new rank, while it has one thread: folders, IPC and keys of its own, and of all processes only itself.
+
+    False where the system does not allow it; then nothing has changed.
+    """
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # when memory ends, ranks go first
+    if not _unshare(NEWUSER | NEWNS | NEWUTS | NEWIPC):
+        return False
+    libc = _libc()
+    libc.mount(None, b"/", None, _PRIVATE | _RECURSIVE, None)
+    _empty_folders()
+    libc.mount(b"/proc/self", os.fsencode(_mount_point("/tmp/self")), None, _BIND, None)
+    libc.mount(b"tmpfs", b"/proc", b"tmpfs", 0, b"size=4k")
+    libc.mount(b"/tmp/self", os.fsencode(_mount_point("/proc/self")), None, _BIND, None)
+    libc.mount(None, b"/proc", None, _READ_ONLY | _REMOUNT | _BIND, None)
+    libc.umount2(b"/tmp/self", _DETACH)
+    os.rmdir("/tmp/self")
+    return True
+
+
+def _empty_folders() -> None:
+    for folder in (b"/tmp", b"/dev/shm"):
+        _libc().mount(b"tmpfs", folder, b"tmpfs", _NO_PROGRAMS, b"size=64m,nr_inodes=8192")
+    os.chdir("/tmp")
+
+
+def _mount_point(path: str) -> str:
+    os.mkdir(path)
+    return path
 
 
 def _file_of(module: str) -> Path:
@@ -101,8 +139,11 @@ def separate() -> bool:
     libc = _libc()
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     _drop_capabilities(libc)
+    version = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     handled = struct.pack("<Q", 1 << 11)  # making block devices, which nobody may anyway: only the domain is wanted
-    rules = libc.syscall(_LANDLOCK_CREATE, ctypes.c_char_p(handled), ctypes.c_size_t(8), 0)
+    if version >= _SCOPED_LANDLOCK:
+        handled += struct.pack("<QQ", 0, 3)  # and neither signals nor abstract sockets lead out of it
+    rules = libc.syscall(_LANDLOCK_CREATE, ctypes.c_char_p(handled), ctypes.c_size_t(len(handled)), 0)
     if rules < 0:
         return False
     done = libc.syscall(_LANDLOCK_RESTRICT, rules, 0) == 0

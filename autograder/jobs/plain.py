@@ -16,6 +16,7 @@ import torch
 _LENGTH = struct.Struct("<Q")
 MOST_HEADER_BYTES = 8 << 20
 MOST_DEPTH = 20
+MOST_TENSOR_BYTES = 64 << 20
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -85,6 +86,8 @@ def _describe_tensor(tensor: torch.Tensor, blobs: list[bytes]) -> Any:
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in DTYPES or tensor.layout != torch.strided:
         raise NotPlain(f"a {tensor.layout} tensor of {name}")
+    if tensor.numel() * tensor.element_size() > MOST_TENSOR_BYTES:
+        raise NotPlain(f"a tensor of {tensor.numel() * tensor.element_size():,} bytes")
     data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
     blobs.append(data)
     return {"tensor": [name, list(tensor.shape), len(data)]}

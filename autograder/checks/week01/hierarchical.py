@@ -7,7 +7,18 @@ from random import Random
 import torch
 from shardlab.costs import traffic
 
-from autograder.checks.base import Answer, Case, Check, Task, carried_too_little, events, size, trouble, whole_numbers
+from autograder.checks.base import (
+    Answer,
+    Case,
+    Check,
+    Task,
+    carried_too_little,
+    crossed,
+    events,
+    size,
+    trouble,
+    whole_numbers,
+)
 from autograder.checks.groups import LARGE, POINT_TO_POINT, dtype_of, each_rank, shape_of, working
 
 
@@ -43,7 +54,8 @@ def _judge_hierarchical(case: Case, task: Task, answer: Answer) -> str | None:
     width = dtype_of(case).itemsize
     allowed = due + 4 * width  # chunks of a size that does not divide are one number larger
     for rank in working(task):
-        crossing = sum(_crossing_bytes(event, rank, per_node) for event in events(answer.ranks[rank]))
+        claimed = sum(_crossing_bytes(event, rank, per_node) for event in events(answer.ranks[rank]))
+        crossing = max(crossed(answer, rank, per_node), claimed)
         if crossing > allowed:
             return (
                 f"Right on all ranks, but rank {rank} sends {size(crossing)} to the other node where {size(due)} "

@@ -1,0 +1,113 @@
+"""A control group around each zygote, where this user may make one: processes, memory, and an equal share of the cores.
+
+Version 1 (a folder a controller) and version 2 (one folder). A group is made below the one this program runs in. If
+that one was made by somebody else (a container's manager, a service), it is theirs and is left alone, unless it is
+delegated: on version 2 a folder that belongs to this user, or CONTROL_GROUPS=nested in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PREFIX = "sys602-"
+MOST_TASKS = 400  # processes and threads of one zygote and its job
+MOST_MEMORY = 6 << 30
+LIMITS = {
+    "pids": {"pids.max": MOST_TASKS},
+    "memory": {"memory.limit_in_bytes": MOST_MEMORY, "memory.max": MOST_MEMORY, "memory.swap.max": 0},
+    "cpu": {},  # its own group is its equal share
+}
+
+
+class ControlGroup:
+    """The folders of one group, in every hierarchy that allows it; none is no error."""
+
+    def __init__(self, mounts: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> None:
+        self.folders: list[Path] = []
+        name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+        for parent, controllers in _parents(mounts, own):
+            _sweep(parent)
+            with suppress(OSError):
+                folder = parent / name
+                folder.mkdir()
+                self.folders.append(folder)
+                for controller in controllers:
+                    _limit(folder, controller)
+
+    def wrapper(self) -> list[str]:
+        """What to put before a command so that it starts as a member."""
+        if not self.folders:
+            return []
+        joins = "".join(f"echo $$ > '{folder}/cgroup.procs' 2>/dev/null; " for folder in self.folders)
+        return ["/bin/sh", "-c", f'{joins}exec "$@"', "sh"]
+
+    @property
+    def limits(self) -> list[str]:
+        """The controllers that hold, for the report of a machine."""
+        return sorted({c for c in LIMITS for f in self.folders if any((f / name).exists() for name in LIMITS[c])})
+
+    def close(self) -> None:
+        """Remove the folders; the members must be dead."""
+        for folder in self.folders:
+            with suppress(OSError):
+                (folder / "cgroup.kill").write_text("1")
+            for _ in range(50):  # members that were killed take a moment to be gone
+                with suppress(OSError):
+                    folder.rmdir()
+                    break
+                time.sleep(0.02)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the empty groups of programs that were killed before they could."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        owner = folder.name.removeprefix(PREFIX).split("-")[0]
+        if not Path("/proc", owner).exists():
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _parents(mounts: Path, own: Path) -> list[tuple[Path, list[str]]]:
+    """Where a group may be made, and which controllers it then has."""
+    found = []
+    with suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers:
+                parent = mounts / controllers / path.lstrip("/")
+                wanted = [name for name in controllers.split(",") if name in LIMITS]
+                ours = path == "/" or os.environ.get("CONTROL_GROUPS") == "nested"
+            else:
+                parent = mounts / path.lstrip("/")
+                wanted = _enabled(parent)
+                ours = path == "/" or _is_delegated(parent) or os.environ.get("CONTROL_GROUPS") == "nested"
+            if wanted and ours and os.access(parent, os.W_OK):
+                found.append((parent, wanted))
+    return found
+
+
+def _is_delegated(parent: Path) -> bool:
+    return os.getuid() != 0 and parent.exists() and parent.stat().st_uid == os.getuid()
+
+
+def _enabled(parent: Path) -> list[str]:
+    """The controllers that version 2 passes on to the groups below `parent`; asks for those that it does not yet."""
+    try:
+        there = (parent / "cgroup.controllers").read_text().split()
+        for name in [name for name in LIMITS if name in there]:
+            with suppress(OSError):  # not while the parent itself has members
+                (parent / "cgroup.subtree_control").write_text(f"+{name}")
+        return [name for name in (parent / "cgroup.subtree_control").read_text().split() if name in LIMITS]
+    except OSError:
+        return []
+
+
+def _limit(folder: Path, controller: str) -> None:
+    for name, value in LIMITS[controller].items():
+        with suppress(OSError):
+            if (folder / name).exists():
+                (folder / name).write_text(str(value))

@@ -1,0 +1,146 @@
+"""One job: the supervisor's side, trusted and alone in its namespaces, and how a rank is shut in before it works."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import resource
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch.distributed as dist
+from shardlab.ranks import inside as rank_inside
+from shardlab.ranks import transports
+from shardlab.ranks.call import Outcome, RankEnd
+from shardlab.ranks.supervise import adopt_orphans, supervise
+
+from autograder.jobs import call, confine, parcels, plain, syscalls
+from autograder.jobs.watch import Watch
+from autograder.jobs.wire import Tap
+
+Seal = Callable[[], None]
+PROGRAMS: dict[str, Callable[[dict, Seal], bytes]] = {"on_rank": call.on_rank, "without_ranks": call.without_ranks}
+KEPT_OUTPUT = 4096
+MOST_OUTPUT = 20 << 20
+MOST_HANDED_IN = 2 << 30  # bytes that the supervisor takes from all ranks
+
+
+def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], inside: bool) -> bytes:
+    """Supervise the ranks of a request and describe how they ended.
+
+    `parts` are the files with the answer and each rank's input, `ours` the descriptors that no rank may keep, `inside`
+    says whether this process is the first of its own namespaces.
+    """
+    adopt_orphans()
+    num_ranks = request["ranks"]
+    tap = Tap() if inside and request["program"] == "on_rank" else None
+    watch = Watch(request["memory_all_bytes"], num_ranks) if inside else None
+    meeting = parcels.anonymous() if sys.platform == "linux" and request["program"] == "on_rank" else -1
+    printed: list[str] = []
+    _limit_own_memory()
+
+    def emit(rank: int, text: str) -> None:
+        if sum(map(len, printed)) < KEPT_OUTPUT:
+            printed.append(f"[rank {rank}] {text}")
+
+    def as_a_rank(rank: int) -> bytes:
+        return _live(request, rank, parts, ours, meeting, tap, inside)
+
+    try:
+        outcome = supervise(
+            as_a_rank,
+            num_ranks=num_ranks,
+            timeout=request["timeout"],
+            transport=transports.GLOO,
+            emit=emit,
+            cancelled=watch or (lambda: False),
+            most_output=MOST_OUTPUT,
+            joined=request["program"] == "on_rank" and meeting < 0,
+        )
+    except (MemoryError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        # what the ranks handed in or wrote into their ledgers makes no sense: that is no fault of the machine
+        outcome = Outcome([RankEnd() for _ in range(num_ranks)], 0.0)
+        outcome.report = f"The ranks handed in more than fits, or what makes no sense ({type(error).__name__})."
+    if watch is not None and watch.complaint:
+        outcome.report = watch.complaint
+    ends = [{"result": end.result, "error": end.error, "exit": end.exit_code} for end in outcome.ends]
+    return plain.encode(
+        {
+            "ends": ends,
+            "report": outcome.report,
+            "timed_out": outcome.timed_out,
+            "seconds": outcome.seconds,
+            "loopback_bytes": confine.loopback_bytes() if inside else -1,
+            "wire": tap.read() if tap is not None else None,
+            "printed": "".join(printed)[:KEPT_OUTPUT],
+            "inside": inside,
+        }
+    )
+
+
+def _live(
+    request: dict[str, Any],
+    rank: int,
+    parts: Sequence[int],
+    ours: Sequence[int],
+    meeting: int,
+    tap: Tap | None,
+    inside: bool,
+) -> bytes:
+    """In a rank, before any thread or student code.
+
+    1. forget what is not ours  2. folders, processes and limits of our own  3. join the others  4. run; it seals first
+    """
+    answer, *inputs = parts
+    own = {
+        **request,
+        "answer": plain.decode(parcels.content(answer)),
+        "mine": plain.decode(parcels.content(inputs[rank])),
+    }
+    request.clear()
+    for descriptor in (*parts, *ours, *_rendezvous()):
+        with suppress(OSError):
+            os.close(descriptor)
+    if tap is not None:
+        tap.keep_only_notes()
+    if inside:
+        confine.settle_rank()
+    confine.limit(seconds=own["timeout"], memory_bytes=own["memory_bytes"])
+    confine.separate()
+    store = None
+    if meeting >= 0:
+        store = dist.FileStore(f"/proc/self/fd/{meeting}", own["ranks"])
+        rank_inside.join(transports.GLOO, store, rank, own["ranks"], own["timeout"])
+
+    def seal() -> None:
+        if tap is not None:
+            tap.note_sockets(rank)
+        if store is not None and own["seals"]:
+            store.set_timeout(datetime.timedelta(seconds=1))
+            os.close(meeting)  # with it the store: from here on ranks hear of each other by messages alone
+        if inside:
+            syscalls.refuse(network=own["seals"])
+
+    return PROGRAMS[own["program"]](own, seal)
+
+
+def _rendezvous() -> list[int]:
+    """The supervisor's own meeting place, which is not used here and would be a file that all ranks can write."""
+    found = []
+    for name in os.listdir("/proc/self/fd") if sys.platform == "linux" else []:
+        with suppress(OSError):
+            if "memfd:rendezvous" in os.readlink(f"/proc/self/fd/{name}"):
+                found.append(int(name))
+    return found
+
+
+def _limit_own_memory() -> None:
+    """A rank may write for ever into the pipe that the supervisor reads."""
+    if sys.platform != "linux":
+        return
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_HANDED_IN, hard))

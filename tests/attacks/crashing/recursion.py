@@ -1,0 +1,11 @@
+"""Calls itself for ever.
+
+catalogue: own
+exercise: week01.naive-bill
+points: 0
+sentence: RecursionError
+"""
+
+
+def naive_all_reduce_bill(num_ranks, num_bytes):
+    return naive_all_reduce_bill(num_ranks, num_bytes)

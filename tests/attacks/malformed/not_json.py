@@ -1,0 +1,11 @@
+"""Half a notebook.
+
+catalogue: G01
+exercise: week01.naive-bill
+points: 0
+sentence: JSON error
+"""
+
+
+def hand_in(path, notebook):
+    path.write_text('{"cells": [')

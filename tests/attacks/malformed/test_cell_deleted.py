@@ -1,0 +1,12 @@
+"""The test cell deleted.
+
+catalogue: E07
+exercise: week01.naive-bill
+points: 1
+sentence: All right
+"""
+
+
+def hand_in(path, notebook):
+    notebook["cells"].pop()
+    path.write_text(json.dumps(notebook))

@@ -1,0 +1,164 @@
+"""Hostile and broken submissions, one file a case: read its header, judge it, look at what it leaves behind.
+
+A case begins with a docstring: what it tries, then lines of `key: value`. `catalogue` is the attack's number in the
+list it comes from, `points` and `sentence` are the outcome that is due; `timeout`, `cases` (first, all, part:NAME) and
+`sealed: no` change how it is run. The rest of the file is the student's cell, or for `malformed` cases a function
+`hand_in(path, notebook)` that writes the submission.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from autograder import checks
+from autograder.grade import grade_one
+from autograder.judge import Judge, Verdict
+
+FOLDER = Path(__file__).parent
+GROUPS = ("cheating", "crashing", "hanging", "reading", "tampering", "exhausting", "malformed")
+WEEK = "week01_collectives"
+SEED = 602
+PREAMBLE = (
+    "import math, os, time\nfrom contextlib import suppress\nimport torch\nimport torch.distributed as dist\n"
+    "import shardlab\nfrom shardlab import meter\n"
+)
+HONEST = """  # EARLIER_STUDENTS_CODE
+def exchange(tensor, *, group):
+    partner = dist.get_rank(group) ^ 1
+    received = torch.empty_like(tensor)
+    work = dist.isend(tensor, group_dst=partner, group=group)
+    dist.recv(received, group_src=partner, group=group)
+    work.wait()
+    return received
+"""
+RIGHT_BILL = """
+def naive_all_reduce_bill(num_ranks, num_bytes):
+    return 2 * (num_ranks - 1), 2 * (num_ranks - 1) * num_bytes
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One attack and the outcome it must get."""
+
+    path: Path
+    story: str
+    exercise: str
+    points: float
+    sentence: str
+    catalogue: str = "own"
+    timeout: float | None = None
+    cases: str = "first"
+    sealed: str = "yes"
+
+    @property
+    def name(self) -> str:
+        """group/name, as pytest shows it."""
+        return f"{self.path.parent.name}/{self.path.stem}"
+
+    @property
+    def is_malformed(self) -> bool:
+        """Whether the file writes a submission instead of being one cell of it."""
+        return self.path.parent.name == "malformed"
+
+
+def load() -> list[Case]:
+    """All cases, by group and name."""
+    return [_read(path) for group in GROUPS for path in sorted((FOLDER / group).glob("*.[pt][yx]*"))]
+
+
+def _read(path: Path) -> Case:
+    head = path.read_text().split('"""')[1]
+    story, *lines = head.strip().split("\n")
+    marks = dict(line.split(": ", 1) for line in lines if ": " in line)
+    marks["points"] = float(marks["points"])  # type: ignore[assignment]
+    if "timeout" in marks:
+        marks["timeout"] = float(marks["timeout"])  # type: ignore[assignment]
+    return Case(path=path, story=story, **marks)  # type: ignore[arg-type]
+
+
+def judge_case(case: Case, judge: Judge, folder: Path, places: dict[str, str]) -> Verdict:
+    """The verdict on one case; `places` are the words between @ signs in its source."""
+    if case.is_malformed:
+        return _judge_submission(case, judge, folder)
+    source = case.path.read_text().split('"""', 2)[2].lstrip("\n")
+    for word, value in places.items():
+        source = source.replace(f"@{word}@", value)
+    check = checks.find(case.exercise)
+    if case.timeout is not None:
+        check = replace(check, timeout=case.timeout)
+    if case.sealed == "no":
+        check = replace(check, makes_groups=True)
+    chosen: Any = {"first": check.public[:1], "all": None}.get(case.cases)
+    if case.cases.startswith("part:"):
+        chosen = [c for c in check.public if c.get("part") == case.cases[5:]]
+    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[case.exercise, source, True]]}, SEED, chosen)
+
+
+def _judge_submission(case: Case, judge: Judge, folder: Path) -> Verdict:
+    student = case.path.stem
+    hand_in(case, folder / "submitted", student)
+    graded = grade_one(student, WEEK, folder / "submitted", judge, SEED)["exercises"][case.exercise]
+    return Verdict(case.exercise, graded["points"], graded["max"], graded["text"], graded["fault"])
+
+
+def hand_in(case: Case, submitted: Path, student: str) -> None:
+    """Write the submission of a `malformed` case."""
+    path = submitted / student / WEEK / f"{WEEK}.ipynb"
+    path.parent.mkdir(parents=True)
+    space: dict[str, Any] = {"json": json, "os": os}
+    exec(compile(case.path.read_text(), str(case.path), "exec"), space)
+    space["hand_in"](path, notebook_of({"week01-naive-bill": RIGHT_BILL}))
+
+
+def notebook_of(answers: dict[str, str]) -> dict[str, Any]:
+    """A notebook that holds these answers and their test cells, and nothing else."""
+    cells = []
+    for name, source in answers.items():
+        solution = {"grade_id": name, "solution": True, "grade": False, "locked": False, "schema_version": 3}
+        test = {"grade_id": f"{name}-check", "solution": False, "grade": True, "locked": True, "schema_version": 3}
+        cells.append({"cell_type": "code", "source": source, "metadata": {"nbgrader": solution}, "outputs": []})
+        cells.append({"cell_type": "code", "source": "check()", "metadata": {"nbgrader": test}, "outputs": []})
+    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def wrong_with(case: Case, verdict: Verdict, secret: str) -> str | None:
+    """What is not as due about a verdict, or None."""
+    if verdict.fault:
+        return f"a fault of the machine: {verdict.text}"
+    if verdict.points != case.points:
+        return f"{verdict.points} points instead of {case.points}: {verdict.text}"
+    if not verdict.text.strip() or (case.sentence != "-" and case.sentence not in verdict.text):
+        return f"the sentence has no {case.sentence!r}: {verdict.text}"
+    if "autograder/" in verdict.text and "jobs" in verdict.text:
+        return f"a traceback of ours: {verdict.text}"
+    if secret in verdict.text or "\x1b" in verdict.text:
+        return f"it says too much: {verdict.text}"
+    return None
+
+
+def honest_answer(judge: Judge) -> str | None:
+    """What is wrong with an honest answer's verdict in the sandbox where an attack has just been."""
+    check = checks.find("week01.exchange")
+    answer = {"preamble": PREAMBLE, "cells": [[check.exercise, HONEST, True]]}
+    verdict = judge.judge(check, answer, SEED, check.public[:1])
+    return None if verdict.is_right else f"the next answer got {verdict.points}: {verdict.text}"
+
+
+def left_behind(judge: Judge, honeypot: Path) -> list[str]:
+    """Processes beside the zygote's own two, files, and changes of the files laid out for attackers."""
+    left = []
+    if judge.zygote is not None and judge.zygote.is_alive:
+        family = [p for p in psutil.Process(judge.zygote.pid).children(recursive=True)]
+        left += [f"process {p.pid} {p.name()}" for p in family if p.name() != "bwrap"][1:]
+    left += [f"file {folder}/{n}" for folder in ("/tmp", "/dev/shm") for n in os.listdir(folder) if "_attack" in n]
+    names = sorted(path.name for path in honeypot.iterdir())
+    if names != ["gradebook.db", "socket"]:
+        left.append(f"files beside the gradebook: {names}")
+    return left
