@@ -1,0 +1,24 @@
+"""What `shardlab doctor` says about the sandbox: the level, and what would raise it."""
+
+import pytest
+from shardlab.doctor import NOTE, OK
+
+from autograder import doctor
+
+
+@pytest.mark.parametrize(
+    ("level", "platform", "bubblewrap", "state", "advice"),
+    [
+        (3, "linux", "/usr/bin/bwrap", OK, ""),
+        (1, "linux", None, NOTE, "apt install bubblewrap"),
+        (1, "linux", "/usr/bin/bwrap", NOTE, "leave the container"),
+        (1, "darwin", None, NOTE, "Linux machine"),
+    ],
+)
+def test_the_level_and_its_remedy(monkeypatch, level, platform, bubblewrap, state, advice):
+    monkeypatch.setattr(doctor, "level", lambda: level)
+    monkeypatch.setattr(doctor.sys, "platform", platform)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: bubblewrap)
+    finding = doctor.sandbox()
+    assert finding.state == state and f"level {level}" in finding.value
+    assert advice in finding.advice and bool(finding.advice) == bool(advice)
