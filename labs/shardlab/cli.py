@@ -8,12 +8,9 @@ from typing import Annotated
 
 import typer
 
+from shardlab.schedule_command import schedule
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The lab package of SYS-602.")
-
-
-@app.callback()
-def _root() -> None:
-    """Keep `doctor` a subcommand though it is the only one."""
 
 
 @app.command()
@@ -39,6 +36,9 @@ def doctor(
     else:
         _summarise(states, brief)
     raise typer.Exit(1 if worst == PROBLEM else 0)
+
+
+app.command()(schedule)
 
 
 def _show(finding) -> None:
