@@ -1,0 +1,162 @@
+"""What a transformer is: its sizes, and how many parameters they make. It knows no ranks.
+
+Paper's symbols (arXiv 2205.05198): L layers, h hidden, a heads, s sequence, V vocab. f is the width of the MLP, 4h in
+GPT.
+"""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): ranks and widths of a head's parts."""
+
+    q_rank: int = 1536
+    kv_rank: int = 512
+    nope: int = 128
+    rope: int = 64
+    value: int = 128
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """Sizes of a decoder-only transformer. Raises ValueError for sizes that make no model.
+
+    ffn: width of the MLP; gated: three matrices (SwiGLU) for two. norm_vectors: vectors of h in a layer's norms
+    (LayerNorm has 2, RMSNorm 1, so GPT 4 and Llama 2). experts: 0 for a dense model; then each layer but the first
+    `dense_layers` has that many MLPs of width expert_ffn, of which a token visits active_experts and shared_experts.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocab: int
+    sequence: int
+    head_dim: int = 0  # 0: hidden / heads
+    gated: bool = False
+    bias: bool = False
+    tied: bool = False
+    positions: int = 0  # learned positions; 0 for rotary ones
+    norm_vectors: int = 2
+    qk_norm: bool = False
+    experts: int = 0
+    active_experts: int = 0
+    expert_ffn: int = 0
+    shared_experts: int = 0
+    dense_layers: int = 0
+    latent: Latent | None = None
+    flash: bool = True  # attention in one kernel that keeps no scores
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "kv_heads", "vocab", "sequence"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)} makes no model: use 1 or more")
+        negative = [f.name for f in fields(self) if isinstance(v := getattr(self, f.name), int) and v < 0]
+        if negative:
+            raise ValueError(f"{', '.join(negative)} must not be negative: use 0 for none")
+        if self.heads % self.kv_heads:
+            raise ValueError(
+                f"{self.heads} heads cannot share {self.kv_heads} key-value heads: use {divisors(self.heads)}"
+            )
+        if not self.head_dim and self.hidden % self.heads:
+            raise ValueError(
+                f"hidden {self.hidden} cannot be split over {self.heads} heads: give head_dim, or a hidden of "
+                f"{self.hidden // self.heads * self.heads or self.heads}"
+            )
+        if self.experts and not (0 < self.active_experts <= self.experts and self.expert_ffn):
+            raise ValueError(f"{self.experts} experts need 1 to {self.experts} active ones and an expert_ffn above 0")
+        if self.dense_layers > self.layers:
+            raise ValueError(f"{self.dense_layers} dense layers in {self.layers} layers: use 0 to {self.layers}")
+        if not self.ffn and self.moe_layers < self.layers:
+            raise ValueError("ffn = 0 makes no MLP: give its width, 4 * hidden in GPT")
+
+    @property
+    def query_width(self) -> int:
+        """Width of all heads' queries together, h where head_dim is h/a."""
+        if self.latent:
+            return self.heads * (self.latent.nope + self.latent.rope)
+        return self.heads * (self.head_dim or self.hidden // self.heads)
+
+    @property
+    def value_width(self) -> int:
+        """Width of all heads' outputs together, h where head_dim is h/a."""
+        return self.heads * self.latent.value if self.latent else self.query_width
+
+    @property
+    def kv_width(self) -> int:
+        """Width of the keys; of the values too."""
+        return self.query_width if self.latent else self.query_width // self.heads * self.kv_heads
+
+    @property
+    def moe_layers(self) -> int:
+        return self.layers - self.dense_layers if self.experts else 0
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending: the sizes that would have worked, for an error's sentence."""
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def attention_matrix_parameters(model: Transformer) -> int:
+    """Weights of one layer's projections: h(a + 2 a_kv)d + a d h, 4h^2 in GPT; latent ones by arXiv 2405.04434, 2.1."""
+    h = model.hidden
+    if part := model.latent:
+        query = (h + model.query_width) * part.q_rank if part.q_rank else h * model.query_width
+        down = h * (part.kv_rank + part.rope)
+        up = part.kv_rank * model.heads * (part.nope + part.value)
+        return query + down + up + model.value_width * h
+    return h * (model.query_width + 2 * model.kv_width) + model.value_width * h
+
+
+def mlp_matrix_parameters(model: Transformer, width: int) -> int:
+    """Weights of one MLP of this width: 2hf, or 3hf when it is gated; 8h^2 in GPT."""
+    return (3 if model.gated else 2) * model.hidden * width
+
+
+def layer_vectors(model: Transformer, width: int) -> int:
+    """Norms and biases of a dense layer: in GPT 4h of norms, 3h + h of attention and 4h + h of the MLP, 13h."""
+    vectors = model.norm_vectors * model.hidden
+    if model.latent:
+        vectors += model.latent.q_rank + model.latent.kv_rank
+    if model.qk_norm:
+        vectors += 2 * (model.query_width // model.heads)
+    if model.bias:
+        vectors += model.query_width + 2 * model.kv_width + 2 * model.hidden + width * (2 if model.gated else 1)
+    return vectors
+
+
+def dense_layer_parameters(model: Transformer) -> int:
+    """12h^2 + 13h in GPT (arXiv 2104.04473, equation 2)."""
+    matrices = attention_matrix_parameters(model) + mlp_matrix_parameters(model, model.ffn)
+    return matrices + layer_vectors(model, model.ffn)
+
+
+def expert_parameters(model: Transformer) -> int:
+    """Weights of one routed expert."""
+    return mlp_matrix_parameters(model, model.expert_ffn)
+
+
+def moe_layer_parameters(model: Transformer, *, active: bool = False) -> int:
+    """Attention, router, experts; `active`: only those that one token visits."""
+    routed = model.active_experts if active else model.experts
+    around = attention_matrix_parameters(model) + layer_vectors(model, 0) + model.hidden * model.experts
+    return around + (routed + model.shared_experts) * expert_parameters(model)
+
+
+def embedding_parameters(model: Transformer) -> int:
+    """Vh, twice when the output layer has its own, and the learned positions."""
+    return (model.vocab * (1 if model.tied else 2) + model.positions) * model.hidden
+
+
+def num_parameters(model: Transformer, *, active: bool = False) -> int:
+    """P, all of them; `active`: those that a token visits.
+
+    GPT: 12Lh^2(1 + 13/12h + (V + s)/12Lh), arXiv 2104.04473 equation 2, and 2h of the last LayerNorm.
+    """
+    dense = (model.layers - model.moe_layers) * dense_layer_parameters(model) if model.layers > model.moe_layers else 0
+    moe = model.moe_layers * moe_layer_parameters(model, active=active) if model.moe_layers else 0
+    last_norm = 0 if model.norm_vectors == 0 else (2 if model.bias else 1) * model.hidden
+    return dense + moe + embedding_parameters(model) + last_norm

@@ -1,0 +1,114 @@
+"""Models of the course by name; sizes from each model's paper or published configuration."""
+
+from functools import partial
+
+from shardlab.costs.model import Latent, Transformer
+
+
+def gpt(name: str, layers: int, hidden: int, heads: int, *, vocab: int = 51200, sequence: int = 2048, **more):
+    """A GPT: f = 4h, biases, LayerNorm, tied embedding, learned positions (arXiv 2005.14165, 2104.04473)."""
+    sizes: dict = dict(kv_heads=heads, ffn=4 * hidden, bias=True, tied=True, positions=sequence, norm_vectors=4)
+    return Transformer(
+        name, layers=layers, hidden=hidden, heads=heads, vocab=vocab, sequence=sequence, **(sizes | more)
+    )
+
+
+llama = partial(Transformer, gated=True)  # arXiv 2302.13971: SwiGLU, RMSNorm, rotary positions, no biases
+
+ZOO = {
+    model.name: model
+    for model in (
+        gpt("gpt2", 12, 768, 12, vocab=50257, sequence=1024),
+        gpt("gpt3-175b", 96, 12288, 96),
+        gpt("gpt-22b", 48, 6144, 64),
+        gpt("mt-nlg-530b", 105, 20480, 128),
+        gpt("gpt-1t", 128, 25600, 160),  # arXiv 2104.04473, table 1, last row
+        llama("llama2-7b", layers=32, hidden=4096, heads=32, kv_heads=32, ffn=11008, vocab=32000, sequence=4096),
+        llama("llama2-70b", layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=32000, sequence=4096),
+        llama("llama3-8b", layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256, sequence=8192),
+        llama("llama3-70b", layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=128256, sequence=8192),
+        llama("llama3-405b", layers=126, hidden=16384, heads=128, kv_heads=8, ffn=53248, vocab=128256, sequence=8192),
+        llama("yi-6b", layers=32, hidden=4096, heads=32, kv_heads=4, ffn=11008, vocab=64000, sequence=4096),
+        llama("yi-34b", layers=60, hidden=7168, heads=56, kv_heads=8, ffn=20480, vocab=64000, sequence=4096),
+        # OLMo 7B (trained on Dolma, arXiv 2402.00838): its LayerNorm has no parameters
+        llama(
+            "olmo-7b",
+            layers=32,
+            hidden=4096,
+            heads=32,
+            kv_heads=32,
+            ffn=11008,
+            vocab=50304,
+            sequence=2048,
+            norm_vectors=0,
+        ),
+        # Gemma 2 9B (arXiv 2408.00118): four norms a layer, heads wider than h/a
+        llama(
+            "gemma2-9b",
+            layers=42,
+            hidden=3584,
+            heads=16,
+            kv_heads=8,
+            ffn=14336,
+            vocab=256000,
+            sequence=8192,
+            head_dim=256,
+            tied=True,
+            norm_vectors=4,
+        ),
+        # Mixtral 8x7B (arXiv 2401.04088)
+        llama(
+            "mixtral-8x7b",
+            layers=32,
+            hidden=4096,
+            heads=32,
+            kv_heads=8,
+            ffn=0,
+            vocab=32000,
+            sequence=32768,
+            experts=8,
+            active_experts=2,
+            expert_ffn=14336,
+        ),
+        # Qwen3-30B-A3B (arXiv 2505.09388)
+        llama(
+            "qwen3-30b-a3b",
+            layers=48,
+            hidden=2048,
+            heads=32,
+            kv_heads=4,
+            ffn=0,
+            vocab=151936,
+            sequence=4096,
+            head_dim=128,
+            qk_norm=True,
+            experts=128,
+            active_experts=8,
+            expert_ffn=768,
+        ),
+        # DeepSeek-V3 (arXiv 2412.19437, section 4.2), without its multi-token prediction module
+        llama(
+            "deepseek-v3",
+            layers=61,
+            hidden=7168,
+            heads=128,
+            kv_heads=128,
+            ffn=18432,
+            vocab=129280,
+            sequence=4096,
+            experts=256,
+            active_experts=8,
+            expert_ffn=2048,
+            shared_experts=1,
+            dense_layers=3,
+            latent=Latent(),
+        ),
+    )
+}
+
+
+def find_model(name: str) -> Transformer:
+    """The model of that name; raises ValueError that lists the names."""
+    if name.lower() not in ZOO:
+        raise ValueError(f"there is no model {name!r}: use one of {', '.join(ZOO)}, or a JSON file of sizes")
+    return ZOO[name.lower()]
