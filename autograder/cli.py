@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from autograder.lms import commands as lms
+
 app = typer.Typer(help="Build the notebooks of SYS-602, grade submissions, prove the checks.", no_args_is_help=True)
 
 
@@ -94,6 +96,9 @@ def kill_matrix(
         _fail(f"no checks for {unknown[0]}: use {', '.join(WEEKS)}")
     if not reports.print_kill_matrix(week):
         raise typer.Exit(1)
+
+
+app.add_typer(lms.app)  # collect, export, anonymise
 
 
 @app.command()

@@ -1,0 +1,82 @@
+"""Names that say nothing, for graders who must not know whom they grade: the same for a student in every week.
+
+An anonymous id is the start of an HMAC-SHA256 of the student's name, keyed with a file that only its owner can read.
+Without the key nobody can tell from a list of names who is who. Whoever has the key finds the way back.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from autograder import ingest
+
+KEY_BYTES = 32
+ID_LETTERS = 10  # 50 bits: among a thousand students, two share an id once in two billion courses
+
+
+def read_key(path: Path) -> bytes:
+    """Read the key of a course; make one, readable by its owner alone, where there is none.
+
+    Raises ValueError when others can read it or when it is no key.
+    """
+    try:
+        new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        pass
+    else:
+        with os.fdopen(new, "w") as file:
+            file.write(secrets.token_hex(KEY_BYTES))
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "r") as file:
+            mode, text = os.fstat(file.fileno()).st_mode, file.read(10 * KEY_BYTES)
+        key = bytes.fromhex(text.strip())
+    except (OSError, ValueError):
+        raise ValueError(f"{path} is no key file: move it away, and a new one is made (with other ids)") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ValueError(f"{path} can be read by others: run `chmod 600 {path}`; if others had it, make a new one")
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"{path} is no key file: it must hold {KEY_BYTES} bytes in hexadecimal digits")
+    return key
+
+
+def anonymous_id(student: str, key: bytes) -> str:
+    """The anonymous id of a student, such as `anon-7k2qf3m6xa`."""
+    digest = hmac.new(key, student.encode(), hashlib.sha256).digest()
+    return f"anon-{base64.b32encode(digest).decode().lower()[:ID_LETTERS]}"
+
+
+def mapping(students: Iterable[str], key: bytes) -> dict[str, str]:
+    """Anonymous id of each student, by student. Raises ValueError if two share one."""
+    ids = {student: anonymous_id(student, key) for student in sorted(students)}
+    if len(set(ids.values())) != len(ids):
+        raise ValueError("two students share an anonymous id: make a new key")
+    return ids
+
+
+def copy_week(week: str, submitted: Path, target: Path, ids: dict[str, str]) -> list[str]:
+    """Copy the notebooks of a week to `target` under anonymous ids, and say what could not be copied.
+
+    Only the notebook and its time are copied. What students have written into their cells stays as it is.
+    """
+    problems = []
+    for student, name in ids.items():
+        source, folder = submitted / student / week, target / name / week
+        try:
+            data = ingest.read_regular_file(source / f"{week}.ipynb", submitted)
+        except ingest.NotReadable as reason:
+            problems.append(f"{student} was not copied: {reason}.")
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{week}.ipynb").write_bytes(data)
+        stamp = source / "timestamp.txt"
+        if stamp.is_file() and not stamp.is_symlink():
+            shutil.copyfile(stamp, folder / "timestamp.txt")
+    return problems

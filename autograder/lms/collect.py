@@ -1,0 +1,180 @@
+"""Put the submissions of a Canvas or Moodle download where the course looks for them.
+
+STUDENT/WEEK/WEEK.ipynb      the notebook, byte by byte as it was handed in
+STUDENT/WEEK/timestamp.txt   when, as far as the download says (see `_time_of`)
+STUDENT/WEEK/collected.json  the LMS's own number for the student, the file's name there, its hash
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from autograder import ingest
+from autograder.lms.archive import Archive, Entry
+from autograder.lms.names import Sender, folder_name, has_name_of, is_notebook, sender_of
+
+NAMES = (
+    "Its name is neither Canvas's (doejane_12345_67890_file.ipynb) nor Moodle's "
+    "(Jane Doe_12345_assignsubmission_file_/file.ipynb): who sent it is not known."
+)
+Sent = tuple[Sender, Entry]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of one file of the download. `outcome`: collected, replaced, unchanged, kept, left out."""
+
+    file: str
+    student: str
+    outcome: str
+    sentence: str = ""
+
+
+def collect(
+    archive: Path, week: str, submitted: Path, *, replace: bool = False, due: datetime | None = None
+) -> list[Line]:
+    """Collect one week's download; every file of it has at least one line in the report.
+
+    `week` is the full name (week01_collectives), `due` the due date with its zone. Raises ValueError for a file that
+    is no zip file.
+    """
+    lines: list[Line] = []
+    with Archive(archive) as opened:
+        by_student: dict[tuple[str, str], list[Sent]] = defaultdict(list)
+        times = Counter(entry.name for entry in opened.entries())
+        for entry in opened.entries():
+            sender = sender_of(entry.name)
+            if sender is None:
+                lines.append(Line(entry.name, "", "left out", entry.problem or NAMES))
+                continue
+            by_student[sender.lms, sender.id].append((sender, entry))
+        lines += [
+            Line(name, "", "left out", f"It is there {count} times under one name: the last one counts.")
+            for name, count in times.items()
+            if count > 1 and sender_of(name) is not None
+        ]
+        shared = _shared_names(by_student)
+        for sent in by_student.values():
+            student = _student(sent[0][0], week, submitted, shared)
+            lines += _collect_student(opened, sent, student, week, submitted, replace, due)
+    return lines
+
+
+def _shared_names(by_student: dict[tuple[str, str], list[Sent]]) -> set[str]:
+    """Folder names that more than one student of this download would get."""
+    names = Counter(folder_name(sent[0][0].name).lower() for sent in by_student.values())
+    return {name for name, count in names.items() if count > 1}
+
+
+def _student(sender: Sender, week: str, submitted: Path, shared: set[str]) -> str:
+    """The folder of a student: the same in every week, whatever the LMS calls them by then."""
+    name = folder_name(sender.name)
+    if sender.id.startswith("anon_"):
+        return folder_name(sender.id)
+    if sender.lms == "canvas":
+        known = sorted(path.name for path in submitted.glob(f"*-{sender.id}") if path.is_dir())
+        return known[0] if known else f"{name}-{sender.id}"
+    before = read_collected(submitted / name / week)
+    namesake = before is not None and before["id"] != sender.id
+    return f"{name}-{sender.id}" if namesake or name.lower() in shared else name
+
+
+def _collect_student(
+    archive: Archive, sent: list[Sent], student: str, week: str, submitted: Path, replace: bool, due: datetime | None
+) -> Iterator[Line]:
+    """Choose the notebook of one student, write it, and say what became of each of the files."""
+    readable = [one for one in sent if is_notebook(one[0]) and not one[1].problem]
+    ranked = sorted(enumerate(readable), key=lambda item: (has_name_of(item[1][0], week), item[1][0].number, item[0]))
+    chosen = ranked[-1][1] if ranked else None
+    for sender, entry in sent:
+        if (sender, entry) == chosen:
+            continue
+        sentence = entry.problem
+        if not sentence:
+            sentence = f"Another notebook counts: {chosen[1].name}." if chosen else ""
+            sentence = sentence if is_notebook(sender) else "It is not a notebook (.ipynb)."
+        yield Line(entry.name, student, "left out", sentence)
+    if chosen is None:
+        yield Line(sent[0][1].name, student, "left out", f"No notebook of {student} could be collected.")
+        return
+    sender, entry = chosen
+    try:
+        data = archive.read(entry)
+    except ValueError as error:
+        yield Line(entry.name, student, "left out", f"{error} No notebook of {student} could be collected.")
+        return
+    yield _write(submitted / student / week, week, data, chosen, student, replace, due)
+
+
+def _write(
+    folder: Path,
+    week: str,
+    data: bytes,
+    sender: Sender,
+    entry: Entry,
+    student: str,
+    replace: bool,
+    due: datetime | None,
+) -> Line:
+    """Write one submission unless another one is there; a broken notebook is collected all the same."""
+    (sender, entry), target = sent, folder / f"{week}.ipynb"
+    if folder.parent.is_symlink() or folder.is_symlink() or target.is_symlink():
+        return Line(entry.name, student, "kept", f"{target} lies behind a symbolic link: nothing was written there.")
+    outcome, notes = "collected", [_unreadable(data)]
+    if target.exists():
+        if target.read_bytes() == data:
+            return Line(entry.name, student, "unchanged")
+        if not replace:
+            sentence = f"{student} has another notebook in {folder}, which stays: pass --replace to overwrite it."
+            return Line(entry.name, student, "kept", sentence)
+        outcome = "replaced"
+    time, note = _time_of(sender, entry, due)
+    facts = {"lms": sender.lms, "id": sender.id, "name": sender.name, "late": sender.late, "file": entry.name}
+    folder.mkdir(parents=True, exist_ok=True)
+    _put(folder / "collected.json", json.dumps(facts | {"sha256": hashlib.sha256(data).hexdigest()}, indent=1).encode())
+    _put(folder / "timestamp.txt", time.strftime("%Y-%m-%d %H:%M:%S UTC\n").encode())
+    _put(target, data)
+    return Line(entry.name, student, outcome, " ".join(filter(None, [*notes, note])))
+
+
+def _time_of(sender: Sender, entry: Entry, due: datetime | None) -> tuple[datetime, str]:
+    """When a file was handed in, and a note.
+
+    A download carries the time at which it was made, not that of the submission. So nobody is late whom the LMS does
+    not call late; and of a late one it is only known that it is late: one second.
+    """
+    if due is None:
+        return entry.written, "LATE, by how much the download does not say." if sender.late else ""
+    if sender.late:
+        return due + timedelta(seconds=1), "LATE: counted as one second late, the download does not say by how much."
+    return min(entry.written, due), ""
+
+
+def _unreadable(data: bytes) -> str:
+    try:
+        ingest.parse(data)
+    except ingest.NotReadable as reason:
+        return f"It cannot be read, which the verdict will say too: {reason}."
+    return ""
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.part")
+    draft.write_bytes(data)
+    draft.replace(path)
+
+
+def read_collected(folder: Path) -> dict[str, str] | None:
+    """What was noted when the submission in STUDENT/WEEK was collected; None when it came another way."""
+    try:
+        facts = json.loads((folder / "collected.json").read_text(encoding="utf-8"))
+        return {key: facts[key] for key in ("lms", "id", "name", "late", "file", "sha256")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

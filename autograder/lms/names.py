@@ -1,0 +1,64 @@
+"""Who sent a file: the names that Canvas and Moodle give to the files of "Download submissions".
+
+Canvas (lib/content_zipper.rb):   doejane_12345_67890_week01.ipynb     name, user id, attachment id, file
+                                  doejane_LATE_12345_67890_week01.ipynb
+                                  anon_Xy7Ab_67890_week01.ipynb        with anonymous grading
+Moodle (mod/assign/locallib.php): Jane Doe_12345_assignsubmission_file_/week01.ipynb     name, participant, file
+                                  Jane Doe_12345_assignsubmission_file_week01.ipynb      without folders
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+CANVAS = re.compile(
+    r"(?:(?P<name>(?!LATE_|anon_)[^/]+?)_)?(?P<late>LATE_)?(?P<id>anon_[^_/]+|\d+)_(?P<number>\d+)_(?P<file>[^/]+)"
+)
+MOODLE = re.compile(r"(?:.*/)?(?P<name>[^/]+?)_(?P<id>\d+)_assignsubmission_(?P<kind>[a-z]+)_/?(?P<file>.+)")
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Who handed in a file, by the file's name.
+
+    id      Canvas: the user, the same in all weeks. Moodle: the participant, another number for every assignment
+    number  Canvas: the attachment; a later upload has a larger one. Moodle: 0
+    kind    "file", or Moodle's "onlinetext"
+    """
+
+    lms: str
+    id: str
+    name: str
+    file: str
+    late: bool = False
+    number: int = 0
+    kind: str = "file"
+
+
+def sender_of(path: str) -> Sender | None:
+    """Read the sender from a path inside the archive; None when it is neither LMS's pattern."""
+    if found := MOODLE.fullmatch(path):
+        return Sender("moodle", found["id"], found["name"], found["file"], kind=found["kind"])
+    if found := CANVAS.fullmatch(path.rsplit("/", 1)[-1]):
+        name = found["name"] or ""
+        return Sender("canvas", found["id"], name, found["file"], found["late"] is not None, int(found["number"]))
+    return None
+
+
+def folder_name(name: str) -> str:
+    """A name as a folder: letters of every script, digits, `.`, `_` and `-`; never hidden, never empty."""
+    plain = re.sub(r"[^\w.]+", "-", unicodedata.normalize("NFC", name)).strip("-._")
+    return plain[:80] or "nameless"
+
+
+def is_notebook(sender: Sender) -> bool:
+    """Whether the file says that it is a notebook."""
+    return sender.kind == "file" and sender.file.lower().endswith(".ipynb")
+
+
+def has_name_of(sender: Sender, week: str) -> bool:
+    """Whether the file is named after the week; Canvas and browsers add `-1` or ` (1)` to a second upload."""
+    stem = re.sub(r"(-\d+| ?\(\d+\))$", "", sender.file.rsplit("/", 1)[-1][: -len(".ipynb")])
+    return stem.lower() in (week.lower(), week.lower().split("_")[0])

@@ -1,0 +1,121 @@
+"""The points of a week: from nbgrader's gradebook, and from the verdicts where it has none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nbgrader.api import Gradebook, MissingEntry
+from sqlalchemy.engine import make_url
+
+from autograder.course import load_config, nbgrader_programs
+from autograder.lms.collect import read_collected
+
+
+@dataclass(frozen=True)
+class Score:
+    """A student's points of a week. `lms_id` is the number under which the submission was collected, or empty."""
+
+    student: str
+    points: float
+    max: float
+    lms_id: str = ""
+
+
+def scores(week: str, submitted: Path, root: Path) -> tuple[list[Score], list[str]]:
+    """The scores of a week by student, and notes on what they rest on.
+
+    The gradebook's points hold manual grades, and late penalties are taken off. Raises ValueError when nobody has any.
+    """
+    verdicts = _verdicts(week, root)
+    book, waiting = _gradebook(week, root)
+    faulty = {name for name, one in verdicts.items() if any(e.get("fault") for e in one["exercises"].values())}
+    absent = {name for name, one in verdicts.items() if not one.get("submitted", True)} - set(book)
+    only_judged = sorted(set(verdicts) - set(book) - faulty - absent)
+    found = {name: pair for name, pair in book.items() if name not in faulty}
+    found |= {name: _sum(verdicts[name]) for name in only_judged}
+    notes = []
+    if only_judged:
+        notes.append(
+            f"Not in the gradebook, so without written answers and late penalties: {', '.join(only_judged)}. "
+            "`autograder grade` fills the gradebook."
+        )
+    if waiting:
+        notes.append(f"Written answers that wait for a grade count as 0: {', '.join(sorted(waiting - faulty))}.")
+    if faulty:
+        notes.append(f"Left out, because the machine failed while grading; grade again: {', '.join(sorted(faulty))}.")
+    if absent:
+        notes.append(f"Left out, because nothing was handed in: {', '.join(sorted(absent))}.")
+    if not found:
+        raise ValueError(
+            f"nobody has points for {week}: run `autograder grade {week}` first. {' '.join(notes)}".strip()
+        )
+    return [Score(name, *found[name], _lms_id(submitted / name / week)) for name in sorted(found)], notes
+
+
+def due_date(week: str, root: Path) -> datetime | None:
+    """The due date that the gradebook has for a week, in UTC."""
+    url = _gradebook_url(root)
+    if url is None:
+        return None
+    with nbgrader_programs(), Gradebook(url) as gradebook:
+        try:
+            due = gradebook.find_assignment(week).duedate
+        except MissingEntry:
+            return None
+    return due.replace(tzinfo=UTC) if due else None
+
+
+def _gradebook(week: str, root: Path) -> tuple[dict[str, tuple[float, float]], set[str]]:
+    """(points, most) by student as nbgrader has them, and the students of whom written answers still wait."""
+    url = _gradebook_url(root)
+    found: dict[str, tuple[float, float]] = {}
+    waiting: set[str] = set()
+    if url is None:
+        return found, waiting
+    with nbgrader_programs(), Gradebook(url) as gradebook:
+        try:
+            assignment = gradebook.find_assignment(week)
+        except MissingEntry:
+            return found, waiting
+        for one in assignment.submissions:
+            points = max(0.0, float(one.score) - float(one.late_submission_penalty or 0))
+            found[one.student.id] = (round(points, 4), float(assignment.max_score))
+            if one.needs_manual_grade:
+                waiting.add(one.student.id)
+    return found, waiting
+
+
+def _gradebook_url(root: Path) -> str | None:
+    """The address of the course's gradebook; None where an SQLite file would first have to be made."""
+    url = str(load_config(root).CourseDirectory.db_url)
+    parts = make_url(url)
+    missing = parts.get_backend_name() == "sqlite" and not Path(parts.database or "").is_file()
+    return None if missing else url
+
+
+def _verdicts(week: str, root: Path) -> dict[str, dict[str, Any]]:
+    """The verdicts of a week by student; a file that cannot be read is no verdict."""
+    found = {}
+    for path in sorted((Path(root) / "autograder" / "verdicts").glob(f"*/{week}.json")):
+        try:
+            verdicts = json.loads(path.read_text(encoding="utf-8"))
+            _sum(verdicts)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+        found[path.parent.name] = verdicts
+    return found
+
+
+def _sum(verdicts: dict[str, Any]) -> tuple[float, float]:
+    exercises = verdicts["exercises"].values()
+    points, most = (sum(float(one[key]) for one in exercises) for key in ("points", "max"))
+    return round(points, 4), most
+
+
+def _lms_id(folder: Path) -> str:
+    collected = read_collected(folder)
+    return collected["id"] if collected else ""

@@ -1,0 +1,33 @@
+"""What `autograder collect` prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.markup import escape
+from rich.table import Table
+
+from autograder.lms.collect import Line
+from autograder.reports import console
+
+
+def print_collected(lines: Sequence[Line], due: datetime | None) -> None:
+    """One line a file: whose it is, what became of it, and why."""
+    table = Table("file", "student", "outcome", "why", title=f"{len(lines)} lines")
+    for line in lines:
+        table.add_row(*(escape(_printable(text)) for text in (line.file, line.student, line.outcome, line.sentence)))
+    console.print(table)
+    counts = Counter(line.outcome for line in lines)
+    console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "The zip file is empty.")
+    if due is None:
+        print("No due date is known (--due, or the gradebook's): timestamp.txt holds the times of the zip file.")
+    else:
+        until = due.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        print(f"Due {until}. Who is not marked LATE counts as on time; Moodle marks nobody.")
+
+
+def _printable(text: str) -> str:
+    """A name that a stranger chose, without control characters."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
