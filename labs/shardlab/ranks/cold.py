@@ -15,6 +15,14 @@ from shardlab.ranks.call import OUTPUT_LIMIT, Call, Outcome, RankEnd
 from shardlab.ranks.travel import child_environment
 from shardlab.ranks.warm import end_session, torchrun
 
+DIE_WITH_PARENT = """if True:
+    import os, sys
+    if sys.platform == "linux":
+        import ctypes
+        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, kept by exec: torchrun ends with the notebook
+    os.environ["SHARDLAB_TORCHRUN"] = str(os.getpid())
+    os.execv(sys.argv[1], sys.argv[1:])
+"""
 TORCHRUN_START = 60.0  # seconds beyond the call's timeout: every rank imports torch by itself
 
 
@@ -24,7 +32,8 @@ def call_cold(call: Call, printer: Callable[[int, str], None]) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="shardlab-") as folder:
         place = Path(folder)
         (place / "call").write_bytes(pickle.dumps(call))
-        command = [*torchrun(call.num_ranks), "-m", "shardlab.ranks.cold", folder]
+        command = [sys.executable, "-c", DIE_WITH_PARENT, *torchrun(call.num_ranks)]
+        command += ["-m", "shardlab.ranks.cold", folder]
         process = subprocess.Popen(
             command,
             env=child_environment(),
@@ -72,8 +81,12 @@ def _be_a_rank(folder: Path) -> None:
 
     from shardlab.meter.record import recording
     from shardlab.ranks import inside, transports
+    from shardlab.ranks.supervise import end_with_parent
     from shardlab.ranks.worker import run_payload
 
+    end_with_parent()
+    if os.getppid() != int(os.environ.pop("SHARDLAB_TORCHRUN")):  # it ended while we imported torch
+        os._exit(1)
     call: Call = pickle.loads((folder / "call").read_bytes())
     rank = int(os.environ["RANK"])
     sys.stdout = sys.stderr = open(folder / f"printed.{rank}", "w", buffering=1)  # noqa: SIM115 - until the end

@@ -6,6 +6,7 @@ operator, starts no thread and touches no GPU, so that each call begins as clean
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -89,6 +90,8 @@ def main() -> None:
     end_with_parent()
     adopt_orphans()
     torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # ranks share the memory of what is imported: no collection of theirs writes into it
     key = os.environ.pop(KEY_VARIABLE)
     connection = Client((sys.argv[1], int(sys.argv[2])), authkey=bytes.fromhex(key))
     serve(connection)

@@ -1,7 +1,10 @@
 """A cold torchrun and the warm worker give the same: results, failures, prints, and one group of real processes."""
 
 import os
+import subprocess
+import sys
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 import shardlab
@@ -10,6 +13,7 @@ import torch.distributed as dist
 from notebook_cell import run_cell
 from shardlab import meter
 from shardlab.collectives import ring_all_reduce
+from shardlab.ranks.inside import torchrun_group
 
 
 def lesson(number):
@@ -50,3 +54,19 @@ def test_a_cold_failure_has_the_same_words(capsys):
     assert report.startswith("Rank 1 failed, and with it the call on 2 ranks.")
     assert 'raise ValueError("not today")' in report
     assert "[rank 0] about to fail" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_lab_script_under_plain_torchrun():
+    script = Path(__file__).with_name("a_lab_script.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert sorted(done.stdout.splitlines()) == [f"rank {rank} of 2: 1, 32 bytes" for rank in (0, 1)], done.stderr
+
+
+def test_a_lab_script_without_torchrun_says_how_to_start_it():
+    with (
+        pytest.raises(RuntimeError, match="start this script with `torchrun --nproc-per-node 4 SCRIPT`"),
+        torchrun_group(),
+    ):
+        pass

@@ -15,18 +15,24 @@ LIMIT = 20  # seconds in which a process ends by itself
 
 
 @pytest.fixture
-def notebook():
-    process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("a_notebook.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    yield process
-    for member in family_of(process):
-        member.kill()
-    process.kill()
-    process.wait()
+def start():
+    """Start a notebook's program; it and its family are over when the test is."""
+    families = []
+
+    def start_program(name):
+        program = Path(__file__).with_name(name)
+        process = subprocess.Popen(
+            [sys.executable, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+        families.append(process)
+        return process
+
+    yield start_program
+    for process in families:
+        for member in family_of(process):
+            member.kill()
+        process.kill()
+        process.wait()
 
 
 def family_of(process):
@@ -57,7 +63,8 @@ def next_line(process):
 
 
 @pytest.mark.slow
-def test_interrupted_then_without_its_worker_then_killed(notebook):
+def test_interrupted_then_without_its_worker_then_killed(start):
+    notebook = start("a_notebook.py")
     assert next_line(notebook) == "first [0, 1]"
     assert next_line(notebook) == "[rank 0] waiting for Ctrl-C"
     torchrun, worker, *ranks = family_of(notebook)
@@ -79,5 +86,17 @@ def test_interrupted_then_without_its_worker_then_killed(notebook):
     assert next_line(notebook) == "[rank 0] waiting to be killed"
     family = family_of(notebook)
     assert len(family) == 4
+    notebook.kill()
+    assert are_over(family)
+
+
+@pytest.mark.slow
+def test_a_cold_call_ends_with_its_notebook(start):
+    notebook = start("a_cold_notebook.py")
+    until = time.monotonic() + LIMIT
+    while len(family := family_of(notebook)) < 2 and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(1)  # the rank imports torch, or is in its call already
+    assert len(family) == 2
     notebook.kill()
     assert are_over(family)

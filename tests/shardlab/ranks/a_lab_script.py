@@ -1,0 +1,11 @@
+"""A lab's script, started by `torchrun` or by hand: prints what every rank got and sent."""
+
+import torch
+from shardlab import meter
+from shardlab.collectives import ring_all_reduce
+from shardlab.ranks.inside import torchrun_group
+
+with torchrun_group() as group:
+    with meter.record() as bill:
+        total = ring_all_reduce(torch.full((8,), float(group.rank())), group=group)
+    print(f"rank {group.rank()} of {group.size()}: {total[0].item():g}, {bill.sent_bytes:g} bytes", flush=True)
