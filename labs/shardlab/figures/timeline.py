@@ -26,6 +26,7 @@ class Box(NamedTuple):
     microbatch: int
     begin: float
     end: float
+    is_named: bool = True  # a full backward carries its number once, on its first half
 
 
 def draw_timeline(
@@ -68,7 +69,8 @@ def boxes_of(slot: Slot, begin: float, end: float, costs: Costs) -> list[Box]:
     scale = (end - begin) / sum(seconds) if sum(seconds) else 0.0
     boxes = []
     for part, cost in zip(parts, seconds, strict=True):
-        boxes.append(Box(part.kind, part.stage, part.microbatch, begin, begin + cost * scale))
+        is_named = not (boxes and part.kind is Kind.W)
+        boxes.append(Box(part.kind, part.stage, part.microbatch, begin, begin + cost * scale, is_named))
         begin += cost * scale
     return boxes
 
@@ -103,7 +105,7 @@ def _draw_box(ax: Axes, rank: int, box: Box, *, hatched: bool, makespan: float) 
             )
         )
     points = ax.get_window_extent().width / ax.figure.dpi * 72 * LAYOUT_GAIN * width / makespan
-    if points >= 0.6 * SMALLEST_TEXT * len(str(box.microbatch)):
+    if box.is_named and points >= 0.6 * SMALLEST_TEXT * len(str(box.microbatch)):
         place = (box.begin + width / 2, rank - (0.06 if hatched else 0))
         ax.text(*place, str(box.microbatch), ha="center", va="center", fontsize=SMALLEST_TEXT, color=ink, zorder=4)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from shardlab.pipeline_parallel.schedule import (
     Action,
     Kind,
+    Overlap,
     Schedule,
     actions_of,
     num_microbatches,
@@ -37,6 +38,8 @@ def problems(
     """
     if not any(schedule):
         return ["the schedule is empty: give every rank a list of slots"]
+    if strangers := _no_slots(schedule):
+        return strangers
     places = _places(schedule)
     expected = microbatches or num_microbatches(schedule)
     wrong = _incomplete(places, num_stages(schedule), expected) or _misplaced(places)
@@ -46,6 +49,18 @@ def problems(
         except ValueError as stuck:
             wrong.append(str(stuck))
     return wrong + _too_much_held(schedule, max_activations)
+
+
+def _no_slots(schedule: Schedule) -> list[str]:
+    """What is neither an action nor a pair, in a student's list."""
+    return _first(
+        [
+            f"rank {rank}, slot {place} is {slot!r}: put an Action(kind, stage, microbatch) or an Overlap there"
+            for rank, slots in enumerate(schedule)
+            for place, slot in enumerate(slots)
+            if not isinstance(slot, Action | Overlap)
+        ]
+    )
 
 
 def _places(schedule: Schedule) -> dict[tuple[str, int, int], list[Place]]:

@@ -21,11 +21,22 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One microbatch through one stage, in one direction."""
+    """One microbatch through one stage, in one direction. Action("F", 1, 3) is microbatch 3 forward in stage 1.
+
+    Raises ValueError for another letter and for a stage or microbatch below 0.
+    """
 
     kind: Kind
     stage: int
     microbatch: int
+
+    def __post_init__(self) -> None:
+        if type(self.kind) is not Kind:
+            if self.kind not in ("F", "I", "W", "B"):
+                raise ValueError(f"{self.kind!r} is no pass: use F (forward), I (input), W (weights) or B (I and W)")
+            object.__setattr__(self, "kind", Kind(self.kind))
+        if not (self.stage >= 0 and self.microbatch >= 0):
+            raise ValueError(f"stage {self.stage}, microbatch {self.microbatch}: count both from 0")
 
     def __str__(self) -> str:
         return f"{self.stage}{self.kind.value}{self.microbatch}"
@@ -37,6 +48,10 @@ class Overlap:
 
     forward: Action
     backward: Action
+
+    def __post_init__(self) -> None:
+        if (self.forward.kind, self.backward.kind) != (Kind.F, Kind.B):
+            raise ValueError(f"{self.forward} and {self.backward} are no pair: overlap an F with a B, in this order")
 
     def __str__(self) -> str:
         return f"({self.forward};{self.backward})OVERLAP_F_B"

@@ -10,7 +10,7 @@ from shardlab.pipeline_parallel.check import check, problems
 from shardlab.pipeline_parallel.check_messages import check_messages, message_problems
 from shardlab.pipeline_parallel.communicate import Batch, Message, communicate
 from shardlab.pipeline_parallel.costs import Costs
-from shardlab.pipeline_parallel.schedule import Action, Kind, num_stages, parse_slot
+from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, num_stages, parse_slot
 from shardlab.pipeline_parallel.simulate import peak_activations, simulate
 
 sizes = st.tuples(st.integers(1, 5), st.integers(1, 11))
@@ -71,6 +71,19 @@ def test_a_schedule_without_one_slot_or_with_one_twice_is_refused(size, seed, na
 def test_illegal_schedules_say_where_and_what_to_do(ranks, words):
     with pytest.raises(ValueError, match=words):
         check([slots(text) for text in ranks])
+
+
+def test_what_is_no_slot_is_named():
+    with pytest.raises(ValueError, match=r"rank 0, slot 1 is .0B0.: put an Action"):
+        check([[Action(Kind.F, 0, 0), "0B0"]])
+    assert Action("F", 1, 3) == Action(Kind.F, 1, 3)
+    for build_it, words in (
+        (lambda: Action("X", 0, 0), "use F .forward., I"),
+        (lambda: Action("F", -1, 0), "count both from 0"),
+        (lambda: Overlap(Action("F", 0, 0), Action("I", 0, 1)), "overlap an F with a B"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            build_it()
 
 
 def test_activation_bound():
