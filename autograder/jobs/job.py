@@ -25,6 +25,7 @@ PROGRAMS: dict[str, Callable[[dict, Seal], bytes]] = {"on_rank": call.on_rank, "
 KEPT_OUTPUT = 4096
 MOST_OUTPUT = 20 << 20
 MOST_HANDED_IN = 2 << 30  # bytes that the supervisor takes from all ranks
+MOST_RESULT = 96 << 20  # bytes of one rank's result that go on to the judge
 
 
 def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], inside: bool) -> bytes:
@@ -65,7 +66,7 @@ def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], ins
         outcome.report = f"The ranks handed in more than fits, or what makes no sense ({type(error).__name__})."
     if watch is not None and watch.complaint:
         outcome.report = watch.complaint
-    ends = [{"result": end.result, "error": end.error, "exit": end.exit_code} for end in outcome.ends]
+    ends = [_described(end) for end in outcome.ends]
     return plain.encode(
         {
             "ends": ends,
@@ -78,6 +79,13 @@ def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], ins
             "inside": inside,
         }
     )
+
+
+def _described(end: RankEnd) -> dict[str, Any]:
+    """How one rank ended, as the judge reads it."""
+    if end.result is not None and len(end.result) > MOST_RESULT:
+        return {"result": None, "error": f"a result of {len(end.result):,} bytes", "exit": end.exit_code}
+    return {"result": end.result, "error": end.error, "exit": end.exit_code}
 
 
 def _live(
@@ -105,8 +113,8 @@ def _live(
             os.close(descriptor)
     if tap is not None:
         tap.keep_only_notes()
-    if inside:
-        confine.settle_rank()
+    if inside and not confine.settle_rank():
+        raise OSError("a rank cannot be shut in")
     confine.limit(seconds=own["timeout"], memory_bytes=own["memory_bytes"])
     confine.separate()
     store = None
@@ -120,8 +128,7 @@ def _live(
         if store is not None and own["seals"]:
             store.set_timeout(datetime.timedelta(seconds=1))
             os.close(meeting)  # with it the store: from here on ranks hear of each other by messages alone
-        if inside:
-            syscalls.refuse(network=own["seals"])
+        syscalls.refuse(network=own["seals"])
 
     return PROGRAMS[own["program"]](own, seal)
 

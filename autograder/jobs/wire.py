@@ -32,7 +32,7 @@ _FRAME = struct.Struct("<QQQQQQ")  # bytes of the whole frame, opcode, slot, off
 _DATA = (0, 1)  # opcodes that carry bytes: a buffer, an unbound buffer
 _ALL_PROTOCOLS, _PACKET_LEVEL = 3, 263
 _RING, _STATISTICS, _VERSION, _IGNORE_OUTGOING = 5, 6, 10, 23
-_BLOCK, _NUM_BLOCKS, _NEVER = 1 << 20, 16, 10**9  # a ring of 16 MB; blocks are never closed by the clock
+_BLOCK, _NUM_BLOCKS, _NEVER = 1 << 20, 4, 10**9  # a ring of 4 MB; blocks are never closed by the clock
 _BYTES_SENT, _NOT_SENT = 200, 144  # offsets in the kernel's tcp_info
 _SYN = 0x02
 
@@ -101,6 +101,7 @@ class Tap:
         streams: dict[tuple[int, int], bytearray] = {}
         for packet in self._packets():
             if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != socket.IPPROTO_TCP:
+                streams.setdefault((-1, -1), bytearray()).extend(packet)
                 continue
             at = (packet[0] & 15) * 4
             source, target, sequence = struct.unpack_from("!HHI", packet, at)
