@@ -47,7 +47,7 @@ def _headline(outcome: Outcome, timeout: float) -> str:
     if outcome.timed_out:
         return f"After {timeout:g} s {waiting} of {len(ends)} ranks had not finished, and all were ended."
     first = _root_cause(ends)
-    return f"Rank {first} failed, and with it the call on {len(ends)} ranks."
+    return f"Rank {first} failed, and with it the call on {len(ends)} rank{'s' if len(ends) > 1 else ''}."
 
 
 def _root_cause(ends: list[RankEnd]) -> int | None:

@@ -1,6 +1,5 @@
-"""Ctrl-C ends the ranks and not the notebook; a killed notebook ends everything it started."""
+"""In a real kernel: Ctrl-C ends the ranks and not the notebook; a killed notebook ends everything it started."""
 
-import signal
 import subprocess
 import sys
 import time
@@ -10,35 +9,65 @@ import psutil
 import pytest
 import shardlab
 import torch.distributed as dist
+from jupyter_client.manager import start_new_kernel
 
 LIMIT = 20  # seconds in which a process ends by itself
+FIRST_CELL = """
+import shardlab, torch, torch.distributed as dist
+
+def say_and_wait(words):
+    if dist.get_rank() == 0:
+        print(words)
+    import time
+    time.sleep(1000)
+
+def fail():
+    raise ValueError("on purpose")
+
+shardlab.run(dist.get_rank, ranks=2)
+"""
+
+
+class Notebook:
+    """A kernel and what its cells put out: text, the last value, and the lines of a traceback."""
+
+    def __init__(self):
+        self.kernel, self.client = start_new_kernel()
+        self.process = psutil.Process(self.kernel.provisioner.pid)
+
+    def send(self, code):
+        self.client.execute(code)
+
+    def outputs(self, until=None):
+        """What the running cell puts out until it ends, or until `until` was printed."""
+        text = ""
+        while True:
+            message = self.client.get_iopub_msg(timeout=60)
+            content = message["content"]
+            text += content.get("text", "") + content.get("data", {}).get("text/plain", "")
+            text += "\n".join(content.get("traceback", []))
+            if (until and until in text) or content.get("execution_state") == "idle":
+                return text
+
+    def run(self, code):
+        self.send(code)
+        return self.outputs()
 
 
 @pytest.fixture
-def start():
-    """Start a notebook's program; it and its family are over when the test is."""
-    families = []
-
-    def start_program(name):
-        program = Path(__file__).with_name(name)
-        process = subprocess.Popen(
-            [sys.executable, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
-        )
-        families.append(process)
-        return process
-
-    yield start_program
-    for process in families:
-        for member in family_of(process):
-            member.kill()
-        process.kill()
-        process.wait()
+def notebook():
+    notebook = Notebook()
+    yield notebook
+    for member in family_of(notebook.process):
+        member.kill()
+    notebook.client.stop_channels()
+    notebook.kernel.shutdown_kernel(now=True)
 
 
 def family_of(process):
     """torchrun, its worker and the worker's ranks, in this order."""
     try:
-        return psutil.Process(process.pid).children(recursive=True)
+        return process.children(recursive=True)
     except psutil.NoSuchProcess:
         return []
 
@@ -58,45 +87,47 @@ def are_over(processes):
     return not any(map(is_running, processes))
 
 
-def next_line(process):
-    return process.stdout.readline().rstrip()
-
-
 @pytest.mark.slow
-def test_interrupted_then_without_its_worker_then_killed(start):
-    notebook = start("a_notebook.py")
-    assert next_line(notebook) == "first [0, 1]"
-    assert next_line(notebook) == "[rank 0] waiting for Ctrl-C"
-    torchrun, worker, *ranks = family_of(notebook)
+def test_interrupted_then_without_its_worker_then_killed(notebook):
+    assert "[0, 1]" in notebook.run(FIRST_CELL)
+    notebook.send("shardlab.run(say_and_wait, 'until Ctrl-C', ranks=2, timeout=600)")
+    notebook.outputs(until="[rank 0] until Ctrl-C")
+    torchrun, worker, *ranks = family_of(notebook.process)
     assert len(ranks) == 2
     assert shardlab.run(dist.get_rank, ranks=2) == [0, 1]  # two sessions at once
 
-    notebook.send_signal(signal.SIGINT)
-    assert next_line(notebook) == "interrupted"
+    notebook.kernel.interrupt_kernel()
+    assert "KeyboardInterrupt" in notebook.outputs()
     assert are_over(ranks)
-    assert next_line(notebook) == "second [0, 1]"
-    assert family_of(notebook) == [torchrun, worker]
+    assert "[0, 1]" in notebook.run("shardlab.run(dist.get_rank, ranks=2)")
+    assert family_of(notebook.process) == [torchrun, worker]
+
+    report = notebook.run("shardlab.run(fail, ranks=1)")
+    assert report.startswith("RanksFailed: Rank 0 failed, and with it the call on 1 rank.")
+    assert 'raise ValueError("on purpose")' in report
+    assert "shardlab/ranks" not in report
 
     worker.kill()
     assert are_over([torchrun, worker])
-    notebook.stdin.write("\n")
-    notebook.stdin.flush()
-    assert next_line(notebook) == "third [0, 1]"
+    assert "[0, 1]" in notebook.run("shardlab.run(dist.get_rank, ranks=2)")
 
-    assert next_line(notebook) == "[rank 0] waiting to be killed"
-    family = family_of(notebook)
+    notebook.send("shardlab.run(say_and_wait, 'until killed', ranks=2, timeout=600)")
+    notebook.outputs(until="[rank 0] until killed")
+    family = family_of(notebook.process)
     assert len(family) == 4
-    notebook.kill()
+    notebook.process.kill()
     assert are_over(family)
 
 
 @pytest.mark.slow
-def test_a_cold_call_ends_with_its_notebook(start):
-    notebook = start("a_cold_notebook.py")
+def test_a_cold_call_ends_with_its_notebook():
+    notebook = subprocess.Popen([sys.executable, Path(__file__).with_name("a_cold_notebook.py")])
+    process = psutil.Process(notebook.pid)
     until = time.monotonic() + LIMIT
-    while len(family := family_of(notebook)) < 2 and time.monotonic() < until:
+    while len(family := family_of(process)) < 2 and time.monotonic() < until:
         time.sleep(0.1)
     time.sleep(1)  # the rank imports torch, or is in its call already
-    assert len(family) == 2
     notebook.kill()
+    notebook.wait()
+    assert len(family) == 2
     assert are_over(family)
