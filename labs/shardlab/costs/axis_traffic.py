@@ -1,0 +1,112 @@
+"""What each axis of a layout sends: bytes that one rank sends, by ring theory, in bf16 unless said otherwise.
+
+Symbols: s sequence, b microbatch, h hidden, t, p, c, e, d the sizes of the axes. A rank of c > 1 holds s/c positions.
+"""
+
+from dataclasses import dataclass
+
+from shardlab.costs.layout import Layout
+from shardlab.costs.memory_states import parameters_on_stage
+from shardlab.costs.model import Transformer
+from shardlab.costs.traffic import (
+    all_to_all_bytes,
+    ring_all_gather_bytes,
+    ring_all_reduce_bytes,
+    ring_reduce_scatter_bytes,
+)
+
+BF16 = 2
+
+
+@dataclass(frozen=True)
+class AxisTraffic:
+    """Bytes that one rank of a middle stage sends in a step, by axis and direction."""
+
+    tp_forward: float
+    tp_backward: float
+    cp_forward: float
+    cp_backward: float
+    ep_forward: float
+    ep_backward: float
+    pp_forward: float
+    pp_backward: float
+    dp: float
+
+    @property
+    def total(self) -> float:
+        return sum(vars(self).values())
+
+
+def activation_bytes_of(model: Transformer, layout: Layout) -> float:
+    """2bsh/c: one activation of a microbatch, the payload of a tensor-parallel all-reduce."""
+    return BF16 * layout.microbatch * model.sequence / layout.cp * model.hidden
+
+
+def tp_layer_bytes(model: Transformer, layout: Layout) -> float:
+    """2 all-reduces of 2bsh a layer and direction (arXiv 1909.08053, section 3).
+
+    Sequence parallelism sends the same bytes as 2 all-gathers and 2 reduce-scatters (arXiv 2205.05198, section 4.2.2).
+    """
+    return 2 * ring_all_reduce_bytes(layout.tp, activation_bytes_of(model, layout))
+
+
+def cp_layer_bytes(model: Transformer, layout: Layout) -> float:
+    """(c-1) * 2 * 2b(s/c)h_kv/t: keys and values go once round the ring (arXiv 2310.01889); the backward sends twice.
+
+    The backward's second half are the gradients of keys and values, on their way home.
+    """
+    kv = min(model.kv_width, model.latent.kv_rank + model.latent.rope) if model.latent else model.kv_width
+    return (layout.cp - 1) * 2 * BF16 * layout.microbatch * model.sequence / layout.cp * kv / layout.tp
+
+
+def ep_layer_bytes(model: Transformer, layout: Layout) -> float:
+    """2 all-to-alls, dispatch and combine: each sends T*k*h*2*(e-1)/e bytes for a rank's T = bs/(ct) tokens."""
+    if not model.experts:
+        return 0.0
+    tokens = layout.microbatch * model.sequence / layout.cp / layout.tp
+    return 2 * all_to_all_bytes(layout.ep, BF16 * tokens * model.active_experts * model.hidden)
+
+
+def pp_boundary_bytes(model: Transformer, layout: Layout) -> float:
+    """2bsh/c each way at a boundary of stages, 1/t of it where the sequence is split over the tensor-parallel ranks."""
+    if layout.pp == 1:
+        return 0.0
+    return activation_bytes_of(model, layout) / (layout.tp if layout.sequence_parallel else 1)
+
+
+def gradient_bytes(model: Transformer, layout: Layout, stage: int = 0, bytes_each: float = BF16) -> float:
+    """What the data-parallel axis sends in a step: a reduce-scatter of gradients, all-gathers of parameters.
+
+    DDP, ZeRO-1 and ZeRO-2 send 2(N-1)/N of the stage's parameters, ZeRO-3 gathers them for the forward and again for
+    the backward, 3(N-1)/N (arXiv 1910.02054, section 7). ZeRO-2 reduces, and ZeRO-3 gathers too, in each microbatch.
+    """
+    shard = parameters_on_stage(model, layout, stage)
+    reductions = layout.num_microbatches if layout.zero >= 2 else 1
+    gathers = 2 * layout.num_microbatches if layout.zero == 3 else 1
+
+    def of(sharers: int, parameters: float) -> float:
+        reduced = ring_reduce_scatter_bytes(sharers, bytes_each * parameters)
+        return reductions * reduced + gathers * ring_all_gather_bytes(sharers, BF16 * parameters)
+
+    return of(layout.state_sharers, shard.dense) + of(layout.expert_sharers, shard.experts)
+
+
+def traffic_of_step(model: Transformer, layout: Layout, stage: int = 0) -> AxisTraffic:
+    """Bytes that one rank sends in a step; full recomputation repeats the forward's collectives in the backward."""
+    layers = model.layers / layout.pp
+    moe_share = model.moe_layers / model.layers
+    runs = layout.num_microbatches
+    again = 2 if layout.recompute == "full" else 1
+    tp, cp, ep = (of(model, layout) * layers * runs for of in (tp_layer_bytes, cp_layer_bytes, ep_layer_bytes))
+    pp = pp_boundary_bytes(model, layout) * runs * layout.virtual
+    return AxisTraffic(
+        tp_forward=tp,
+        tp_backward=tp * again,
+        cp_forward=cp,
+        cp_backward=cp * (1 + again),
+        ep_forward=ep * moe_share,
+        ep_backward=ep * moe_share * again,
+        pp_forward=pp,
+        pp_backward=pp,
+        dp=gradient_bytes(model, layout, stage),
+    )

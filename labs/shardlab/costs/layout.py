@@ -1,0 +1,128 @@
+"""How a model is split over ranks, as data: the degrees of each axis, microbatches, schedule, recomputation.
+
+Paper's symbols (arXiv 2104.04473): t tensor, p pipeline, d data parallel size, v chunks on a stage, b microbatch size,
+m microbatches of a step on one pipeline. c is the context parallel size, e the expert parallel one.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from shardlab.costs.model import Transformer, divisors
+
+Recompute = Literal["none", "selective", "full"]
+Schedule = Literal["1f1b", "gpipe", "zero-bubble"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Degrees of the five axes and what each step does. Raises ValueError for sizes that contradict each other.
+
+    ep: experts are spread over e of the tp * cp * dp ranks that share a stage, and copied over the rest.
+    virtual: chunks of layers on each rank, above 1 for the interleaved schedule.
+    zero: ZeRO stage over the dp * cp ranks that hold the same parameters.
+    overlap: collectives of data parallelism run behind the backward, as in DDP with buckets.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    cp: int = 1
+    ep: int = 1
+    virtual: int = 1
+    microbatch: int = 1
+    num_microbatches: int = 1
+    sequence_parallel: bool = False
+    zero: int = 0
+    recompute: Recompute = "none"
+    schedule: Schedule = "1f1b"
+    overlap: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("tp", "pp", "dp", "cp", "ep", "virtual", "microbatch", "num_microbatches"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)} is no size: use 1 or more")
+        if self.zero not in range(4):
+            raise ValueError(f"there is no ZeRO stage {self.zero}: use 0, 1, 2 or 3")
+        for name, known in (("recompute", get_args(Recompute)), ("schedule", get_args(Schedule))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"there is no {name} {getattr(self, name)!r}: use one of {', '.join(known)}")
+        sharers = self.tp * self.cp * self.dp
+        if sharers % self.ep:
+            raise ValueError(
+                f"ep = {self.ep} does not divide the {sharers} ranks of a stage (tp*cp*dp): use {divisors(sharers)}"
+            )
+        if self.sequence_parallel and self.tp == 1:
+            raise ValueError("sequence parallelism splits over the tensor-parallel ranks: use tp of 2 or more, or none")
+        if self.virtual > 1 and self.pp == 1:
+            raise ValueError(f"virtual = {self.virtual} chunks need a pipeline: use pp of 2 or more, or virtual = 1")
+        if self.virtual > 1 and self.num_microbatches % self.pp:
+            raise ValueError(
+                f"the interleaved schedule runs microbatches in rounds of pp = {self.pp}: {self.num_microbatches} "
+                f"is none, use {self.num_microbatches // self.pp * self.pp or self.pp}"
+            )
+
+    @property
+    def world(self) -> int:
+        return self.tp * self.pp * self.dp * self.cp
+
+    @property
+    def sequences_per_step(self) -> int:
+        """The global batch B = b * m * d."""
+        return self.microbatch * self.num_microbatches * self.dp
+
+    @property
+    def state_sharers(self) -> int:
+        """Ranks that hold the same parameters, over which ZeRO splits: N in arXiv 1910.02054."""
+        return self.dp * self.cp
+
+    @property
+    def expert_sharers(self) -> int:
+        """Ranks that hold the same expert."""
+        return self.tp * self.cp * self.dp // self.ep
+
+
+def check_layout(model: Transformer, layout: Layout) -> None:
+    """Whether this model can be split so. Raises ValueError with the sizes that would work."""
+    if model.heads % layout.tp:
+        raise ValueError(
+            f"{model.heads} heads cannot be split over {layout.tp} ranks: use a tensor-parallel size of "
+            f"{_listed(divisors(model.heads))}"
+        )
+    if model.layers < layout.pp * layout.virtual:
+        raise ValueError(
+            f"{model.layers} layers cannot fill {layout.pp} stages of {layout.virtual} chunks: use at most "
+            f"{model.layers // layout.virtual} stages"
+        )
+    pieces = layout.cp * (2 if layout.cp > 1 else 1)
+    if model.sequence % pieces:
+        raise ValueError(
+            f"a sequence of {model.sequence} cannot be cut into the {pieces} pieces of context parallelism (2 a rank): "
+            f"use a length divisible by {pieces}"
+        )
+    if layout.sequence_parallel and model.sequence // layout.cp % layout.tp:
+        raise ValueError(
+            f"{model.sequence // layout.cp} positions cannot be split over {layout.tp} ranks: use a tensor-parallel "
+            f"size of {_listed([d for d in divisors(model.heads) if model.sequence // layout.cp % d == 0])}"
+        )
+    if layout.ep > 1 and not model.experts:
+        raise ValueError(f"{model.name} has no experts to spread over {layout.ep} ranks: use ep = 1")
+    if layout.ep > 1 and model.experts % layout.ep:
+        raise ValueError(
+            f"{model.experts} experts cannot be spread over {layout.ep} ranks: use an expert-parallel size of "
+            f"{_listed(divisors(model.experts))}"
+        )
+
+
+def with_global_batch(layout: Layout, sequences: int) -> Layout:
+    """The layout with as many microbatches as make this global batch. Raises ValueError when they do not divide."""
+    a_round = layout.microbatch * layout.dp
+    if sequences < 1 or sequences % a_round:
+        raise ValueError(
+            f"a global batch of {sequences} cannot be cut into microbatches of {layout.microbatch} on {layout.dp} "
+            f"data-parallel ranks: use a multiple of {a_round}, say {max(1, round(sequences / a_round)) * a_round}"
+        )
+    return replace(layout, num_microbatches=sequences // a_round)
+
+
+def _listed(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes[:-1])) + f" or {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])

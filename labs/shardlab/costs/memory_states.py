@@ -1,0 +1,104 @@
+"""Parameters, gradients and optimizer state of one rank: 16 bytes a parameter, and how ZeRO splits them.
+
+P parameters on a rank, N ranks that hold the same ones (arXiv 1910.02054, figure 1; mixed-precision Adam).
+"""
+
+from dataclasses import dataclass
+
+from shardlab.costs.layout import Layout
+from shardlab.costs.model import (
+    Transformer,
+    dense_layer_parameters,
+    expert_parameters,
+    moe_layer_parameters,
+)
+
+WEIGHT_BYTES, GRADIENT_BYTES = 2, 2  # bf16 or fp16
+OPTIMIZER_BYTES = 12  # fp32 master weight, momentum and variance, 4 each
+
+
+@dataclass(frozen=True)
+class StageParameters:
+    """Parameters on one rank: dense ones, shared by d*c ranks, and experts, shared by fewer."""
+
+    dense: float
+    experts: float
+
+    @property
+    def total(self) -> float:
+        return self.dense + self.experts
+
+
+@dataclass(frozen=True)
+class StateBytes:
+    """Bytes of one rank that last from step to step."""
+
+    parameters: float
+    gradients: float
+    optimizer: float
+
+    @property
+    def total(self) -> float:
+        return self.parameters + self.gradients + self.optimizer
+
+
+def zero_state_bytes(num_parameters: float, num_ranks: int, stage: int, gradient_bytes: float = GRADIENT_BYTES):
+    """StateBytes of P parameters: 16P -> 4P + 12P/N -> 2P + 14P/N -> 16P/N for ZeRO stages 0, 1, 2, 3.
+
+    gradient_bytes: 4 where gradients are summed in fp32, which makes 18P of 16P. Raises ValueError for other stages.
+    """
+    if stage not in range(4) or num_ranks < 1 or num_parameters < 0:
+        raise ValueError(
+            f"ZeRO stage {stage} of {num_parameters} parameters over {num_ranks} ranks: use stage 0, 1, 2 or 3, "
+            "0 or more parameters and 1 or more ranks"
+        )
+    split = [num_ranks if stage >= needed else 1 for needed in (3, 2, 1)]
+    return StateBytes(
+        parameters=WEIGHT_BYTES * num_parameters / split[0],
+        gradients=gradient_bytes * num_parameters / split[1],
+        optimizer=OPTIMIZER_BYTES * num_parameters / split[2],
+    )
+
+
+def shard_elements(num_parameters: int, num_ranks: int) -> tuple[int, int]:
+    """Elements of a rank's shard, ceil(P/N), and the padding that makes N equal ones."""
+    if num_parameters < 0 or num_ranks < 1:
+        raise ValueError(f"{num_parameters} parameters over {num_ranks} ranks: use 0 or more over 1 or more")
+    shard = -(-num_parameters // num_ranks)
+    return shard, shard * num_ranks - num_parameters
+
+
+def parameters_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> StageParameters:
+    """Parameters of one rank of a stage: its L/p layers, an embedding at either end, all split over t.
+
+    Norms and biases of a layer, some 13h of 12h^2, are split here with the rest. The last stage of a tied model keeps a
+    copy of the embedding. Layers that p does not divide go one more to the first stages.
+    """
+    layers = model.layers // layout.pp + (stage < model.layers % layout.pp)
+    moe = layers * model.moe_layers / model.layers
+    dense = (layers - moe) * dense_layer_parameters(model) if layers > moe else 0.0
+    experts = 0.0
+    if moe:
+        routed = model.experts * expert_parameters(model)
+        dense += moe * (moe_layer_parameters(model) - routed)
+        experts = moe * routed / layout.ep
+    one_embedding = (model.vocab + model.positions) * model.hidden
+    if stage == 0:
+        dense += one_embedding
+    if stage == layout.pp - 1 and not (layout.pp == 1 and model.tied):
+        dense += model.vocab * model.hidden
+    return StageParameters(dense / layout.tp, experts)
+
+
+def state_bytes(
+    model: Transformer, layout: Layout, stage: int = 0, *, gradient_bytes: float = GRADIENT_BYTES
+) -> StateBytes:
+    """Bytes of states on one rank of a stage."""
+    shard = parameters_on_stage(model, layout, stage)
+    dense = zero_state_bytes(shard.dense, layout.state_sharers, layout.zero, gradient_bytes)
+    experts = zero_state_bytes(shard.experts, layout.expert_sharers, layout.zero, gradient_bytes)
+    return StateBytes(
+        parameters=dense.parameters + experts.parameters,
+        gradients=dense.gradients + experts.gradients,
+        optimizer=dense.optimizer + experts.optimizer,
+    )
