@@ -8,13 +8,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
+from pkgutil import iter_modules
 
 from rich.console import Console
 from rich.table import Table
 
+import benchmarks
 from benchmarks.row import Row
 
-NAMES = ("warm-call", "ring-all-reduce", "thousand-calls", "week01-notebook", "week01-grading")
+NO_BENCHMARKS = ("row", "__main__")
+NAMES = [one.name.replace("_", "-") for one in iter_modules(benchmarks.__path__) if one.name not in NO_BENCHMARKS]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
