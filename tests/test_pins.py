@@ -72,3 +72,10 @@ def test_a_page_names_only_make_targets_and_files_that_exist(page):
         assert command in targets, f"make {command}"
     for link in re.findall(r"\]\(([^)#]+)", text):
         assert link.startswith("http") or (page.parent / link).exists(), link
+
+
+def test_an_image_holds_nothing_that_git_does_not_know():
+    left_out = set(read(".dockerignore").splitlines())
+    for line in read(".gitignore").splitlines():
+        if line and not line.startswith("#"):
+            assert {line.rstrip("/"), f"**/{line.rstrip('/')}"} & left_out, line
