@@ -36,7 +36,10 @@ def scores(week: str, submitted: Path, root: Path) -> tuple[list[Score], list[st
     absent = {name for name, one in verdicts.items() if not one.get("submitted", True)} - set(book)
     only_judged = sorted(set(verdicts) - set(book) - faulty - absent)
     found = {name: pair for name, pair in book.items() if name not in faulty}
-    found |= {name: _sum(verdicts[name]) for name in only_judged}
+    most = next(iter(book.values()))[1] if book else 0.0  # with the written answers, which no verdict knows
+    for name in only_judged:
+        points, of = _sum(verdicts[name])
+        found[name] = (points, most or of)
     notes = []
     if only_judged:
         notes.append(
@@ -63,7 +66,7 @@ def due_date(week: str, root: Path) -> datetime | None:
         return None
     with nbgrader_programs(), Gradebook(url) as gradebook:
         try:
-            due = gradebook.find_assignment(week).duedate
+            due: Any = gradebook.find_assignment(week).duedate
         except MissingEntry:
             return None
     return due.replace(tzinfo=UTC) if due else None
@@ -81,9 +84,10 @@ def _gradebook(week: str, root: Path) -> tuple[dict[str, tuple[float, float]], s
             assignment = gradebook.find_assignment(week)
         except MissingEntry:
             return found, waiting
+        most: Any = assignment.max_score
         for one in assignment.submissions:
             points = max(0.0, float(one.score) - float(one.late_submission_penalty or 0))
-            found[one.student.id] = (round(points, 4), float(assignment.max_score))
+            found[one.student.id] = (round(points, 4), float(most))
             if one.needs_manual_grade:
                 waiting.add(one.student.id)
     return found, waiting
