@@ -5,6 +5,7 @@ from collections.abc import Callable
 from shardlab.pipeline_parallel.builders.dualpipe import dualpipe
 from shardlab.pipeline_parallel.builders.dualpipe_v import dualpipe_v
 from shardlab.pipeline_parallel.builders.gpipe import gpipe
+from shardlab.pipeline_parallel.builders.greedy import greedy
 from shardlab.pipeline_parallel.builders.interleaved import interleaved
 from shardlab.pipeline_parallel.builders.one_f_one_b import one_f_one_b
 from shardlab.pipeline_parallel.builders.v_half import v_half
@@ -32,6 +33,7 @@ __all__ = [
     "dualpipe",
     "dualpipe_v",
     "gpipe",
+    "greedy",
     "interleaved",
     "one_f_one_b",
     "v_half",
