@@ -58,10 +58,11 @@ def course(tmp_path_factory):
             submission = gradebook.add_submission(TINY_WEEK, name)
             submission.notebooks[0].late_submission_penalty = penalty
             for grade in submission.notebooks[0].grades:
+                grade.needs_manual_grade = grade.name == "week01-interview" and manual is None
                 if grade.name == "week01-double-check":
                     grade.auto_score = auto
                 elif grade.name == "week01-interview":
-                    grade.manual_score, grade.needs_manual_grade = manual, manual is None
+                    grade.manual_score = manual
                 else:
                     grade.auto_score = 0
         gradebook.db.commit()
