@@ -1,6 +1,7 @@
 """Figures: every `draw_*` draws on the axes given and returns one "In words: ..." sentence. No ranks are needed."""
 
 from shardlab.figures.bars import draw_bars, draw_traffic
+from shardlab.figures.explorer import schedule_explorer
 from shardlab.figures.measured import draw_predicted_against_measured, draw_ring_against_tree
 from shardlab.figures.page import new_axes, show
 from shardlab.figures.palette import PALETTE
@@ -18,5 +19,6 @@ __all__ = [
     "draw_traffic",
     "new_axes",
     "ring_stepper",
+    "schedule_explorer",
     "show",
 ]

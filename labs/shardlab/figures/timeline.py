@@ -118,7 +118,7 @@ def _finish(ax: Axes, schedule: Schedule, timeline: Timeline, is_measured: bool,
     ax.tick_params(axis="x", labelsize=8)
     ax.tick_params(axis="y", length=0)
     ax.spines[["left", "top", "right"]].set_visible(False)
-    ax.set_xlabel("seconds, measured" if is_measured else "time", fontsize=8)
+    ax.set_xlabel("time, measured" if is_measured else "time", fontsize=8)
     ax.set_title(f"{_heading(schedule, name)}: {_finding(timeline)}", loc="left", fontsize=10)
     handles = [Patch(facecolor=FILLS[kind], label=meaning) for kind, meaning in MEANINGS.items()]
     handles.append(Patch(facecolor=PALETTE["idle"], label="idle"))

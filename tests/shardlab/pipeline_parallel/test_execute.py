@@ -10,13 +10,14 @@ import torch.distributed as dist
 from models import after_step, layer, loss, microbatches, one_process
 from oracle import named
 from shardlab import meter
+from shardlab.pipeline_parallel.asleep import run_asleep
 from shardlab.pipeline_parallel.builders import BUILDERS, gpipe, one_f_one_b, zb_h1
 from shardlab.pipeline_parallel.communicate import Batch, communicate
 from shardlab.pipeline_parallel.costs import Costs
-from shardlab.pipeline_parallel.execute import execute, measured, run_program
+from shardlab.pipeline_parallel.execute import execute, run_program
 from shardlab.pipeline_parallel.schedule import num_stages, parse_slot, stages_of_rank
 from shardlab.pipeline_parallel.simulate import simulate
-from shardlab.pipeline_parallel.stages import ModuleStage, sleeping_stages
+from shardlab.pipeline_parallel.stages import ModuleStage
 
 
 def module_stages(schedule, rank, num_microbatches):
@@ -164,20 +165,15 @@ def test_what_cannot_run_is_refused_before_any_message():
             shardlab.run(function, ranks=2)
 
 
-def asleep(names, costs):
-    results = []
-    for name in names:
-        schedule = BUILDERS[name](4, 8)
-        dist.barrier()
-        results.append(execute(schedule, sleeping_stages(schedule, dist.get_rank(), costs), group=None))
-    return results
+@pytest.mark.parametrize("name", ["zb-h1", "dualpipe"])
+def test_sleeping_stages_show_the_bubble(name):
+    schedule = BUILDERS[name](4, 8)
+    timeline = run_asleep(schedule, seconds_per_unit=0.01)
+    predicted = simulate(schedule).makespan
+    assert 0.98 * predicted < timeline.makespan < 1.5 * predicted  # a shared machine; see benchmarks/pipelines.py
+    assert min(timeline.idle) > 0.8 * min(simulate(schedule).idle)
 
 
-def test_sleeping_stages_show_the_bubble():
-    names, costs = ["gpipe", "zb-h1", "dualpipe"], Costs(0.01, 0.01, 0.01)
-    by_rank = shardlab.run(asleep, names, costs, ranks=4, timeout=60, observe=False)
-    for place, name in enumerate(names):
-        schedule = BUILDERS[name](4, 8)
-        timeline = measured(schedule, [times[place] for times in by_rank])
-        predicted = simulate(schedule, costs).makespan
-        assert 0.98 * predicted < timeline.makespan < 1.5 * predicted, name  # a shared machine; see docs/pipelines.md
+def test_one_rank_needs_nobody():
+    timeline = run_asleep(one_f_one_b(1, 3), Costs(forward=[2.0]), seconds_per_unit=0.005)
+    assert timeline.makespan == pytest.approx(12, rel=0.3)

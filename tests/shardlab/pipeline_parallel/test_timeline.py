@@ -47,10 +47,35 @@ def test_a_measured_timeline_is_called_so():
     _, ax = figures.new_axes(9, 2.4)
     schedule = dualpipe(2, 4)
     assert "measured time 12" in figures.draw_timeline(ax, schedule, measured=simulate(schedule))
-    assert ax.get_xlabel() == "seconds, measured"
+    assert ax.get_xlabel() == "time, measured"
 
 
 def test_too_much_to_see_is_refused():
     _, ax = figures.new_axes()
     with pytest.raises(ValueError, match="3000 or fewer"):
         figures.draw_timeline(ax, gpipe(16, 1024))
+
+
+def test_the_explorer_follows_its_sliders_and_runs():
+    ran = []
+
+    def run(schedule, costs):
+        ran.append(len(schedule))
+        return simulate(schedule, costs)
+
+    box = figures.schedule_explorer(run=run)
+    chosen, ranks, microbatches, weight, button, predicted, measured = box.children
+    assert "simulated time 33" in predicted.value
+    weight.value = 0.0
+    assert "simulated time 22" in predicted.value
+    button.click()
+    assert ran == [4]
+    assert "Measured against predicted: +0.0%" in measured.value
+    chosen.value = "dualpipe"
+    assert measured.value == ""
+    microbatches.value = 9
+    assert predicted.value == "<p>half of the microbatches enter at each end: use 8 or 10, not 9</p>"
+    assert button.disabled
+    ranks.value = 2
+    microbatches.value = 8
+    assert "simulated time" in predicted.value
