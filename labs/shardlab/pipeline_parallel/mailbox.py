@@ -1,6 +1,7 @@
 """The messages of one rank: posted in order, waited for when needed, kept until they are through."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -9,6 +10,14 @@ from torch import Tensor
 from shardlab.pipeline_parallel.communicate import Batch, Message
 from shardlab.pipeline_parallel.schedule import Action, Kind
 from shardlab.pipeline_parallel.stages import Stage
+
+
+class _Arrival(NamedTuple):
+    """A message on its way in: the buffer, the one for its name, and what to wait for."""
+
+    buffer: Tensor
+    name: Tensor | None
+    works: list[dist.Work]
 
 
 class Mailbox:
@@ -22,7 +31,7 @@ class Mailbox:
         self._stages, self._group, self._verify = stages, group, verify
         self._rank = dist.get_rank(group)
         self._results: dict[Action, Tensor] = {}
-        self._arriving: dict[Action, tuple[Tensor, Tensor | None, list[dist.Work]]] = {}
+        self._arriving: dict[Action, _Arrival] = {}
         self._leaving: list[tuple[Tensor, dist.Work]] = []  # a buffer must live until its send is through
 
     def put(self, result: Action, tensor: Tensor) -> None:
@@ -47,31 +56,29 @@ class Mailbox:
     def post(self, batch: Batch) -> None:
         """Start every send and receive of the batch; wait for none."""
         self._leaving = [(tensor, work) for tensor, work in self._leaving if not work.is_completed()]
-        operations, sends, receives = [], [], []
+        operations: list[dist.P2POp] = []
+        owners: list[Message] = []  # of each operation
         for message in batch.messages:
-            is_send = message.source == self._rank
-            tensor = self._results.pop(message.result).contiguous() if is_send else self._buffer(message)
+            leaves = message.source == self._rank
+            tensor = self._results.pop(message.result).contiguous() if leaves else self._buffer(message)
             name = _name_of(message.result, tensor) if self._verify else None
-            if is_send:
-                sends += [tensor] if name is None else [name, tensor]
-            else:
+            if not leaves:
                 name = None if name is None else torch.empty_like(name)
-                receives.append((message.result, tensor, name))
-            operation = dist.isend if is_send else dist.irecv
-            peer = message.destination if is_send else message.source
-            for part in (name, tensor):
-                if part is not None:
-                    operations.append(dist.P2POp(operation, part, group=self._group, group_peer=peer))
+                self._arriving[message.result] = _Arrival(tensor, name, [])
+            peer = message.destination if leaves else message.source
+            for part in (tensor,) if name is None else (name, tensor):
+                operation = dist.isend if leaves else dist.irecv
+                operations.append(dist.P2POp(operation, part, group=self._group, group_peer=peer))
+                owners.append(message)
 
         works = dist.batch_isend_irecv(operations)
         if len(works) < len(operations):  # gloo gives one work per message, NCCL one for all
             works = works * len(operations)
-        for operation, work in zip(operations, works, strict=True):
-            if operation.op is dist.isend:
+        for operation, message, work in zip(operations, owners, works, strict=True):
+            if message.source == self._rank:
                 self._leaving.append((operation.tensor, work))
-        for result, tensor, name in receives:
-            mine = [w for o, w in zip(operations, works, strict=True) if o.tensor is tensor or o.tensor is name]
-            self._arriving[result] = tensor, name, mine
+            else:
+                self._arriving[message.result].works.append(work)
 
     def finish(self) -> None:
         """Wait until everything sent has left."""
