@@ -123,10 +123,17 @@ def _differs_on_the_wire(answer: Answer, allowed: Sequence[str] | None) -> str |
             return f"Rank {source} writes into a connection by itself; messages go through torch.distributed alone."
         if kind != "message":
             return f"Rank {source} calls {kind}; this exercise is made of {' and '.join(allowed)} alone."
-    for rank, came in enumerate(answer.ranks):
-        claimed, travelled = sum(sent(came)), sum(row[4] for row in answer.wire if row[0] == rank)
-        if claimed != travelled:
-            return f"Rank {rank} reports {size(claimed)} sent, but {size(travelled)} travelled from it."
+    return next(filter(None, (_misreported(rank, answer) for rank in range(len(answer.ranks)))), None)
+
+
+def _misreported(rank: int, answer: Answer) -> str | None:
+    """Whether a rank's sends, as it reports them, are not what its packets carried."""
+    claims, rows = sent(answer.ranks[rank]), [row for row in answer.wire or [] if row[0] == rank]
+    messages, travelled = sum(row[3] for row in rows), sum(row[4] for row in rows)
+    if sum(claims) != travelled:
+        return f"Rank {rank} reports {size(sum(claims))} sent, but {size(travelled)} travelled from it."
+    if len(claims) != messages:
+        return f"Rank {rank} reports {len(claims)} messages, but {messages} travelled from it."
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from shardlab.ranks.inside import own_traceback
 
 from autograder.jobs import plain, student
 
+_OUR_FRAMES = re.compile(r'  File "[^"\n]*/autograder/jobs/[^\n]*\n(?:    [^\n]*\n)*')
 MOST_ERROR = 2000  # characters of a student's own traceback
 
 
@@ -24,16 +26,27 @@ def on_rank(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
     student.mask(request["masked"])
     groups = [dist.new_group(members) if members is not None else dist.group.WORLD for members in request["groups"]]
     seal()
+    if request["seals"]:
+        dist.new_group = _no_new_group
     try:
         functions = student.load(request["answer"], request["functions"], callables=request["call"] is not None)
     except student.StudentError as error:
         return plain.encode({"refused": str(error)})
     except BaseException as error:
-        return plain.encode({"refused": f"The cell fails when it is run: {own_traceback(error)[-MOST_ERROR:]}"})
+        return plain.encode({"refused": f"The cell fails when it is run: {_told(error)}"})
     if mine is None:  # not a member of the group that works
         return plain.encode({"absent": True})
     kwargs = {name: groups[index] for name, index in mine["groups"].items()}
     return plain.encode(_call(functions[request["call"]], mine["args"], kwargs))
+
+
+def _told(error: BaseException) -> str:
+    """A student's own traceback, without the frames of this folder."""
+    return _OUR_FRAMES.sub("", own_traceback(error))[-MOST_ERROR:]
+
+
+def _no_new_group(*_: Any, **__: Any) -> None:
+    raise RuntimeError("this exercise makes no process groups: use the group that is passed")
 
 
 def without_ranks(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
@@ -45,7 +58,7 @@ def without_ranks(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
     except student.StudentError as error:
         return plain.encode({"refused": str(error)})
     except BaseException as error:
-        return plain.encode({"refused": f"The cell fails when it is run: {own_traceback(error)[-MOST_ERROR:]}"})
+        return plain.encode({"refused": f"The cell fails when it is run: {_told(error)}"})
     if request["call"] is None:  # the answer is a value, not a function
         return plain.encode(
             {"answers": [{"value": _plain_or_refused(functions[name])} for name in request["functions"]]}
@@ -58,7 +71,7 @@ def _guarded(function: Callable, args: list) -> dict[str, Any]:
     try:
         return {"value": _plain_or_refused(function(*args))}
     except Exception as error:
-        return {"raised": own_traceback(error)[-MOST_ERROR:]}
+        return {"raised": _told(error)}
 
 
 def _call(function: Callable, args: list, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +80,7 @@ def _call(function: Callable, args: list, kwargs: dict[str, Any]) -> dict[str, A
         try:
             value = function(*args, **kwargs)
         except Exception as error:
-            return {"raised": own_traceback(error)[-MOST_ERROR:], "kinds": bill.kinds}
+            return {"raised": _told(error), "kinds": bill.kinds}
     shares = any(t.untyped_storage().data_ptr() in before for t in _tensors(value) if t.numel())
     return {
         "value": _plain_or_refused(value),

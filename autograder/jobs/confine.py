@@ -24,6 +24,7 @@ _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _NO_NEW_PRIVILEGES, _DUMPABLE = 38, 4
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _PRIVATE, _RECURSIVE, _BIND, _REMOUNT, _READ_ONLY = 1 << 18, 1 << 14, 1 << 12, 1 << 5, 1 << 0
+SEEN_OF_ITSELF = ("maps", "status", "stat", "statm", "cmdline")  # what a rank sees under /proc, beside its files
 _NO_PROGRAMS, _DETACH = 0x2 | 0x4, 2  # no set-user-id, no devices; unmount even what is in use
 _SCOPED_LANDLOCK = 6  # the first version of landlock that knows signals and abstract sockets
 
@@ -97,9 +98,16 @@ def settle_rank() -> bool:
     libc = _libc()
     libc.mount(None, b"/", None, _PRIVATE | _RECURSIVE, None)
     _empty_folders()
-    libc.mount(b"/proc/self", os.fsencode(_mount_point("/tmp/self")), None, _BIND, None)
+    libc.mount(b"tmpfs", b"/dev/pts", b"tmpfs", _READ_ONLY, b"size=4k")
+    os.mkdir("/tmp/self")
+    libc.mount(b"/proc/self", b"/tmp/self", None, _BIND, None)
     libc.mount(b"tmpfs", b"/proc", b"tmpfs", 0, b"size=4k")
-    libc.mount(b"/tmp/self", os.fsencode(_mount_point("/proc/self")), None, _BIND, None)
+    os.mkdir("/proc/self")
+    os.mkdir("/proc/self/fd")
+    for name in SEEN_OF_ITSELF:
+        Path("/proc/self", name).touch()
+    for name in ("fd", *SEEN_OF_ITSELF):
+        libc.mount(os.fsencode(f"/tmp/self/{name}"), os.fsencode(f"/proc/self/{name}"), None, _BIND, None)
     libc.mount(None, b"/proc", None, _READ_ONLY | _REMOUNT | _BIND, None)
     libc.umount2(b"/tmp/self", _DETACH)
     os.rmdir("/tmp/self")
@@ -110,11 +118,6 @@ def _empty_folders() -> None:
     for folder in (b"/tmp", b"/dev/shm"):
         _libc().mount(b"tmpfs", folder, b"tmpfs", _NO_PROGRAMS, b"size=64m,nr_inodes=8192")
     os.chdir("/tmp")
-
-
-def _mount_point(path: str) -> str:
-    os.mkdir(path)
-    return path
 
 
 def _file_of(module: str) -> Path:

@@ -25,6 +25,7 @@ PROGRAMS: dict[str, Callable[[dict, Seal], bytes]] = {"on_rank": call.on_rank, "
 KEPT_OUTPUT = 4096
 MOST_OUTPUT = 20 << 20
 MOST_HANDED_IN = 2 << 30  # bytes that the supervisor takes from all ranks
+MOST_TEXT = 20_000
 MOST_RESULT = 96 << 20  # bytes of one rank's result that go on to the judge
 
 
@@ -70,7 +71,7 @@ def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], ins
     return plain.encode(
         {
             "ends": ends,
-            "report": outcome.report,
+            "report": outcome.report and outcome.report[:MOST_TEXT],
             "timed_out": outcome.timed_out,
             "seconds": outcome.seconds,
             "loopback_bytes": confine.loopback_bytes() if inside else -1,
@@ -85,7 +86,7 @@ def _described(end: RankEnd) -> dict[str, Any]:
     """How one rank ended, as the judge reads it."""
     if end.result is not None and len(end.result) > MOST_RESULT:
         return {"result": None, "error": f"a result of {len(end.result):,} bytes", "exit": end.exit_code}
-    return {"result": end.result, "error": end.error, "exit": end.exit_code}
+    return {"result": end.result, "error": (end.error or "")[-MOST_TEXT:] or None, "exit": end.exit_code}
 
 
 def _live(

@@ -9,6 +9,7 @@ import ctypes
 import os
 import struct
 import sys
+from collections.abc import Sequence
 
 # name: (x86-64, aarch64); None where the machine has no such call
 REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -53,6 +54,17 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "inotify_init": (253, None),
     "inotify_init1": (294, 26),
     "fanotify_init": (300, 262),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "pidfd_send_signal": (424, 424),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "ioprio_set": (251, 30),
+    "fadvise64": (221, 223),
+    "mincore": (27, 232),
+    "preadv2": (327, 286),
+    "cachestat": (451, 451),
     # memory that no limit on files counts
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
@@ -62,13 +74,24 @@ NETWORK: dict[str, tuple[int | None, int | None]] = {
     "bind": (49, 200),
     "listen": (50, 201),
     "connect": (42, 203),
+    "socketpair": (53, 199),
+    "setsockopt": (54, 208),
 }
+# calls about a process, allowed about oneself alone: name: (x86-64, aarch64), which argument must be 0
+ABOUT_ONESELF = {
+    "prlimit64": ((302, 261), 0),
+    "sched_setaffinity": ((203, 122), 0),
+    "sched_getaffinity": ((204, 123), 0),
+    "getpriority": ((140, 141), 1),
+    "setpriority": ((141, 140), 1),
+}
+_FAMILIES = (1, 2, 10, 16)  # sockets that belong to a network namespace: unix, IPv4, IPv6, netlink
 _CLONE, _CLONE3, _FCNTL, _SECCOMP = (56, 220), (435, 435), (72, 25), (317, 277)
 _NEW_NAMESPACES = 0x7E020000
 _LOCKS = (6, 7, 37, 38, 1024, 1026)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, the kernel's name of the machine
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER_AT, _MACHINE_AT, _FIRST_AT, _SECOND_AT = 0, 4, 16, 24  # offsets in seccomp_data
+_NUMBER_AT, _MACHINE_AT, _FIRST_AT = 0, 4, 16  # offsets in seccomp_data
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
 
@@ -104,18 +127,30 @@ def _program(column: int, machine: int, *, network: bool) -> list[bytes]:
     for call in calls:
         if call[column] is not None:
             code += [_do(_EQUAL, call[column] or 0, 0, 1), _do(_RETURN, _ERROR | _EPERM)]
-    code += [
+    for call, place in ABOUT_ONESELF.values():
+        code += _if_argument(call[column], place, (0,), allow=True)
+    code += _if_argument(NETWORK["socket"][column] or 0, 0, _FAMILIES, allow=True)
+    code += _if_argument(_FCNTL[column], 1, _LOCKS, allow=False)
+    return [
+        *code,
         _do(_EQUAL, _CLONE[column], 0, 4),
         _do(_LOAD, _FIRST_AT),
         _do(_ANY_BIT, _NEW_NAMESPACES, 0, 1),
         _do(_RETURN, _ERROR | _EPERM),
         _do(_RETURN, _ALLOW),
-        _do(_EQUAL, _FCNTL[column], 0, 1 + 2 * len(_LOCKS)),
-        _do(_LOAD, _SECOND_AT),
+        _do(_RETURN, _ALLOW),
     ]
-    for command in _LOCKS:
-        code += [_do(_EQUAL, command, 0, 1), _do(_RETURN, _ERROR | _EPERM)]
-    return [*code, _do(_RETURN, _ALLOW)]
+
+
+def _if_argument(call: int, place: int, values: Sequence[int], *, allow: bool) -> list[bytes]:
+    """Decide about one call by an argument: only these values are allowed, or only these are refused."""
+    refused, allowed = _do(_RETURN, _ERROR | _EPERM), _do(_RETURN, _ALLOW)
+    each, rest = (allowed, refused) if allow else (refused, allowed)
+    code = [_do(_LOAD, _FIRST_AT + 8 * place)]
+    for value in values:
+        code += [_do(_EQUAL, value, 0, 1), each]
+    code.append(rest)
+    return [_do(_EQUAL, call, 0, len(code)), *code]
 
 
 def _do(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
