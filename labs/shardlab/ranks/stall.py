@@ -12,6 +12,7 @@ from shardlab.ranks import ledger
 
 CERTAIN = 10  # looks in a row that find no new call, no change of state and no work of a processor
 INTERVAL = 0.1  # seconds between two looks
+WORK = 2_000_000  # nanoseconds of a processor between two looks: gloo's idle thread takes 0.5 million, a transfer more
 
 
 class StallWatch:
@@ -24,6 +25,7 @@ class StallWatch:
     def __init__(self, ledgers: Sequence[mmap]) -> None:
         self._ledgers = ledgers
         self._seen: object = None
+        self._times: dict[int, int] = {}
         self._still = 0
         self._looked = time.monotonic()
 
@@ -40,15 +42,16 @@ class StallWatch:
         if not all(waits for _, waits in states.values()):
             self._seen = None
             return False
-        seen = (states, [_processor_ticks(pid) for pid in unfinished.values()])
-        self._still = self._still + 1 if seen == self._seen else 0
-        self._seen = seen
+        times = {rank: _processor_time(pid) for rank, pid in unfinished.items()}
+        worked = any(time - self._times.get(rank, 0) > WORK for rank, time in times.items())
+        self._still = 0 if worked or states != self._seen else self._still + 1
+        self._seen, self._times = states, times
         return self._still >= CERTAIN
 
 
-def _processor_ticks(pid: int) -> int:
-    """Hundredths of a second that a process has computed; ever new where that cannot be asked."""
+def _processor_time(pid: int) -> int:
+    """Nanoseconds that a process has computed; ever new where that cannot be asked."""
     if sys.platform == "linux":
         with suppress(OSError):
-            return int(100 * time.clock_gettime((~pid << 3) | 2))  # Linux's clock of another process
+            return time.clock_gettime_ns((~pid << 3) | 2)  # Linux's clock of another process
     return time.monotonic_ns()

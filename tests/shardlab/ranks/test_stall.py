@@ -17,7 +17,7 @@ def clock(monkeypatch):
         return now[0]
 
     monkeypatch.setattr(stall.time, "monotonic", later)
-    monkeypatch.setattr(stall, "_processor_ticks", lambda pid: 0)
+    monkeypatch.setattr(stall, "_processor_time", lambda pid: 0)
     return now
 
 
@@ -54,9 +54,10 @@ def test_a_call_in_between_starts_the_count_again(clock):
 
 
 def test_work_of_a_processor_is_movement(clock, monkeypatch):
-    ticks = iter(range(1000))
-    monkeypatch.setattr(stall, "_processor_ticks", lambda pid: next(ticks))
-    assert looks_until_certain(stall.StallWatch([a_waiting_rank()[0]]), {0: 1}) is None
+    for step, looks in ((2 * stall.WORK, None), (stall.WORK // 2, stall.CERTAIN)):  # half of it: an idle thread's
+        times = iter(range(step, 1000 * step, step))
+        monkeypatch.setattr(stall, "_processor_time", lambda pid, times=times: next(times))
+        assert looks_until_certain(stall.StallWatch([a_waiting_rank()[0]]), {0: 1}) == looks
 
 
 def test_without_ledgers_nothing_is_certain(clock):
@@ -64,8 +65,8 @@ def test_without_ledgers_nothing_is_certain(clock):
 
 
 def test_the_processor_time_of_a_process_grows():
-    before = stall._processor_ticks(os.getpid())
+    before = stall._processor_time(os.getpid())
     until = os.times().user + 0.05
     while os.times().user < until:
         pass
-    assert stall._processor_ticks(os.getpid()) > before
+    assert stall._processor_time(os.getpid()) > before
