@@ -1,0 +1,152 @@
+"""Published training runs, read from a CSV file: what was run, and what was reported. Columns: data/README.md."""
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shardlab.costs.hardware import ACCELERATORS, Accelerator
+from shardlab.costs.layout import Layout, check_layout, with_global_batch
+from shardlab.costs.model import Latent, Transformer
+
+RUNS = Path(__file__).parent / "data" / "published_runs.csv"
+GPUS = {
+    "A100-80GB-SXM": "a100",
+    "A100-SXM (8/node, 800 Gbps IB/node)": "a100",
+    "A100-40GB-SXM": "a100-40",
+    "H100-SXM": "h100",
+    "H100-96GB-HBM2e-500W": "h100-96",
+    "H200-SXM": "h200",
+    "B200-SXM": "b200",
+    "GB200": "gb200",
+}
+# Gb/s of network for each GPU where the source names another than the usual one: four 100 Gb/s cards, and 800, a server
+NETWORK_GBIT = {"BLOOM": 50, "VTRAIN": 100}
+# what the columns cannot say: heads wider than h/a, and layers without experts
+HEAD_DIM = {"Qwen3_30B_a3B": 128, "GPT OSS 120B": 64}
+DENSE_LAYERS = {"DeepSeekV3": (3, 18432)}
+EXPERTS = re.compile(r"(\d+) expert \((\d+) top(\d+)(?:\+(\d+)s)?\)")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One published run; reported numbers are None where the source gives none."""
+
+    id: str
+    family: str
+    model: Transformer
+    layout: Layout
+    gpu: Accelerator
+    fp8: bool
+    gradient_bytes: int
+    step_seconds: float | None
+    memory_bytes: float | None
+    flagged: bool
+
+
+def read_rows(path: Path = RUNS) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_runs(path: Path = RUNS) -> Iterator[Run]:
+    """The rows that can be understood; the others are left out (`run_of` says why)."""
+    for row in read_rows(path):
+        try:
+            yield run_of(row)
+        except (ValueError, KeyError):
+            continue
+
+
+def run_of(row: dict[str, str]) -> Run:
+    """A row as a run. Raises ValueError with the reason for a row that cannot be one, KeyError for a missing column."""
+    family = row["id"].split("-")[0]
+    family = "MEG21" if family == "MEG" else family
+    if row["gpu"] not in GPUS:
+        raise ValueError(f"GPU {row['gpu']!r} is unknown: use one of {', '.join(GPUS)}")
+    gpu = ACCELERATORS[GPUS[row["gpu"]]]
+    if family in NETWORK_GBIT:
+        gpu = replace(gpu, network=NETWORK_GBIT[family] * 1e9 / 8)
+    model, layout = model_of(row), layout_of(row)
+    check_layout(model, layout)
+    if layout.world != _whole(row, "n_gpus"):
+        raise ValueError(f"tp x pp x dp x cp = {layout.world}, but the run has {row['n_gpus']} GPUs")
+    seconds = row.get("reported_step_s") or row.get("step_s_derived")
+    memory = row.get("reported_mem_GB")
+    precision = row["precision"].lower()
+    return Run(
+        id=row["id"],
+        family=family,
+        model=model,
+        layout=layout,
+        gpu=gpu,
+        fp8="fp8" in precision,
+        gradient_bytes=2 if "fp16" in precision or layout.zero == 3 else 4,
+        step_seconds=float(seconds) if seconds else None,
+        memory_bytes=float(memory) * 1e9 if memory else None,
+        flagged=bool(row.get("flag")),
+    )
+
+
+def model_of(row: dict[str, str]) -> Transformer:
+    """The model of a row: gated without biases, but for GPT and MPT; unfused attention only in GPT on A100."""
+    arch, ffn = row["arch"], row["ffn"]
+    is_gpt, is_mpt = arch.startswith("gpt"), arch.startswith("mpt")
+    sizes = {name: _whole(row, name) for name in ("layers", "hidden", "heads", "kv_heads", "vocab")}
+    experts: dict = {}
+    if match := EXPERTS.fullmatch(ffn):
+        width, number, active, shared = (int(group or 0) for group in match.groups())
+        experts = dict(experts=number, active_experts=active, expert_ffn=width, shared_experts=shared)
+    dense, dense_ffn = DENSE_LAYERS.get(row["model"], (0, 0))
+    return Transformer(
+        row["model"],
+        **sizes,
+        sequence=_whole(row, "seq"),
+        ffn=dense_ffn if experts else _whole(row, "ffn"),
+        dense_layers=dense,
+        head_dim=HEAD_DIM.get(row["model"], 0),
+        gated=not (is_gpt or is_mpt),
+        bias=is_gpt,
+        tied=is_mpt or (is_gpt and "untied" not in arch),
+        positions=_whole(row, "seq") if is_gpt or is_mpt else 0,
+        norm_vectors=4 if is_gpt else 2,
+        latent=Latent() if arch.startswith("mla") else None,
+        flash=not (is_gpt and "flash" not in arch and row["gpu"].startswith("A100")),
+        **experts,
+    )
+
+
+def layout_of(row: dict[str, str]) -> Layout:
+    """The layout of a row. Where it is not stated: one sequence a microbatch, nothing recomputed, chunks of two layers.
+
+    Communication hides behind the backward but for Megatron of 2021 and 2022, and where the row says it does not.
+    """
+    tp, pp, virtual = (_whole(row, name) for name in ("tp", "pp", "virtual_pp"))
+    if virtual == 1 and row["schedule"].startswith("interleaved"):
+        virtual = max(1, _whole(row, "layers") // (2 * pp))
+    old = row["arch"] == "gpt" and row["gpu"].startswith("A100")
+    layout = Layout(
+        tp=tp,
+        pp=pp,
+        dp=_whole(row, "dp"),
+        cp=_whole(row, "cp"),
+        ep=_whole(row, "ep"),
+        virtual=virtual,
+        microbatch=_whole(row, "micro_batch", unstated=1),
+        num_microbatches=pp,
+        sequence_parallel=row["sp"] == "True" and tp > 1,
+        zero=int(row["zero_stage"] or 0),
+        recompute={"full": "full", "none": "none", "": "none"}.get(row["recompute"], "selective"),  # type: ignore[arg-type]
+        overlap=not old and "overlap disabled" not in row["note"],
+    )
+    return with_global_batch(layout, _whole(row, "global_batch"))
+
+
+def _whole(row: dict[str, str], name: str, unstated: int | None = None) -> int:
+    if row[name] == "" and unstated is not None:
+        return unstated
+    try:
+        return int(float(row[name]))
+    except ValueError:
+        raise ValueError(f"{name} = {row[name]!r} is no number: give a whole one") from None

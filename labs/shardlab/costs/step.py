@@ -1,0 +1,177 @@
+"""Seconds of a training step: work of each stage, communication that nothing hides, the pipeline's bubble, optimizer.
+
+Symbols: p stages, v chunks, m microbatches, t tensor parallel size, d data parallel size.
+"""
+
+from dataclasses import dataclass
+
+from shardlab.costs.axis_traffic import (
+    BF16,
+    activation_bytes_of,
+    cp_layer_bytes,
+    pp_boundary_bytes,
+)
+from shardlab.costs.efficiency import FITTED, Efficiency
+from shardlab.costs.hardware import Accelerator
+from shardlab.costs.kernels import (
+    Speed,
+    attention_seconds,
+    dense_layer_seconds,
+    moe_layer_seconds,
+    output_seconds,
+    speed_of,
+)
+from shardlab.costs.layout import Layout
+from shardlab.costs.links import all_to_all_seconds, boundary_bandwidth, ring_bandwidth, ring_seconds
+from shardlab.costs.memory_states import parameters_on_stage
+from shardlab.costs.model import Transformer
+from shardlab.costs.traffic import ring_all_gather_bytes
+
+
+@dataclass(frozen=True)
+class StepSeconds:
+    """Where a step's time goes on the busiest stage; the parts add up to the total."""
+
+    compute: float
+    tensor: float
+    context: float
+    expert: float
+    boundaries: float
+    bubble: float
+    data: float
+    optimizer: float
+
+    @property
+    def total(self) -> float:
+        return sum(vars(self).values())
+
+
+def bubble_share(stages: int, microbatches: int, virtual: int = 1) -> float:
+    """Idle share of the step, (p-1)/(vm + p-1), with equal stages (arXiv 2104.04473, section 2.2)."""
+    if min(stages, microbatches, virtual) < 1:
+        raise ValueError(f"{stages} stages, {microbatches} microbatches, {virtual} chunks: use 1 or more of each")
+    return (stages - 1) / (virtual * microbatches + stages - 1)
+
+
+def forwards_done(model: Transformer, layout: Layout, speed: Speed) -> float:
+    """Seconds of a layer's forward, backward and recomputation, averaged over dense layers and layers of experts."""
+    moe = model.moe_layers / model.layers
+    forward = (1 - moe) * dense_layer_seconds(model, layout, speed) if moe < 1 else 0.0
+    forward += moe * moe_layer_seconds(model, layout, speed) if moe else 0.0
+    if layout.recompute == "full":
+        return 4 * forward
+    if layout.recompute == "selective":
+        return 3 * forward + attention_seconds(model, layout, speed)
+    return 3 * forward
+
+
+def tensor_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
+    """A layer's all-reduces of a microbatch: 2 forward, 2 backward, 2 more with full recomputation."""
+    half = ring_all_gather_bytes(layout.tp, activation_bytes_of(model, layout))
+    all_reduces = 6 if layout.recompute == "full" else 4
+    return all_reduces * 2 * ring_seconds(gpu, efficiency, layout.tp, 1, half)
+
+
+def context_seconds(
+    model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency, attention: float
+) -> float:
+    """What a layer's ring of keys and values adds: the part of it that attention cannot hide."""
+    if layout.cp == 1:
+        return 0.0
+    sent = cp_layer_bytes(model, layout) * (4 if layout.recompute == "full" else 3)
+    ring = sent / ring_bandwidth(gpu, efficiency, layout.cp, layout.tp)
+    return exposed(ring, 3 * attention, efficiency.hidden)
+
+
+def expert_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
+    """A layer's all-to-alls of a microbatch: dispatch and combine, forward and backward, and the forward's again."""
+    if layout.ep == 1 or not model.moe_layers:
+        return 0.0
+    tokens = layout.microbatch * model.sequence / layout.cp / layout.tp
+    once = all_to_all_seconds(
+        gpu, efficiency, layout.ep, 1, BF16 * tokens * min(model.active_experts, layout.ep) * model.hidden
+    )
+    return (6 if layout.recompute == "full" else 4) * once * model.moe_layers / model.layers
+
+
+def exposed(communication: float, work: float, hidden: float) -> float:
+    """Seconds that communication adds to the work it runs beside: what is longer, and what overlap does not hide."""
+    return communication - hidden * min(communication, work)
+
+
+def data_seconds(
+    model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency, work: float, gradient_bytes: float
+) -> float:
+    """Reduction of gradients and gathers of parameters, a call a layer, less what hides behind the work.
+
+    ZeRO-2 reduces and ZeRO-3 gathers in every microbatch, and has all of them to hide it; the others only the last one.
+    """
+    layers = model.layers / layout.pp
+
+    def one_way(bytes_each: float) -> float:
+        shard = parameters_on_stage(model, layout, 0)
+        dense = ring_all_gather_bytes(layout.state_sharers, bytes_each * shard.dense)
+        experts = ring_all_gather_bytes(layout.expert_sharers, bytes_each * shard.experts)
+        around = layout.world // layout.pp
+        seconds = ring_seconds(gpu, efficiency, layout.state_sharers, layout.tp, dense, layers)
+        if not experts:
+            return seconds
+        stride = around // layout.expert_sharers
+        return seconds + ring_seconds(gpu, efficiency, layout.expert_sharers, stride, experts, layers)
+
+    m = layout.num_microbatches
+    reductions = (m if layout.zero >= 2 else 1) * one_way(gradient_bytes)
+    gathers = (2 * m if layout.zero == 3 else 1) * one_way(BF16)
+    if not layout.overlap:
+        return reductions + gathers
+    beside = work * m if layout.zero >= 2 else work
+    return exposed(reductions + gathers, beside, efficiency.hidden)
+
+
+def optimizer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
+    """Adam reads and writes 12 bytes of state a parameter, reads a gradient and writes a weight: 28 bytes."""
+    shard = parameters_on_stage(model, layout, 0)
+    split = layout.zero >= 1
+    dense = shard.dense / (layout.state_sharers if split else 1)
+    return 28 * (dense + shard.experts / (layout.expert_sharers if split else 1)) / speed.memory
+
+
+def hop_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
+    """One activation to the next stage: each tensor-parallel rank sends 1/t of it (arXiv 2104.04473, section 4.1)."""
+    sent = pp_boundary_bytes(model, layout) / (1 if layout.sequence_parallel else layout.tp)
+    return sent / boundary_bandwidth(gpu, efficiency, layout) + efficiency.hop_seconds
+
+
+def step_seconds(
+    model: Transformer,
+    layout: Layout,
+    gpu: Accelerator,
+    *,
+    efficiency: Efficiency = FITTED,
+    fp8: bool = False,
+    gradient_bytes: float = BF16,
+) -> StepSeconds:
+    """Seconds of a step: m microbatches on the slowest stage, and the other stages' one on the way in and out.
+
+    total = m T_max + (sum of T - T_max)/v + data parallelism + optimizer; with equal stages (m + (p-1)/v) T.
+    """
+    speed = speed_of(gpu, efficiency, fp8=fp8)
+    layers, m = model.layers / layout.pp, layout.num_microbatches
+    work = layers * forwards_done(model, layout, speed)
+    output = 3 * output_seconds(model, layout, speed)
+    tensor = layers * tensor_seconds(model, layout, gpu, efficiency)
+    context = layers * context_seconds(model, layout, gpu, efficiency, attention_seconds(model, layout, speed))
+    expert = layers * expert_seconds(model, layout, gpu, efficiency)
+    boundaries = 2 * layout.virtual * hop_seconds(model, layout, gpu, efficiency) if layout.pp > 1 else 0.0
+
+    stage = work + tensor + context + expert + boundaries
+    return StepSeconds(
+        compute=m * (work + output),
+        tensor=m * tensor,
+        context=m * context,
+        expert=m * expert,
+        boundaries=m * boundaries,
+        bubble=(layout.pp - 1) * stage / layout.virtual,
+        data=data_seconds(model, layout, gpu, efficiency, work, gradient_bytes),
+        optimizer=optimizer_seconds(model, layout, speed),
+    )
