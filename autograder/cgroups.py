@@ -54,7 +54,8 @@ class ControlGroup:
         """Remove the folders; the members must be dead."""
         for folder in self.folders:
             with suppress(OSError):
-                (folder / "cgroup.kill").write_text("1")
+                if (folder / "cgroup.kill").exists():
+                    (folder / "cgroup.kill").write_text("1")
             for _ in range(50):  # members that were killed take a moment to be gone
                 with suppress(OSError):
                     folder.rmdir()

@@ -7,6 +7,7 @@ submission pass it unread (see parcels).
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import sys
@@ -93,6 +94,8 @@ def main() -> None:
     os.close(null)
     confine.end_with_parent()
     torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # jobs share the memory of what is imported: no collection of theirs writes into it
     serve(3, 4, confined="--confined" in sys.argv)
 
 
