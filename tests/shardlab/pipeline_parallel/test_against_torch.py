@@ -1,13 +1,15 @@
-"""torch.distributed.pipelining as a second opinion: it runs our orders, and the gradients are the same bits."""
+"""torch.distributed.pipelining as a second opinion: it prints the same orders, and runs ours to the same bits."""
 
 import pytest
 import shardlab
 import torch
 import torch.distributed as dist
 from models import layer, loss, microbatches
+from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.execute import execute
-from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
+from shardlab.pipeline_parallel.schedule import Kind, num_stages, parse_slot, stages_of_rank
+from shardlab.pipeline_parallel.simulate import peak_activations, simulate
 from shardlab.pipeline_parallel.traces import to_csv
 from test_execute import module_stages
 
@@ -58,3 +60,49 @@ def test_torch_runs_our_orders_with_the_same_gradients(tmp_path):
             for stage, gradients in ours.items():
                 for mine, other in zip(gradients, theirs[stage], strict=True):
                     assert torch.equal(mine, other), f"{name}, stage {stage}"
+
+
+def torchs_order(name, ranks, num_microbatches, virtual):
+    """The slots that a torch schedule prints for stages that exist on paper only; None when torch refuses the sizes."""
+    from torch.distributed.pipelining import schedules
+    from torch.distributed.pipelining.stage import _PipelineStageBase
+
+    class Paper(_PipelineStageBase):
+        def __init__(self, stage):
+            self.stage_index, self.num_stages = stage, ranks * virtual
+            self.group, self.group_size, self.group_rank = None, ranks, 0
+            self.has_backward, self.submod = False, torch.nn.Identity()
+
+    folded = name in ("ScheduleZBVZeroBubble", "ScheduleDualPipeV")
+    numbers = [0, 2 * ranks - 1] if folded else range(0, ranks * virtual, ranks)
+    Paper.__abstractmethods__ = frozenset()
+    try:
+        printed = getattr(schedules, name)([Paper(number) for number in numbers], num_microbatches, loss_fn=plain_loss)
+    except ValueError:
+        return None
+    return [[str(action) for action in printed.pipeline_order[rank] if action is not None] for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+def test_orders_equal_torchs_for_other_sizes(ranks):
+    for num_microbatches in range(1, 2 * ranks + 6):
+        for name, builder, virtual in (
+            ("ScheduleInterleaved1F1B", lambda p, m: builders.interleaved(p, m, 3), 3),
+            ("ScheduleInterleavedZeroBubble", builders.zb_h1, 1),
+            ("ScheduleDualPipeV", builders.dualpipe_v, 2),
+        ):
+            theirs = torchs_order(name, ranks, num_microbatches, virtual)
+            if theirs is not None:  # torch refuses more sizes of ZB-H1 than it needs to
+                ours = builder(ranks, num_microbatches)
+                assert [[str(slot) for slot in slots] for slots in ours] == theirs, f"{name}, {num_microbatches}"
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 5, 8])
+def test_zbv_is_never_slower_than_torchs_nor_larger(ranks):
+    for num_microbatches in range(1, 2 * ranks + 4):
+        theirs = torchs_order("ScheduleZBVZeroBubble", ranks, num_microbatches, 2)
+        theirs = [[parse_slot(text) for text in texts] for texts in theirs]
+        ours = builders.zbv(ranks, num_microbatches)
+        assert simulate(ours).makespan <= simulate(theirs).makespan
+        for until in (Kind.I, Kind.W):
+            assert max(peak_activations(ours, until=until)) <= max(peak_activations(theirs, until=until))
