@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from autograder.integrity import commands as integrity
 from autograder.lms import commands as lms
 
 app = typer.Typer(help="Build the notebooks of SYS-602, grade submissions, prove the checks.", no_args_is_help=True)
@@ -99,6 +100,7 @@ def kill_matrix(
 
 
 app.add_typer(lms.app)  # collect, export, anonymise
+app.add_typer(integrity.app)  # audit, replay, similarity
 
 
 @app.command()

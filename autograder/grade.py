@@ -22,6 +22,7 @@ from typing import Any
 from autograder import checks, notebooks
 from autograder.course import ROOT
 from autograder.dossier import Dossier, open_dossier
+from autograder.integrity.hashes import checks_hash, sealed
 from autograder.judge import Judge, Verdict, seed_for
 from autograder.sandbox import level
 
@@ -104,7 +105,7 @@ def grade_one(student: str, week: str, submitted: Path, judge: Judge, seed: int,
 
 def verdicts_of(dossier: Dossier, judged: Judged, seed: int) -> Verdicts:
     """The content of a verdict file: points and sentences, and all that is needed to reach them again."""
-    return {
+    content = {
         "student": dossier.student,
         "assignment": dossier.week,
         "submitted": dossier.found,
@@ -113,7 +114,8 @@ def verdicts_of(dossier: Dossier, judged: Judged, seed: int) -> Verdicts:
         "level": judged.level,
         "seconds": judged.seconds,
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "versions": _versions(),
+        "versions": versions(),
+        "checks": checks_hash(dossier.week),
         "notes": dossier.notes,
         "exercises": {
             verdict.exercise: {
@@ -125,9 +127,11 @@ def verdicts_of(dossier: Dossier, judged: Judged, seed: int) -> Verdicts:
             for verdict in judged.verdicts
         },
     }
+    return sealed(content)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """The versions that a verdict rests on."""
     return {name: metadata.version(name) for name in ("sys602", "torch", "nbgrader")}
 
 
@@ -159,7 +163,7 @@ def _run(week: str, seed: int | None, root: Path) -> Iterator[int]:
 
 def _kept(dossier: Dossier, seed: int, root: Path) -> Verdicts | None:
     """The verdicts of an interrupted run, if they are of these answers, inputs and versions, and no machine failed."""
-    wanted = {"digest": dossier.digest, "seed": seed, "versions": _versions()}
+    wanted = {"digest": dossier.digest, "seed": seed, "versions": versions(), "checks": checks_hash(dossier.week)}
     try:
         verdicts = json.loads(_verdict_file(dossier.student, dossier.week, root).read_text())
         same = all(verdicts[name] == value for name, value in wanted.items())

@@ -1,0 +1,75 @@
+"""What `autograder audit`, `replay` and `similarity` print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from autograder.integrity.audit import Fact
+from autograder.integrity.replay import Replay
+from autograder.integrity.similarity import LEAST_PERCENT, LEAST_SHARED, NOTE, Report
+from autograder.judge import clean
+from autograder.reports import console
+
+SHOWN_LINES = 4  # of a common fragment; --json has all
+
+
+def print_audit(student: str, facts: Sequence[Fact]) -> None:
+    """One line a fact, then what is no longer as it was."""
+    table = Table("the verdict rests on", "recorded", "now", title=escape(student))
+    for fact in facts:
+        now = "" if fact.now is None else "the same" if fact.now == fact.recorded else _cell(fact.now) or "–"
+        table.add_row(fact.name, _cell(fact.recorded) or "–", now)
+    console.print(table)
+    problems = [fact.problem for fact in facts if fact.problem]
+    for problem in problems or ["All is as it was: the submission on disk is the one that was graded."]:
+        print(problem)
+
+
+def print_replay(student: str, result: Replay) -> None:
+    """One line an exercise: points then and now."""
+    table = Table("exercise", "was", "now", "", title=f"{escape(student)}, judged again")
+    for change in result.changes:
+        was, now = ("–" if points is None else f"{points:g}" for points in (change.was, change.now))
+        table.add_row(change.exercise, was, now, "" if change.is_same else _cell(change.text))
+    console.print(table)
+    for note in result.notes:
+        print(note)
+    different = [change.exercise for change in result.changes if not change.is_same]
+    print(f"Points changed: {', '.join(different)}." if different else "All points are the same.")
+    faults = [change.exercise for change in result.changes if change.fault]
+    if faults:
+        print(f"The machine failed for {', '.join(faults)}: replay again.")
+
+
+def print_similarity(report: Report) -> None:
+    """One line a pair, then what was compared, and what the table is not."""
+    table = Table(
+        "pair", "exercise", "per cent", "own tokens", "longest common fragment", title="Alike", show_lines=True
+    )
+    for pair in report.pairs:
+        lines = pair.fragment.split("\n")
+        more = [f"… {len(lines) - SHOWN_LINES} more lines"] if len(lines) > SHOWN_LINES else []
+        table.add_row(
+            _cell(f"{pair.first}\n{pair.second}"),
+            pair.exercise,
+            f"{pair.percent:.0f}",
+            f"{pair.shared:.0f}",
+            _cell("\n".join([*lines[:SHOWN_LINES], *more])),
+        )
+    if report.pairs:
+        console.print(table)
+    else:
+        print(f"No pair shares {LEAST_SHARED:.0f} tokens of its own and {LEAST_PERCENT:.0f} per cent of an answer.")
+    for exercise, count in report.num_answers.items():
+        short = report.num_too_short[exercise]
+        if short:
+            print(f"{exercise}: {short} of {count} answers follow what was given too closely to be compared.")
+    print(NOTE)
+
+
+def _cell(text: str) -> str:
+    """A text that may hold a student's own words, for the terminal."""
+    return escape(clean(text))

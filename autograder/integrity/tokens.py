@@ -1,0 +1,201 @@
+"""An answer as a stream of tokens that stays the same when names, comments, layout or harmless order change.
+
+Code is parsed, never run. Names that the answer itself binds are all `v`, texts are all `'s'`, docstrings, imports and
+annotations are gone; `a += b` is `a = a + b`, operands of `+` and `*` and keyword arguments are sorted, and statements
+of which neither needs the other stand in one fixed order. What does not parse is compared as text.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+import re
+import warnings
+from dataclasses import dataclass
+
+MOST_LETTERS = 30_000  # of one answer; the rest is not compared
+MOST_SORTED = 100  # statements of one block; a longer one keeps its order
+WORD = re.compile(r"[^\W\d]\w*|\d+(?:\.\d+)?|[^\w\s]")
+NO_CODE = re.compile(r"#[^\n]*|(?P<text>'''(?s:.*?)'''|\"\"\"(?s:.*?)\"\"\"|'[^'\n]*'|\"[^\"\n]*\")")
+SWAPPABLE = (ast.Add, ast.Mult, ast.BitXor, ast.BitOr, ast.BitAnd)
+NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+QUIET = frozenset(
+    (
+        *("len", "range", "list", "tuple", "dict", "sum", "min", "max", "abs", "int", "float"),
+        *("get_rank", "get_world_size", "empty_like", "zeros_like", "new_empty", "numel", "clone", "cat"),
+        *("flatten", "reshape", "view", "tensor_split", "chunk", "split"),
+    )
+)  # calls that change nothing: what surrounds them may be swapped
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of an answer, and the line of the answer that it comes from (1, 2, ...)."""
+
+    text: str
+    line: int
+
+
+def code_tokens(source: str) -> list[Token] | None:
+    """The tokens of an answer's syntax tree; None when it is no Python."""
+    plain = "\n".join(
+        "pass" if line.lstrip().startswith(("!", "%")) else line for line in source[:MOST_LETTERS].split("\n")
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a student's "\d" is no concern of ours
+            tree = ast.parse(plain)
+            return _Writer(_bound(tree)).block(tree.body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def text_tokens(source: str, code: bool = True) -> list[Token]:
+    """The words and signs of a written answer, or of code that does not parse."""
+    text = source[:MOST_LETTERS]
+    if code:
+        text = NO_CODE.sub(lambda found: ("'s'" if found["text"] else "") + "\n" * found[0].count("\n"), text)
+    tokens, line, place, before = [], 1, 0, ""
+    for found in WORD.finditer(text):
+        line += text.count("\n", place, found.start())
+        place, word = found.start(), found[0]
+        known = not word.isidentifier() or keyword.iskeyword(word) or hasattr(builtins, word) or before == "."
+        tokens.append(Token((word if known else "v") if code else word.lower(), line))
+        before = word
+    return tokens
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """Every name that the answer binds: variables, parameters, functions, classes."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            names.add(node.id)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, NAMED) and node.name:
+            names.add(node.name)
+    return names
+
+
+class _Writer:
+    """Writes a tree as tokens: a node's kind, its parts in order, and `)` where it has any."""
+
+    def __init__(self, bound: set[str]) -> None:
+        self.bound = bound
+
+    def block(self, statements: list[ast.stmt]) -> list[Token]:
+        """Statements in an order of their own: each as early as what it needs allows, the smaller text first."""
+        plain = _plain(statements)
+        texts = [self.node(one) for one in plain]
+        if len(plain) > MOST_SORTED:
+            return [token for text in texts for token in text]
+        needs = [_Needs(one, self.bound) for one in plain]
+        waits_for = [
+            {earlier for earlier in range(at) if needs[at].comes_after(needs[earlier])} for at in range(len(plain))
+        ]
+        tokens: list[Token] = []
+        waiting = dict(enumerate(texts))
+        while waiting:
+            free = [at for at in waiting if not waits_for[at] & waiting.keys()]
+            tokens += waiting.pop(min(free, key=lambda at: [token.text for token in waiting[at]]))
+        return tokens
+
+    def node(self, node: ast.AST) -> list[Token]:
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.Name):
+            return [Token("v" if node.id in self.bound else node.id, line)]
+        if isinstance(node, ast.Constant):
+            return [Token("'s'" if isinstance(node.value, str | bytes) else repr(node.value)[:40], line)]
+        if isinstance(node, ast.JoinedStr):
+            return [Token("'s'", line)]
+        if isinstance(node, ast.AugAssign):
+            value = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
+            return self.node(ast.copy_location(ast.Assign([node.target], value), node))
+        if isinstance(node, ast.AnnAssign):
+            return self.node(ast.copy_location(ast.Assign([node.target], node.value or ast.Constant(None)), node))
+        inner = self._operands(node) if isinstance(node, ast.BinOp) else self._parts(node)
+        name = type(node).__name__ + (f".{node.attr}" if isinstance(node, ast.Attribute) else "")
+        inner = [token if token.line else Token(token.text, line) for token in inner]
+        return [Token(f"{name}(", line), *inner, Token(")", line)] if inner else [Token(name, line)]
+
+    def _operands(self, node: ast.BinOp) -> list[Token]:
+        sides = [self.node(node.left), self.node(node.right)]
+        if isinstance(node.op, SWAPPABLE):
+            sides.sort(key=lambda side: [token.text for token in side])
+        return [*sides[0], Token(type(node.op).__name__, node.lineno), *sides[1]]
+
+    def _parts(self, node: ast.AST) -> list[Token]:
+        tokens: list[Token] = []
+        for name, field in ast.iter_fields(node):
+            if name in ("annotation", "returns", "type_comment", "ctx", "decorator_list", "type_params"):
+                continue
+            value = sorted(field, key=lambda word: word.arg or "") if name == "keywords" else field
+            if isinstance(value, ast.AST):
+                tokens += self.node(value)
+            elif isinstance(value, list) and value and all(isinstance(one, ast.stmt) for one in value):
+                tokens += [Token(name, 0), *self.block(value)]
+            elif isinstance(value, list):
+                tokens += [token for one in value if isinstance(one, ast.AST) for token in self.node(one)]
+            elif isinstance(node, ast.keyword) and isinstance(value, str):
+                tokens.append(Token(f"{value}=", 0))
+        return tokens
+
+
+class _Needs:
+    """What a statement reads, what it binds, and whether it does more than that."""
+
+    def __init__(self, statement: ast.stmt, bound: set[str]) -> None:
+        self.reads: set[str] = set()
+        self.binds: set[str] = set()
+        self.acts = isinstance(
+            statement, ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Global | ast.Nonlocal | ast.Assert
+        )
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and node.id in bound:
+                (self.reads if isinstance(node.ctx, ast.Load) else self.binds).add(node.id)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self.binds.add(node.name)
+            elif isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+                self.acts = True
+            elif isinstance(node, ast.Call) and not isinstance(statement, ast.FunctionDef):
+                self.acts = self.acts or _called(node) not in QUIET
+
+    def comes_after(self, earlier: _Needs) -> bool:
+        """Whether swapping the two could change something."""
+        return (
+            (self.acts and earlier.acts)
+            or bool(self.reads & earlier.binds)
+            or bool(self.binds & (earlier.reads | earlier.binds))
+            or ((self.acts or earlier.acts) and bool(self.reads & earlier.reads))
+        )
+
+
+def _called(node: ast.Call) -> str:
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _plain(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements without docstrings, imports and `pass`; `a, b = 1, 2` as two."""
+    kept: list[ast.stmt] = []
+    for one in statements:
+        if isinstance(one, ast.Import | ast.ImportFrom | ast.Pass):
+            continue
+        if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
+            continue
+        kept += _one_by_one(one) if isinstance(one, ast.Assign) else [one]
+    return kept
+
+
+def _one_by_one(assign: ast.Assign) -> list[ast.stmt]:
+    """`a, b = 1, 2` as two assignments; `a, b = b, a` stays as it is."""
+    pair, value = assign.targets[0], assign.value
+    if not (isinstance(pair, ast.Tuple) and isinstance(value, ast.Tuple) and len(pair.elts) == len(value.elts)):
+        return [assign]
+    bound = {node.id for node in ast.walk(pair) if isinstance(node, ast.Name)}
+    if any(isinstance(node, ast.Name) and node.id in bound for node in ast.walk(value)):
+        return [assign]
+    parts = zip(pair.elts, value.elts, strict=True)
+    return [ast.copy_location(ast.Assign([target], part), assign) for target, part in parts]

@@ -1,0 +1,127 @@
+"""Copies are found under other names and in another order; honest answers, however short or common, are not."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from autograder import checks, demo, grade, kill_matrix, notebooks
+from autograder.cli import app
+from autograder.integrity.similarity import LEAST_PERCENT, compare, compare_week, rarity, read_answer
+
+WEEK = demo.WEEK
+HIERARCHICAL = "week01.hierarchical-all-reduce"
+SECONDS = "week01.all-reduce-seconds"
+OTHER_NAMES = {"outgoing": "a", "incoming": "b", "others": "rest", "works": "jobs", "places": "n", "piece": "k",
+               "chunks": "parts", "pieces": "bits", "flat": "line", "swap": "trade", "like": "shapes"}  # fmt: skip
+
+
+def honest(exercise):
+    """The independent right answers that are kept for an exercise, by name."""
+    paths = kill_matrix.mutants_of(checks.find(exercise))
+    return {path.stem: path.read_text() for path in paths if path.stem.startswith("right_")}
+
+
+def renamed(source, names):
+    for old, new in names.items():
+        source = re.sub(rf"\b{old}\b", new, source)
+    return source
+
+
+def shuffled_seconds():
+    """The two halves of `right_two_halves`, renamed, swapped, with other operand orders and `if` for `match`."""
+    return """
+def t(n, b, al, be):  # my own idea
+    return (n - 1).bit_length() * (b * be + al)
+def r(n, b, al, be):
+    return (b * be / n + al) * (n - 1)
+def all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm):
+    if algorithm == "ring":
+        return r(num_ranks, num_bytes, alpha, beta) * 2
+    if algorithm == "tree":
+        return t(num_ranks, num_bytes, alpha, beta) * 2
+"""
+
+
+@pytest.fixture(scope="module")
+def submitted(tmp_path_factory):
+    """Three honest students with answers of their own, two copies, one solution, one file that is no notebook."""
+    folder = tmp_path_factory.mktemp("submitted")
+    kept = {check.exercise: list(honest(check.exercise).values()) for check in checks.of_week(WEEK)}
+    for number in range(3):
+        answers = {exercise: those[number] for exercise, those in kept.items() if number < len(those)}
+        demo.write_submission(folder, f"honest{number}", answers)
+    pairs = honest(HIERARCHICAL)["right_pairs"]
+    demo.write_submission(folder, "copy", {HIERARCHICAL: renamed(pairs, OTHER_NAMES), SECONDS: shuffled_seconds()})
+    demo.write_submission(folder, "broken", {HIERARCHICAL: renamed(pairs, OTHER_NAMES).replace("jobs:", "jobs")})
+    demo.write_submission(folder, "solution", {})
+    (folder / "unreadable" / WEEK).mkdir(parents=True)
+    (folder / "unreadable" / WEEK / f"{WEEK}.ipynb").write_text("{")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(submitted):
+    return compare_week("week01", submitted, grade.students_in(submitted, WEEK))
+
+
+def test_copies_are_found_and_nobody_else(submitted, report):
+    found = {(pair.first, pair.second, pair.exercise) for pair in report.pairs}
+    assert found == {
+        ("broken", "copy", HIERARCHICAL),
+        ("broken", "honest2", HIERARCHICAL),
+        ("copy", "honest2", HIERARCHICAL),
+        ("copy", "honest1", SECONDS),
+    }
+    assert all(pair.percent > 90 for pair in report.pairs)
+
+
+def test_the_fragment_is_what_the_student_wrote(report):
+    (pair,) = (pair for pair in report.pairs if pair.exercise == SECONDS)
+    assert "return (n - 1).bit_length() * (b * be + al)" in pair.fragment
+
+
+def test_the_solution_itself_is_too_close_to_be_compared(report):
+    assert report.num_too_short[HIERARCHICAL] == 1 and report.num_answers[HIERARCHICAL] == 6
+
+
+@pytest.mark.parametrize("exercise", [check.exercise for check in checks.of_week(WEEK)])
+def test_independent_right_answers_are_far_from_being_reported(exercise, monkeypatch):
+    monkeypatch.setattr("autograder.integrity.similarity.LEAST_PERCENT", LEAST_PERCENT / 2)
+    monkeypatch.setattr("autograder.integrity.similarity.LEAST_SHARED", 5.0)
+    given = [read_answer("", cell.source) for cell in notebooks.read_source(WEEK).cells if cell.cell_type == "code"]
+    answers = [read_answer(name, source) for name, source in honest(exercise).items()]
+    assert len(answers) >= 2 and compare({exercise: answers}, given).pairs == []
+
+
+def test_what_much_of_the_class_has_counts_little():
+    assert [rarity(count, 40) for count in (2, 20, 40)] == [1.0, 0.0, 0.0] and 0 < rarity(10, 40) < 0.5
+    assert rarity(3, 4) == 1.0
+    answer = honest(HIERARCHICAL)["right_pairs"]
+    common = [read_answer(f"s{number:02}", answer) for number in range(12)]
+    alone = [read_answer(f"s{number:02}", f"x{number} = {number}") for number in range(12, 20)]
+    assert compare({HIERARCHICAL: [*common, *alone]}, []).pairs == []
+    assert len(compare({HIERARCHICAL: [*common[:2], *alone]}, []).pairs) == 1
+
+
+def test_written_answers_are_compared_as_text():
+    words = " ".join(f"word{number} and then" for number in range(40))
+    answers = [read_answer("a", words, code=False), read_answer("b", words.upper(), code=False)]
+    answers.append(read_answer("c", " ".join(f"other{number} but so" for number in range(40)), code=False))
+    assert [(pair.first, pair.second) for pair in compare({"w": answers}, []).pairs] == [("a", "b")]
+
+
+def test_nothing_is_executed(tmp_path):
+    mark = tmp_path / "mark"
+    demo.write_submission(tmp_path, "trap", {SECONDS: f"open({str(mark)!r}, 'w').close()\nraise SystemExit"})
+    compare_week(WEEK, tmp_path, ["trap"])
+    assert not mark.exists()
+
+
+def test_the_command_says_what_it_is_not(submitted):
+    options = ["similarity", "--week", "week01", "--submitted", str(submitted)]
+    shown = CliRunner().invoke(app, options)
+    assert shown.exit_code == 0 and "not verdicts" in shown.output and "honest2" in shown.output
+    report = json.loads(CliRunner().invoke(app, [*options, "--json"]).output)
+    assert "not verdicts" in report["note"] and len(report["pairs"]) == 4
