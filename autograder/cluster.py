@@ -63,7 +63,13 @@ def _submit(client: Client, dossier: Dossier, seed: int) -> Future:
 
 def _client(workers: int, scheduler: str | None) -> Client:
     if scheduler is None:
-        return Client(processes=False, n_workers=1, threads_per_worker=workers, dashboard_address=None)
+        return Client(
+            processes=False,
+            n_workers=1,
+            threads_per_worker=workers,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        )
     try:
         return Client(scheduler, timeout=ANSWER_LIMIT)
     except (OSError, ValueError) as error:

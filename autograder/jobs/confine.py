@@ -115,9 +115,22 @@ def settle_rank() -> bool:
 
 
 def _empty_folders() -> None:
+    """New, empty folders over /tmp and /dev/shm; Python and shardlab come back where they lie below /tmp themselves."""
+    kept = {path: os.open(path, os.O_PATH) for path in _programs_below("/tmp")}
     for folder in (b"/tmp", b"/dev/shm"):
         _libc().mount(b"tmpfs", folder, b"tmpfs", _NO_PROGRAMS, b"size=64m,nr_inodes=8192")
+    for path, descriptor in kept.items():
+        os.makedirs(path)
+        _libc().mount(os.fsencode(f"/proc/self/fd/{descriptor}"), os.fsencode(path), None, _BIND | _RECURSIVE, None)
+        os.close(descriptor)
     os.chdir("/tmp")
+
+
+def _programs_below(folder: str) -> list[str]:
+    """The folders of Python, shardlab and these jobs that lie below `folder`: a course may be tried out in /tmp."""
+    ours = (os.path.dirname(str(shardlab.__file__)), os.path.dirname(__file__))
+    found = sorted({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, *ours)})
+    return [path for path in found if path.startswith(folder + os.sep)]
 
 
 def _file_of(module: str) -> Path:
