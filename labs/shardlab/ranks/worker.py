@@ -13,7 +13,8 @@ import sys
 from multiprocessing.connection import Client, Connection
 from typing import Any
 
-import numpy  # noqa: F401 - forked ranks find it imported
+import cloudpickle  # noqa: F401 - forked ranks find these imported
+import numpy  # noqa: F401
 import torch
 
 from shardlab.ranks.call import Call
