@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from shardlab.plan_command import memory, plan, predict
 from shardlab.schedule_command import schedule
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The lab package of SYS-602.")
@@ -39,6 +40,9 @@ def doctor(
 
 
 app.command()(schedule)
+app.command()(plan)
+app.command()(memory)
+app.command()(predict)
 
 
 def _show(finding) -> None:

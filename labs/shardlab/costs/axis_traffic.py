@@ -74,15 +74,28 @@ def pp_boundary_bytes(model: Transformer, layout: Layout) -> float:
     return activation_bytes_of(model, layout) / (layout.tp if layout.sequence_parallel else 1)
 
 
+def reductions_of(layout: Layout) -> int:
+    """Reduce-scatters of each gradient in a step: one in every microbatch that shards them.
+
+    ZeRO-2 under a pipeline keeps gradients whole until the last microbatch, as frameworks do that combine the two.
+    """
+    every = layout.zero == 3 or (layout.zero == 2 and layout.pp == 1)
+    return layout.num_microbatches if every else 1
+
+
+def gathers_of(layout: Layout) -> int:
+    """All-gathers of each parameter in a step: one, or with ZeRO-3 two in every microbatch."""
+    return 2 * layout.num_microbatches if layout.zero == 3 else 1
+
+
 def gradient_bytes(model: Transformer, layout: Layout, stage: int = 0, bytes_each: float = BF16) -> float:
     """What the data-parallel axis sends in a step: a reduce-scatter of gradients, all-gathers of parameters.
 
     DDP, ZeRO-1 and ZeRO-2 send 2(N-1)/N of the stage's parameters, ZeRO-3 gathers them for the forward and again for
-    the backward, 3(N-1)/N (arXiv 1910.02054, section 7). ZeRO-2 reduces, and ZeRO-3 gathers too, in each microbatch.
+    the backward, 3(N-1)/N (arXiv 1910.02054, section 7).
     """
     shard = parameters_on_stage(model, layout, stage)
-    reductions = layout.num_microbatches if layout.zero >= 2 else 1
-    gathers = 2 * layout.num_microbatches if layout.zero == 3 else 1
+    reductions, gathers = reductions_of(layout), gathers_of(layout)
 
     def of(sharers: int, parameters: float) -> float:
         reduced = ring_reduce_scatter_bytes(sharers, bytes_each * parameters)

@@ -35,14 +35,22 @@ def ring_seconds(
     )
 
 
-def all_to_all_seconds(gpu: Accelerator, efficiency: Efficiency, size: int, stride: int, held_bytes: float) -> float:
-    """Seconds of an all-to-all of what a rank holds: its own server's share over NVLink, the rest over its own card."""
+def dispatch_seconds(
+    gpu: Accelerator, efficiency: Efficiency, size: int, stride: int, token_bytes: float, copies: int
+) -> float:
+    """Seconds to send each of a rank's tokens (token_bytes together) to `copies` random ranks of a group.
+
+    Inside a server every copy travels; to another one a token travels once and is spread there over NVLink, as in
+    DeepSeek-V3 (arXiv 2412.19437, section 3.2.2): of S servers it reaches (S-1)(1 - (1 - 1/S)^k) others.
+    """
     if size == 1:
         return 0.0
     members = min(size, max(1, gpu.per_node // stride))
-    inside = held_bytes * (members - 1) / size / (gpu.nvlink * NVLINK)
-    outside = held_bytes * (size - members) / size / (gpu.network * efficiency.network)
-    latency = (members - 1) * NVLINK_ALPHA + (efficiency.hop_seconds if size > members else 0.0)
+    servers = -(-size // members)
+    inside = token_bytes * copies * (members - 1) / members / (gpu.nvlink * NVLINK)
+    reached = (servers - 1) * (1 - (1 - 1 / servers) ** copies)
+    outside = token_bytes * reached / (gpu.network * efficiency.network)
+    latency = (members - 1) * NVLINK_ALPHA + (efficiency.hop_seconds if servers > 1 else 0.0)
     return latency + max(inside, outside)
 
 

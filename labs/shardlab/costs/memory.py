@@ -71,7 +71,7 @@ def in_flight_layers(model: Transformer, layout: Layout, stage: int = 0) -> floa
     1F1B: min(p - i, m) microbatches of L/p layers; interleaved: L(1 + (p-1)/pv) on the first stage (arXiv 2205.05198,
     section 4.2.3); GPipe: all m.
     """
-    layers, p, m = model.layers / layout.pp, layout.pp, layout.num_microbatches
+    layers, p, m = -(-model.layers // layout.pp), layout.pp, layout.num_microbatches
     if layout.schedule == "gpipe":
         return layers * m
     if layout.virtual > 1:

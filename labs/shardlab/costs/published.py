@@ -148,5 +148,5 @@ def _whole(row: dict[str, str], name: str, unstated: int | None = None) -> int:
         return unstated
     try:
         return int(float(row[name]))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ValueError(f"{name} = {row[name]!r} is no number: give a whole one") from None

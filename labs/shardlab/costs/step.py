@@ -9,7 +9,9 @@ from shardlab.costs.axis_traffic import (
     BF16,
     activation_bytes_of,
     cp_layer_bytes,
+    gathers_of,
     pp_boundary_bytes,
+    reductions_of,
 )
 from shardlab.costs.efficiency import FITTED, Efficiency
 from shardlab.costs.hardware import Accelerator
@@ -22,7 +24,7 @@ from shardlab.costs.kernels import (
     speed_of,
 )
 from shardlab.costs.layout import Layout
-from shardlab.costs.links import all_to_all_seconds, boundary_bandwidth, ring_bandwidth, ring_seconds
+from shardlab.costs.links import boundary_bandwidth, dispatch_seconds, ring_bandwidth, ring_seconds
 from shardlab.costs.memory_states import parameters_on_stage
 from shardlab.costs.model import Transformer
 from shardlab.costs.traffic import ring_all_gather_bytes
@@ -88,9 +90,8 @@ def expert_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficie
     if layout.ep == 1 or not model.moe_layers:
         return 0.0
     tokens = layout.microbatch * model.sequence / layout.cp / layout.tp
-    once = all_to_all_seconds(
-        gpu, efficiency, layout.ep, 1, BF16 * tokens * min(model.active_experts, layout.ep) * model.hidden
-    )
+    sent = BF16 * tokens * model.hidden
+    once = dispatch_seconds(gpu, efficiency, layout.ep, 1, sent, model.active_experts)
     return (6 if layout.recompute == "full" else 4) * once * model.moe_layers / model.layers
 
 
@@ -102,30 +103,29 @@ def exposed(communication: float, work: float, hidden: float) -> float:
 def data_seconds(
     model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency, work: float, gradient_bytes: float
 ) -> float:
-    """Reduction of gradients and gathers of parameters, a call a layer, less what hides behind the work.
+    """Reduction of gradients and gathers of parameters, less what hides behind the work.
 
-    ZeRO-2 reduces and ZeRO-3 gathers in every microbatch, and has all of them to hide it; the others only the last one.
+    One call for all gradients, or one a layer where they are to overlap.
+
+    What every microbatch sends hides behind all of them, what the last one sends behind that one.
     """
-    layers = model.layers / layout.pp
+    calls = model.layers / layout.pp if layout.overlap or layout.zero == 3 else 1
 
     def one_way(bytes_each: float) -> float:
         shard = parameters_on_stage(model, layout, 0)
         dense = ring_all_gather_bytes(layout.state_sharers, bytes_each * shard.dense)
         experts = ring_all_gather_bytes(layout.expert_sharers, bytes_each * shard.experts)
         around = layout.world // layout.pp
-        seconds = ring_seconds(gpu, efficiency, layout.state_sharers, layout.tp, dense, layers)
+        seconds = ring_seconds(gpu, efficiency, layout.state_sharers, layout.tp, dense, calls)
         if not experts:
             return seconds
         stride = around // layout.expert_sharers
-        return seconds + ring_seconds(gpu, efficiency, layout.expert_sharers, stride, experts, layers)
+        return seconds + ring_seconds(gpu, efficiency, layout.expert_sharers, stride, experts, calls)
 
-    m = layout.num_microbatches
-    reductions = (m if layout.zero >= 2 else 1) * one_way(gradient_bytes)
-    gathers = (2 * m if layout.zero == 3 else 1) * one_way(BF16)
+    communication = reductions_of(layout) * one_way(gradient_bytes) + gathers_of(layout) * one_way(BF16)
     if not layout.overlap:
-        return reductions + gathers
-    beside = work * m if layout.zero >= 2 else work
-    return exposed(reductions + gathers, beside, efficiency.hidden)
+        return communication
+    return exposed(communication, work * reductions_of(layout), efficiency.hidden)
 
 
 def optimizer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
@@ -156,7 +156,7 @@ def step_seconds(
     total = m T_max + (sum of T - T_max)/v + data parallelism + optimizer; with equal stages (m + (p-1)/v) T.
     """
     speed = speed_of(gpu, efficiency, fp8=fp8)
-    layers, m = model.layers / layout.pp, layout.num_microbatches
+    layers, m = -(-model.layers // layout.pp), layout.num_microbatches
     work = layers * forwards_done(model, layout, speed)
     output = 3 * output_seconds(model, layout, speed)
     tensor = layers * tensor_seconds(model, layout, gpu, efficiency)

@@ -17,6 +17,8 @@ from shardlab.costs.published import Run, read_runs
 from shardlab.costs.step import step_seconds
 
 Predict = Callable[[Run], float]
+GUESSED = Efficiency()
+PULL = 0.01
 UPPER = {"launch_seconds": 5e-3, "hop_seconds": 1e-3}  # the other constants are shares, at most 1
 
 
@@ -63,9 +65,17 @@ def errors_of(runs: Sequence[Run], predicted: Predict) -> Errors:
     return Errors(by_family)
 
 
-def fit(runs: Sequence[Run], start: Efficiency = FITTED, rounds: int = 10) -> Efficiency:
-    """Constants with the least macro error on these runs: one at a time, by ever smaller factors."""
-    best, least = start, errors_of(runs, lambda run: predict(run, start)).macro
+def fit(runs: Sequence[Run], start: Efficiency = GUESSED, rounds: int = 20) -> Efficiency:
+    """Constants with the least macro error on these runs: one at a time, by ever smaller factors.
+
+    Leaving a guess costs PULL for each factor of e, so that a constant which no run can tell stays where it was.
+    """
+
+    def loss(tried: Efficiency) -> float:
+        moved = sum(abs(math.log(getattr(tried, f.name) / getattr(start, f.name))) for f in fields(Efficiency))
+        return errors_of(runs, lambda run: predict(run, tried)).macro + PULL * moved
+
+    best, least = start, loss(start)
     factor = 1.25
     for _ in range(rounds):
         before = least
@@ -73,7 +83,7 @@ def fit(runs: Sequence[Run], start: Efficiency = FITTED, rounds: int = 10) -> Ef
             for times in (factor, 1 / factor):
                 value = min(getattr(best, field.name) * times, UPPER.get(field.name, 1.0))
                 tried = replace(best, **{field.name: value})
-                error = errors_of(runs, lambda run, tried=tried: predict(run, tried)).macro
+                error = loss(tried)
                 if error < least:
                     best, least = tried, error
         if before - least < 1e-4:

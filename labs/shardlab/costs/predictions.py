@@ -1,0 +1,36 @@
+"""Predictions beside the rows of a table of runs, with the reason where there is none."""
+
+from collections.abc import Iterable
+
+from shardlab.costs.memory import peak_memory
+from shardlab.costs.published import Run, run_of
+from shardlab.costs.step import step_seconds
+
+ADDED = ("predicted_step_s", "predicted_mem_GB", "not_predicted")
+REPORTED = ("reported_tflops_per_gpu", "reported_step_s", "reported_mfu", "reported_hfu", "reported_mem_GB")
+DERIVED = ("tok_s_gpu", "step_s_derived", "flag")
+
+
+def predict_seconds(run: Run) -> float:
+    return step_seconds(run.model, run.layout, run.gpu, fp8=run.fp8, gradient_bytes=run.gradient_bytes).total
+
+
+def predict_memory(run: Run) -> float:
+    """Bytes of the fullest rank."""
+    return peak_memory(run.model, run.layout, gradient_bytes=run.gradient_bytes).total
+
+
+def predicted_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """The same rows with ADDED columns; what a source reported is taken out before anything is predicted."""
+    done = []
+    for row in rows:
+        blind = {name: "" if name in REPORTED + DERIVED else value or "" for name, value in row.items() if name}
+        try:
+            run = run_of(blind)
+            answers = (f"{predict_seconds(run):.4f}", f"{predict_memory(run) / 1e9:.2f}", "")
+        except KeyError as error:
+            answers = ("", "", f"there is no column {error.args[0]}")
+        except (ValueError, ArithmeticError) as error:
+            answers = ("", "", str(error))
+        done.append(row | dict(zip(ADDED, answers, strict=True)))
+    return done

@@ -1,0 +1,89 @@
+"""Time of a step: what must hold whatever the constants are, and that published runs are met as well as stated."""
+
+from dataclasses import replace
+
+import pytest
+from shardlab.costs.efficiency import FITTED, NVLINK, Efficiency
+from shardlab.costs.hardware import ACCELERATORS
+from shardlab.costs.kernels import speed_of
+from shardlab.costs.layout import Layout
+from shardlab.costs.links import dispatch_seconds, ring_bandwidth, ring_seconds
+from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.step import bubble_share, exposed, step_seconds
+
+A100, H100 = ACCELERATORS["a100"], ACCELERATORS["h100"]
+GPT3 = replace(ZOO["gpt3-175b"], flash=False)
+
+
+def test_the_parts_add_up_and_compute_is_the_largest():
+    step = step_seconds(GPT3, Layout(tp=8, pp=16, dp=8, num_microbatches=192, recompute="full"), A100)
+    assert step.total == pytest.approx(sum(vars(step).values()))
+    assert step.compute > 0.6 * step.total
+    assert step.total == pytest.approx(32, rel=0.15)  # "around 32 seconds", Megatron-LM's README
+
+
+@pytest.mark.parametrize(
+    ("p", "m", "v", "share"), [(4, 8, 1, 3 / 11), (2, 4, 1, 1 / 5), (4, 8, 2, 3 / 19), (1, 3, 1, 0)]
+)
+def test_the_bubble(p, m, v, share):
+    assert bubble_share(p, m, v) == share
+
+
+def test_utilisation_at_one_four_and_eight_microbatches():
+    assert [round(1 - bubble_share(2, m), 2) for m in (1, 4, 8)] == [0.5, 0.8, 0.89]
+
+
+def test_the_bubble_of_a_step_is_the_formula_and_chunks_divide_it():
+    step, chunked = (
+        step_seconds(GPT3, Layout(tp=8, pp=4, virtual=v, num_microbatches=8, recompute="full"), A100) for v in (1, 3)
+    )
+    stages = step.compute - 8 * (step.compute / 8 - step.bubble / 3) + step.bubble  # without the output layer
+    assert step.bubble / stages == pytest.approx(bubble_share(4, 8), rel=0.03)
+    assert chunked.bubble < step.bubble / 2.5
+
+
+def test_recomputation_costs_a_third_more():
+    none, full = (step_seconds(GPT3, Layout(tp=8, recompute=r), A100).compute for r in ("none", "full"))
+    assert 1.3 < full / none <= 4 / 3
+
+
+@pytest.mark.parametrize("field", ["matmul_ampere", "memory", "network", "fp8", "hop_seconds", "launch_seconds"])
+def test_better_hardware_is_never_slower(field):
+    layout = Layout(tp=8, pp=4, dp=32, num_microbatches=16, overlap=False)
+    better = 0.5 if field.endswith("seconds") else 1.05
+    faster = replace(FITTED, **{field: getattr(FITTED, field) * better})
+    now, then = (step_seconds(GPT3, layout, A100, efficiency=e).total for e in (FITTED, faster))
+    assert then <= now
+
+
+def test_rings_inside_a_server_and_beyond():
+    ideal = Efficiency(network=1.0, hop_seconds=0.0)
+    assert ring_bandwidth(A100, ideal, 8, 1) == 300e9 * NVLINK
+    assert ring_bandwidth(A100, ideal, 16, 1) == 8 * 25e9  # eight cards share a ring that visits each server once
+    assert ring_bandwidth(A100, ideal, 4, 8) == 25e9  # one rank a server has one card
+    assert ring_seconds(A100, ideal, 1, 1, 1e9) == 0
+    assert ring_seconds(A100, ideal, 4, 8, 25e9) == pytest.approx(1.0)
+
+
+def test_a_token_travels_once_to_a_server():
+    ideal = Efficiency(network=1.0, hop_seconds=0.0)
+    two, eight = (dispatch_seconds(H100, ideal, 16, 1, 50e9, copies) for copies in (1, 8))
+    assert two == pytest.approx(0.5, rel=1e-3)  # half the tokens leave for the other of two servers
+    assert eight < 8 * two  # at most once each, however many experts are there
+
+
+def test_overlap_hides_no_more_than_there_is():
+    assert exposed(10, 4, 1.0) == 6 and exposed(3, 4, 1.0) == 0 and exposed(3, 4, 0.5) == 1.5
+
+
+def test_fp8_needs_a_gpu_that_has_it():
+    assert speed_of(H100, FITTED, fp8=True).matmul > speed_of(H100, FITTED).matmul
+    with pytest.raises(ValueError, match="a100 has no fp8"):
+        speed_of(A100, FITTED, fp8=True)
+
+
+def test_context_and_expert_parallelism_are_predicted():
+    long = replace(ZOO["llama3-8b"], sequence=131072)
+    assert step_seconds(long, Layout(cp=8, zero=3), H100).total > 0
+    spread = step_seconds(ZOO["deepseek-v3"], Layout(pp=8, dp=32, ep=32, num_microbatches=16), H100)
+    assert spread.expert > 0
