@@ -67,7 +67,7 @@ def layers(stage: int) -> nn.Module:
     return nn.Sequential(*[part for _ in range(3) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU())])
 
 
-def by_torch(name: str, modules: dict[int, nn.Module], stages: int, batch: Tensor) -> Callable[[], None]:
+def by_torch(name: str, modules: dict[int, nn.Module], stages: int, batch: Tensor) -> Callable[[], object]:
     """One step of torch's schedule of that name."""
     from torch.distributed.pipelining import PipelineStage, schedules
 
@@ -79,7 +79,7 @@ def by_torch(name: str, modules: dict[int, nn.Module], stages: int, batch: Tenso
     return lambda: runtime.step(*([batch] if 0 in modules else []), target=batch)
 
 
-def by_us(schedule: Schedule, modules: dict[int, nn.Module], stages: int, batch: Tensor) -> Callable[[], None]:
+def by_us(schedule: Schedule, modules: dict[int, nn.Module], stages: int, batch: Tensor) -> Callable[[], object]:
     """One step of ours, of the same modules."""
     batches = list(batch.chunk(MICROBATCHES))
     held = {

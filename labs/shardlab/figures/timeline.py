@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
@@ -56,7 +57,7 @@ def draw_timeline(
                 _draw_box(ax, rank, box, hatched=box.stage != first_stage, makespan=timeline.makespan)
             if isinstance(slot, Overlap):
                 frame = Rectangle((begin, rank - 0.4), end - begin, 0.8, fill=False, edgecolor="black", linewidth=1.6)
-                frame.set_zorder(3)
+                frame.set_zorder(5)
                 ax.add_patch(frame)
     _finish(ax, schedule, timeline, measured is not None, name)
     return _sentence(schedule, timeline, measured is not None, name)
@@ -88,26 +89,19 @@ def _parts(action: Action) -> list[Action]:
 def _draw_box(ax: Axes, rank: int, box: Box, *, hatched: bool, makespan: float) -> None:
     fill, width = FILLS[box.kind], box.end - box.begin
     ink = text_colour(fill)
-    style = {"facecolor": fill, "edgecolor": "white", "linewidth": 0.6, "zorder": 2}
-    patch = Rectangle((box.begin, rank - 0.4), width, 0.8, **style)
-    ax.add_patch(patch)
+    lane = Rectangle((box.begin, rank - 0.4), width, 0.8, facecolor=fill, edgecolor="white", linewidth=0.6)
+    drawn: list[Artist] = [ax.add_patch(lane)]
     if hatched:
-        ax.add_patch(
-            Rectangle(
-                (box.begin, rank + 0.22),
-                width,
-                0.18,
-                facecolor="none",
-                edgecolor=ink,
-                hatch="////",
-                linewidth=0,
-                zorder=2,
-            )
-        )
+        mark = Rectangle((box.begin, rank + 0.22), width, 0.18, fill=False, edgecolor=ink, hatch="////", linewidth=0)
+        drawn.append(ax.add_patch(mark))
     points = ax.get_window_extent().width / ax.figure.dpi * 72 * LAYOUT_GAIN * width / makespan
     if box.is_named and points >= 0.6 * SMALLEST_TEXT * len(str(box.microbatch)):
-        place = (box.begin + width / 2, rank - (0.06 if hatched else 0))
-        ax.text(*place, str(box.microbatch), ha="center", va="center", fontsize=SMALLEST_TEXT, color=ink, zorder=4)
+        x, y = box.begin + width / 2, rank - (0.06 if hatched else 0)
+        text = ax.text(x, y, str(box.microbatch), ha="center", va="center", fontsize=SMALLEST_TEXT, color=ink)
+        drawn.append(text)
+    for order, artist in enumerate(drawn, 2):
+        artist.set_zorder(order)
+        artist.set_in_layout(False)  # hundreds of boxes: the layout need not measure each
 
 
 def _finish(ax: Axes, schedule: Schedule, timeline: Timeline, is_measured: bool, name: str) -> None:

@@ -13,7 +13,7 @@ from shardlab.pipeline_parallel.simulate import peak_activations, simulate
 from shardlab.pipeline_parallel.traces import to_csv
 from test_execute import module_stages
 
-BY_TORCH = ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv", "v-half", "v-min", "dualpipe-v"]
+BY_TORCH = ["1f1b", "interleaved", "zb-h2", "zbv", "v-half", "dualpipe-v"]
 MICROBATCHES = 4
 
 

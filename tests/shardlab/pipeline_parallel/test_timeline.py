@@ -20,12 +20,12 @@ def test_the_numbers_of_week_7_stand_in_title_and_sentence():
     assert png(figure)
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-def test_every_schedule_can_be_drawn_without_text_over_a_box(name):
-    figure, ax = figures.new_axes(9, 2.4)
-    schedule = BUILDERS[name](2, 4)
+@pytest.mark.parametrize("name", ["zb-h1", "dualpipe"])
+def test_no_text_is_wider_than_its_box(name):
+    figure, ax = figures.new_axes(6, 2.4)
+    schedule = BUILDERS[name](2, 12)
     figures.draw_timeline(ax, schedule)
-    png(figure)
+    figure.draw_without_rendering()
     frames = [patch for patch in ax.patches if not patch.get_fill() and patch.get_linewidth() > 1]
     assert len(frames) == sum(isinstance(slot, Overlap) for slots in schedule for slot in slots)
     for text in ax.texts:
