@@ -55,6 +55,8 @@ def read_submission(student: str, week: str, submitted: Path, root: Path = ROOT)
     try:
         if Path(student).name != student:
             raise NotReadable("a student's name must be one folder's name")
+        if path.parent.is_symlink() or path.parent.parent.is_symlink():  # not even names are told of what it leads to
+            raise NotReadable("its folder is a link, hand in the folder itself")
         others = sorted(other.name for other in path.parent.glob("*.ipynb") if other != path)
         if not os.path.lexists(path):
             hint = f"; found {', '.join(others)}" if others else ""
