@@ -67,7 +67,6 @@ def _client(workers: int, scheduler: str | None) -> Client:
             processes=False,
             n_workers=1,
             threads_per_worker=workers,
-            host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
         )
     try:
