@@ -45,7 +45,7 @@ def test_predictions_of_a_file_of_runs(tmp_path):
     [
         (("plan", "--model", "gpt-9"), "there is no model"),
         (("plan", "--gpu", "tpu"), "use one of v100"),
-        (("plan", "--gpus=-4"), "not in the range"),
+        (("plan", "--gpus=-4"), "greater than or equal to 1"),
         (("plan", "--model", "gpt3-175b", "--gpus", "8"), "does not fit"),
         (("memory", "--tp", "5"), "use a tensor-parallel size of"),
         (("memory", "--zero", "9"), "use 0, 1, 2 or 3"),

@@ -1,0 +1,70 @@
+"""Memory: the formulas for a model and a layout, and model states measured on a small model of this machine."""
+
+from typing import Annotated
+
+import typer
+from shardlab.costs.hardware import GIB
+from shardlab.costs.layout import Layout, check_layout
+from shardlab.costs.memory import peak_memory
+from shardlab.costs.memory_states import zero_state_bytes
+from shardlab.costs.model import num_parameters
+from shardlab.costs.model_file import load_model
+
+
+def measured_states(width: int) -> tuple[int, int, int, int]:
+    """A real fp32 model with Adam after one step: its parameters, and bytes of weights, gradients and state."""
+    import torch
+    from shardlab.meter import bytes_held
+
+    model = torch.nn.Sequential(torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width))
+    adam = torch.optim.Adam(model.parameters())
+    model(torch.randn(2, width)).sum().backward()
+    adam.step()
+    held = bytes_held(model, adam)
+    return sum(p.numel() for p in model.parameters()), held.parameters, held.gradients, held.optimizer_state
+
+
+def main(
+    model: Annotated[str, typer.Option(help="A name, or a JSON file of sizes.")] = "llama2-7b",
+    tp: Annotated[int, typer.Option(help="Tensor parallel size.")] = 1,
+    pp: Annotated[int, typer.Option(help="Pipeline parallel size.")] = 1,
+    dp: Annotated[int, typer.Option(help="Data parallel size.")] = 8,
+    microbatch: Annotated[int, typer.Option(help="Sequences of a microbatch.")] = 1,
+    microbatches: Annotated[int, typer.Option(help="Microbatches of a step.")] = 8,
+    measure: Annotated[bool, typer.Option(help="Also count a small model's bytes (imports torch).")] = True,
+) -> None:
+    """Show what the fullest rank holds by ZeRO stage and recomputation; count a real model's 16 bytes a parameter."""
+    try:
+        wanted = load_model(model)
+        typer.echo(f"{wanted.name}: {num_parameters(wanted) / 1e9:.2f}B parameters; GiB of the fullest rank")
+        typer.echo(f"{'ZeRO':>4} {'recompute':10}{'states':>9}{'activations':>13}{'total':>9}")
+        for zero in range(4):
+            for recompute in ("none", "full"):
+                layout = Layout(
+                    tp=tp,
+                    pp=pp,
+                    dp=dp,
+                    zero=zero,
+                    microbatch=microbatch,
+                    num_microbatches=microbatches,
+                    recompute=recompute,
+                    sequence_parallel=tp > 1,
+                )
+                check_layout(wanted, layout)
+                held = peak_memory(wanted, layout)
+                parts = [part / GIB for part in (held.states.total, held.activations, held.total)]
+                typer.echo(f"{zero:4} {recompute:10}{parts[0]:9.2f}{parts[1]:13.2f}{parts[2]:9.2f}")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not measure:
+        return
+    count, weights, gradients, state = measured_states(64)
+    typer.echo(
+        f"\n{count} parameters in fp32 with Adam: predicted 4P + 4P + 8P = {16 * count} bytes and a step counter"
+    )
+    typer.echo(f"measured {weights} + {gradients} + {state} = {weights + gradients + state} bytes")
+    typer.echo(f"in mixed precision 2P + 2P + 12P = {zero_state_bytes(count, 1, 0).total:.0f} bytes: the same sum")
+
+
+if __name__ == "__main__":
+    typer.run(main)
