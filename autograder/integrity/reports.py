@@ -46,15 +46,14 @@ def print_replay(student: str, result: Replay) -> None:
 
 def print_similarity(report: Report) -> None:
     """One line a pair, then what was compared, and what the table is not."""
-    table = Table(
-        "pair", "exercise", "per cent", "own tokens", "longest common fragment", title="Alike", show_lines=True
-    )
+    table = Table("pair", "exercise", "per cent", "own tokens", show_lines=True)
+    table.add_column("longest common fragment", overflow="fold", ratio=1)
     for pair in report.pairs:
         lines = pair.fragment.split("\n")
         more = [f"… {len(lines) - SHOWN_LINES} more lines"] if len(lines) > SHOWN_LINES else []
         table.add_row(
             _cell(f"{pair.first}\n{pair.second}"),
-            pair.exercise,
+            escape(_short(pair.exercise)),
             f"{pair.percent:.0f}",
             f"{pair.shared:.0f}",
             _cell("\n".join([*lines[:SHOWN_LINES], *more])),
@@ -63,11 +62,16 @@ def print_similarity(report: Report) -> None:
         console.print(table)
     else:
         print(f"No pair shares {LEAST_SHARED:.0f} tokens of its own and {LEAST_PERCENT:.0f} per cent of an answer.")
-    for exercise, count in report.num_answers.items():
-        short = report.num_too_short[exercise]
-        if short:
-            print(f"{exercise}: {short} of {count} answers follow what was given too closely to be compared.")
+    counts = report.num_answers
+    short = [f"{_short(name)} {count} of {counts[name]}" for name, count in report.num_too_short.items() if count]
+    if short:
+        print(f"Too close to what was given, or too short, to be compared: {', '.join(short)}.")
     print(NOTE)
+
+
+def _short(exercise: str) -> str:
+    """An exercise without its week."""
+    return exercise.split(".", maxsplit=1)[-1]
 
 
 def _cell(text: str) -> str:

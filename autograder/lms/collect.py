@@ -12,6 +12,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -109,7 +110,10 @@ def _collect_student(
     except ValueError as error:
         yield Line(entry.name, student, "left out", f"{error} No notebook of {student} could be collected.")
         return
-    yield _write(submitted / student / week, week, data, chosen, student, replace, due)
+    namesakes = sorted(path.name for path in submitted.glob(f"{student}-[0-9]*") if path.name != student)
+    line = _write(submitted / student / week, week, data, chosen, student, replace, due)
+    check = f"Namesakes were collected before ({', '.join(namesakes)}): see whose this is." if namesakes else ""
+    yield dataclass_replace(line, sentence=" ".join(filter(None, [line.sentence, check])))
 
 
 def _write(

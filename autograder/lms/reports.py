@@ -15,7 +15,9 @@ from autograder.reports import console
 
 def print_collected(lines: Sequence[Line], due: datetime | None) -> None:
     """One line a file: whose it is, what became of it, and why."""
-    table = Table("file", "student", "outcome", "why", title=f"{len(lines)} lines")
+    table = Table(title=f"{len(lines)} lines")
+    for name in ("file", "student", "outcome", "why"):
+        table.add_column(name, overflow="fold")
     for line in lines:
         table.add_row(*(escape(_printable(text)) for text in (line.file, line.student, line.outcome, line.sentence)))
     console.print(table)

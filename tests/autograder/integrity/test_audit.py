@@ -10,7 +10,7 @@ from autograder import demo, grade
 from autograder.cli import app
 from autograder.course import ROOT
 from autograder.dossier import open_dossier
-from autograder.integrity import hashes
+from autograder.integrity import hashes, reports
 from autograder.integrity.audit import audit
 from autograder.integrity.replay import replay
 from autograder.judge import Judge, Verdict
@@ -37,13 +37,15 @@ def problems(course, submitted):
     return [fact.problem for fact in audit("ada", "week01", submitted, course) if fact.problem]
 
 
-def test_an_untouched_verdict_is_as_it_was(graded):
+def test_an_untouched_verdict_is_as_it_was(graded, capsys):
     course, submitted, path = graded
     facts = {fact.name: fact for fact in audit("ada", "week01", submitted, course)}
     assert problems(course, submitted) == []
     assert facts["seed of the inputs"].recorded == "7" and facts["isolation"].recorded.startswith("level 3")
     assert facts["verdict file"].recorded == hashes.file_hash(path) and len(facts["answers"].recorded) == 64
     assert {"sys602", "torch", "nbgrader", "checks"} <= set(facts)
+    reports.print_audit("ada", list(facts.values()))
+    assert "is the one that was graded" in capsys.readouterr().out
 
 
 def test_another_submission_on_disk_is_seen(graded):
@@ -99,7 +101,7 @@ def test_the_command_ends_with_a_sentence():
 
 
 @pytest.mark.sandbox
-def test_replay_reaches_the_same_points_and_names_those_that_changed(graded):
+def test_replay_reaches_the_same_points_and_names_those_that_changed(graded, capsys):
     course, submitted, path = graded
     file = submitted / "ada" / WEEK / f"{WEEK}.ipynb"
     notebook = nbformat.read(file, 4)
@@ -115,5 +117,7 @@ def test_replay_reaches_the_same_points_and_names_those_that_changed(graded):
     assert [(change.exercise, change.was, change.now) for change in other.changes if not change.is_same] == [
         (BILL, 1.0, 0.0)
     ]
-    assert "not the one that was graded" in other.notes[0]
+    reports.print_replay("ada", other)
+    shown = capsys.readouterr().out
+    assert "is not the one that was graded" in shown and f"Points changed: {BILL}." in shown
     assert json.loads(path.read_text())["exercises"][BILL]["points"] == 1.0

@@ -137,6 +137,8 @@ def test_a_moodle_download_with_namesakes(tmp_path, notebook):
     assert "not a notebook" in lines["Li Wei_3_assignsubmission_onlinetext_/onlinetext.html"].sentence
     other = zip_of(tmp_path / "x.zip", [("Jane Doe_9_assignsubmission_file_/week01.ipynb", notebook)])
     assert collect(other, WEEK, target)[0].student == "Jane-Doe-9"
+    alone = zip_of(tmp_path / "y.zip", [("Li Wei_8_assignsubmission_file_/week00.ipynb", notebook)])
+    assert "Li-Wei-2, Li-Wei-3" in collect(alone, "week00_start", target)[0].sentence
 
 
 def link(name):
