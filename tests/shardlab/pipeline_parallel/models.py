@@ -64,13 +64,13 @@ def loss(output, microbatch):
     return (output * (microbatch + 1)).square().mean()
 
 
-def one_process(num_stages, num_microbatches):
+def one_process(num_stages, num_microbatches, sign=1):
     """The twin: the same layers in one process. Returns by stage gradients and weights after a step, and the loss."""
     torch.set_num_threads(1)  # as in a rank: several threads add LayerNorm's gradients in another order
     layers = [layer(stage) for stage in range(num_stages)]
     total = 0.0
     for number, batch in enumerate(microbatches(num_microbatches)):
-        part = loss(nn.Sequential(*layers)(batch), number) * (1 / num_microbatches)
+        part = loss(nn.Sequential(*layers)(sign * batch), number) * (1 / num_microbatches)
         part.backward()
         total += part.item()
     return [after_step(module) for module in layers], total

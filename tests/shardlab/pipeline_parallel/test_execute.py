@@ -1,5 +1,6 @@
 """Every schedule on real ranks: gradients and weights after a step equal to one process, on every rank."""
 
+from collections import Counter
 from functools import cache
 from typing import NamedTuple
 
@@ -128,6 +129,37 @@ def test_only_the_group_that_was_passed_is_used_and_messages_are_billed():
         for mine, theirs in zip(gradients[stage], twin[stage][0], strict=True):
             torch.testing.assert_close(mine, theirs)
         assert (num_messages, sent_bytes) == (3, 3 * microbatches(1)[0].nbytes)
+
+
+def two_replicas_of_two_stages():
+    """Ranks 0, 1 and 2, 3 are pipelines; a hook on each weight averages it over replicas after its last W."""
+    rank, count = dist.get_rank(), 4
+    pipeline = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
+    replicas = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
+    stages = module_stages(zb_h1(2, count), rank % 2, count)
+    if rank > 1 and 0 in stages:
+        stages[0].inputs = [-batch for batch in stages[0].inputs]
+    passes = Counter()
+
+    def average(parameter):
+        passes[parameter] += 1
+        if passes[parameter] == count:
+            dist.all_reduce(parameter.grad, group=replicas)
+            parameter.grad /= 2
+
+    for parameter in (parameter for stage in stages.values() for parameter in stage.parameters()):
+        parameter.register_post_accumulate_grad_hook(average)
+    execute(zb_h1(2, count), stages, group=pipeline)
+    return {number: after_step(stage.module)[0] for number, stage in stages.items()}
+
+
+def test_data_parallel_hooks_compose_with_a_split_backward():
+    by_rank = shardlab.run(two_replicas_of_two_stages, ranks=4)
+    plain, _ = one_process(2, 4)
+    mirrored, _ = one_process(2, 4, sign=-1)
+    for rank in range(4):
+        for mine, one, other in zip(by_rank[rank][rank % 2], plain[rank % 2][0], mirrored[rank % 2][0], strict=True):
+            torch.testing.assert_close(mine, (one + other) / 2, rtol=1e-11, atol=1e-12)
 
 
 def with_two_messages_swapped(verify):
