@@ -6,8 +6,8 @@ import datetime
 import os
 import resource
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch.distributed as dist
@@ -29,7 +29,16 @@ MOST_TEXT = 20_000
 MOST_RESULT = 96 << 20  # bytes of one rank's result that go on to the judge
 
 
-def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], inside: bool) -> bytes:
+@contextmanager
+def tap(request: dict[str, Any], inside: bool) -> Iterator[Tap | None]:
+    """A listener on the job's loopback, where the job has one of its own and ranks that talk."""
+    listener = Tap() if inside and request["program"] == "on_rank" else None
+    yield listener
+    if listener is not None:
+        listener.close()
+
+
+def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], tap: Tap | None, inside: bool) -> bytes:
     """Supervise the ranks of a request and describe how they ended.
 
     `parts` are the files with the answer and each rank's input, `ours` the descriptors that no rank may keep, `inside`
@@ -37,7 +46,6 @@ def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], ins
     """
     adopt_orphans()
     num_ranks = request["ranks"]
-    tap = Tap() if inside and request["program"] == "on_rank" else None
     watch = Watch(request["memory_all_bytes"], num_ranks) if inside else None
     meeting = parcels.anonymous() if sys.platform == "linux" and request["program"] == "on_rank" else -1
     printed: list[str] = []

@@ -37,16 +37,19 @@ def serve(source: int, target: int, confined: bool) -> None:
 
 
 def _in_a_job(request: dict[str, Any], parts: Sequence[int], confined: bool) -> int:
-    """Fork the process that leaves our namespaces; its child is the job. Wait, and end them both: the answer's file."""
+    """Fork the process that leaves our namespaces; its child is the job. Wait, and end them both: the answer's file.
+
+    The job says when its answer is complete. Linux takes its namespaces apart while the judge reads.
+    """
     answer = parcels.anonymous()
-    open_while_it_works, held = os.pipe()
+    told, held = os.pipe()
     outer = os.fork()
     if outer == 0:
-        os.close(open_while_it_works)
+        os.close(told)
         _leave_and_work(request, parts, answer, held, confined)
     os.close(held)
-    ended, _, _ = select.select([open_while_it_works], [], [], request["timeout"] + SLACK)
-    os.close(open_while_it_works)
+    ended, _, _ = select.select([told], [], [], request["timeout"] + SLACK)
+    os.close(told)
     with suppress(ProcessLookupError):
         os.kill(outer, 9)
     os.waitpid(outer, 0)
@@ -71,7 +74,9 @@ def _leave_and_work(request: dict[str, Any], parts: Sequence[int], answer: int, 
             confine.settle(request["masked"])
         else:
             os.setsid()
-        _hand_in(answer, job.work(request, parts, (answer, held, 3, 4), inside))
+        with job.tap(request, inside) as tap:  # closing it takes its time
+            _hand_in(answer, job.work(request, parts, (answer, held, 3, 4), tap, inside))
+            os.write(held, b".")
     except BaseException as error:
         with suppress(OSError):
             _hand_in(answer, plain.encode({"lost": f"{type(error).__name__}: {error}"}))

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -151,12 +153,23 @@ def honest_answer(judge: Judge) -> str | None:
     return None if verdict.is_right else f"the next answer got {verdict.points}: {verdict.text}"
 
 
+def _processes(judge: Judge) -> list[str]:
+    """The processes of a sandbox beside bubblewrap and the zygote."""
+    if judge.zygote is None or not judge.zygote.is_alive:
+        return []
+    found = []
+    for process in psutil.Process(judge.zygote.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if process.name() != "bwrap":
+                found.append(f"process {process.pid} {process.name()} {process.status()}")
+    return found[1:]
+
+
 def left_behind(judge: Judge, honeypot: Path) -> list[str]:
     """Processes beside the zygote's own two, files, and changes of the files laid out for attackers."""
-    left = []
-    if judge.zygote is not None and judge.zygote.is_alive:
-        family = [p for p in psutil.Process(judge.zygote.pid).children(recursive=True)]
-        left += [f"process {p.pid} {p.name()}" for p in family if p.name() != "bwrap"][1:]
+    deadline = time.monotonic() + 2  # Linux takes the namespaces of a job apart after its answer is read
+    while (left := _processes(judge)) and time.monotonic() < deadline:
+        time.sleep(0.01)
     left += [f"file {folder}/{n}" for folder in ("/tmp", "/dev/shm") for n in os.listdir(folder) if "_attack" in n]
     names = sorted(path.name for path in honeypot.iterdir())
     if names != ["gradebook.db", "socket"]:
