@@ -13,7 +13,9 @@ from dataclasses import dataclass, fields, replace
 
 from shardlab.costs.efficiency import FITTED, Efficiency
 from shardlab.costs.flops import hardware_flops_per_token
+from shardlab.costs.predictions import predict_memory
 from shardlab.costs.published import Run, read_runs
+from shardlab.costs.ranking import choices
 from shardlab.costs.step import step_seconds
 
 Predict = Callable[[Run], float]
@@ -117,13 +119,13 @@ def constant_utilisation(runs: Sequence[Run]) -> Predict:
     return predicted
 
 
-def held_out(runs: Sequence[Run], fitted: Callable[[Sequence[Run]], Predict]) -> Errors:
-    """Errors of each family with constants of all the others."""
-    by_family: dict[str, list[float]] = {}
-    for family in sorted({run.family for run in runs}):
+def held_out(runs: Sequence[Run], fitted: Callable[[Sequence[Run]], Predict]) -> Predict:
+    """Predicts the runs of each family with constants of all the others."""
+    seconds: dict[str, float] = {}
+    for family in {run.family for run in runs}:
         predicted = fitted([run for run in runs if run.family != family])
-        by_family |= errors_of([run for run in runs if run.family == family], predicted).by_family
-    return Errors(by_family)
+        seconds |= {run.id: predicted(run) for run in runs if run.family == family}
+    return lambda run: seconds[run.id]
 
 
 def fitted_model(runs: Sequence[Run]) -> Predict:
@@ -145,9 +147,30 @@ def table(ours: Errors, rival: Errors) -> str:
     return "\n".join(lines)
 
 
+def memory_errors(runs: Sequence[Run]) -> Errors:
+    """Of the fullest rank's bytes: nothing is fitted. MGOLD and SIMUMAX report allocated bytes, the others reserved."""
+    by_family: dict[str, list[float]] = {}
+    for run in runs:
+        if run.memory_bytes and not run.flagged:
+            by_family.setdefault(run.family, []).append(predict_memory(run) / run.memory_bytes - 1)
+    return Errors(by_family)
+
+
+def report() -> str:
+    """Step times, choices between layouts, memory: each with what it was held against."""
+    runs = measured_runs()
+    ours, rival = held_out(runs, fitted_model), held_out(runs, constant_utilisation)
+    lines = [table(errors_of(runs, ours), errors_of(runs, rival)), ""]
+    for name, predicted in (("ours", ours), ("constant utilisation", rival)):
+        correlation, lost, groups = choices(runs, predicted)
+        lines.append(f"{groups} choices, {name}: rank correlation {correlation:.2f}, regret {lost:.1%}")
+    lines.append("\nmemory    rows   error    bias")
+    for family, errors in memory_errors(list(read_runs())).by_family.items():
+        lines.append(
+            f"{family:10}{len(errors):4} {statistics.mean(map(abs, errors)):7.1%} {statistics.mean(errors):+7.1%}"
+        )
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
-    measured = measured_runs()
-    if "--fit" in sys.argv:
-        print(fit(measured))
-    else:
-        print(table(held_out(measured, fitted_model), held_out(measured, constant_utilisation)))
+    print(fit(measured_runs()) if "--fit" in sys.argv else report())

@@ -1,6 +1,7 @@
 """Rows of published runs, good and bad; what the model of time reaches on them, beside the simplest rival."""
 
 import csv
+import statistics
 
 import pytest
 from shardlab.costs.predictions import ADDED, predicted_rows
@@ -13,6 +14,7 @@ from shardlab.costs.validate import (
     fit,
     held_out,
     measured_runs,
+    memory_errors,
     predict,
     table,
 )
@@ -84,7 +86,7 @@ def test_a_held_out_family_is_never_fitted(runs):
         seen.append({run.family for run in others})
         return lambda run: run.step_seconds
 
-    assert held_out(runs, fitted).macro == 0
+    assert errors_of(runs, held_out(runs, fitted)).macro == 0
     assert all(len(families) == len({run.family for run in runs}) - 1 for families in seen)
 
 
@@ -99,3 +101,9 @@ def test_a_fit_lowers_the_error(runs):
     fitted = fit(few, rounds=3)
     before, after = (errors_of(few, lambda run, e=e: predict(run, e)).macro for e in (GUESSED, fitted))
     assert after < before
+
+
+def test_allocated_memory_is_met_without_a_fitted_constant():
+    errors = memory_errors(list(read_runs())).by_family
+    for family in ("MGOLD", "SIMUMAX"):
+        assert statistics.mean(map(abs, errors[family])) < 0.1

@@ -1,0 +1,58 @@
+"""Whether predictions choose well: of the layouts of one model on one cluster, is the one predicted fastest fast?"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from shardlab.costs.layout import Layout
+from shardlab.costs.published import Run
+
+
+def same_choice(runs: Sequence[Run], at_least: int = 3) -> list[list[Run]]:
+    """Runs that differ in their layout only: one family, model, batch, GPU and number of them; groups of 3 or more.
+
+    A layout that was run several times is there once, with the mean of its times.
+    """
+    groups: dict[object, dict[Layout, list[Run]]] = {}
+    for run in runs:
+        key = (run.family, run.model, run.gpu, run.fp8, run.layout.world, run.layout.sequences_per_step)
+        groups.setdefault(key, {}).setdefault(run.layout, []).append(run)
+    return [[_mean(same) for same in group.values()] for group in groups.values() if len(group) >= at_least]
+
+
+def _mean(runs: Sequence[Run]) -> Run:
+    return replace(runs[0], step_seconds=statistics.mean(run.step_seconds or 0.0 for run in runs))
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's rho, ties with their mean rank; 0 where all of one are equal. Raises ValueError for fewer than 2."""
+    if len(first) != len(second) or len(first) < 2:
+        raise ValueError(f"{len(first)} and {len(second)} numbers have no rank correlation: give 2 or more of each")
+    a, b = _ranks(first), _ranks(second)
+    if len(set(a)) == 1 or len(set(b)) == 1:
+        return 0.0
+    return statistics.correlation(a, b)
+
+
+def regret(measured: Sequence[float], predicted: Sequence[float]) -> float:
+    """How much slower than the fastest the run is that was predicted to be: 0 is the right choice."""
+    chosen = min(range(len(predicted)), key=predicted.__getitem__)
+    return measured[chosen] / min(measured) - 1
+
+
+def choices(runs: Sequence[Run], predict: Callable[[Run], float]) -> tuple[float, float, int]:
+    """Mean rank correlation, mean regret, number of groups. Raises ValueError when no group is large enough."""
+    groups = same_choice(runs)
+    if not groups:
+        raise ValueError(f"no 3 of these {len(runs)} runs differ in their layout only: give more runs")
+    correlations, regrets = [], []
+    for group in groups:
+        measured, predicted = [run.step_seconds or 0.0 for run in group], [predict(run) for run in group]
+        correlations.append(rank_correlation(measured, predicted))
+        regrets.append(regret(measured, predicted))
+    return statistics.mean(correlations), statistics.mean(regrets), len(groups)
+
+
+def _ranks(numbers: Sequence[float]) -> list[float]:
+    """Place of each number, ascending; equal ones share their mean place."""
+    return [sum(other < one for other in numbers) + (numbers.count(one) - 1) / 2 for one in list(numbers)]
