@@ -56,7 +56,7 @@ def export(
         if template is not None and out.exists() and out.samefile(template):
             raise ValueError(f"{out} is the template: write to another file, and keep the LMS's own")
         name = notebooks.find_week(week)
-        scores, notes = points.scores(name, submitted, notebooks.ROOT)
+        scores, notes = points.scores(name, lms, submitted, notebooks.ROOT)
         table = exporting.export(lms, name, scores, template, column, scale)
         exporting.write(table, out)
     except (ValueError, OSError) as error:

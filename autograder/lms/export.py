@@ -126,15 +126,13 @@ def _match(header: list[str], rows: list[list[str]], scores: Sequence[Score]) ->
 
 
 def _places(header: list[str], rows: list[list[str]], score: Score) -> list[int]:
-    """The rows of a student: by the LMS's number, then by an identity that is the folder's name, then by name."""
+    """The rows of a student: by the LMS's number, or without one by an identity that is the folder's name, or by name."""
     identities = [header.index(name) for name in IDENTITIES if name in header]
     names = [header.index(name) for name in ("Student", "Full name") if name in header]
     if score.lms_id:
         own = {score.lms_id.lower(), f"participant {score.lms_id}".lower()}
         first = [header.index(name) for name in ("ID", "Identifier") if name in header]
-        by_number = [number for number, row in enumerate(rows) if any(row[at].lower() in own for at in first)]
-        if by_number:
-            return by_number
+        return [number for number, row in enumerate(rows) if any(row[at].lower() in own for at in first)]
     folder = score.student.lower()
     by_identity = [number for number, row in enumerate(rows) if any(row[at].lower() == folder for at in identities)]
     return by_identity or [

@@ -25,8 +25,8 @@ class Score:
     lms_id: str = ""
 
 
-def scores(week: str, submitted: Path, root: Path) -> tuple[list[Score], list[str]]:
-    """The scores of a week by student, and notes on what they rest on.
+def scores(week: str, lms: str, submitted: Path, root: Path) -> tuple[list[Score], list[str]]:
+    """The scores of a week by student, with their numbers in `lms`, and notes on what they rest on.
 
     The gradebook's points hold manual grades, and late penalties are taken off. Raises ValueError when nobody has any.
     """
@@ -56,7 +56,7 @@ def scores(week: str, submitted: Path, root: Path) -> tuple[list[Score], list[st
         raise ValueError(
             f"nobody has points for {week}: run `autograder grade {week}` first. {' '.join(notes)}".strip()
         )
-    return [Score(name, *found[name], _lms_id(submitted / name / week)) for name in sorted(found)], notes
+    return [Score(name, *found[name], _lms_id(submitted / name / week, lms)) for name in sorted(found)], notes
 
 
 def due_date(week: str, root: Path) -> datetime | None:
@@ -120,6 +120,6 @@ def _sum(verdicts: dict[str, Any]) -> tuple[float, float]:
     return round(points, 4), most
 
 
-def _lms_id(folder: Path) -> str:
+def _lms_id(folder: Path, lms: str) -> str:
     collected = read_collected(folder)
-    return collected["id"] if collected else ""
+    return collected["id"] if collected and collected["lms"] == lms else ""

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from autograder import notebooks
 from autograder.cli import app
-from autograder.course import load_config
+from autograder.course import load_config, nbgrader_programs
 from autograder.lms.export import export, write
 from autograder.lms.points import Score, due_date, scores
 from tests.autograder.tiny_course import TINY_WEEK, make_tiny_course
@@ -47,12 +47,16 @@ def verdict(points, fault=False, submitted=True):
 def course(tmp_path_factory):
     """jane and wei stand in the gradebook; bob is only judged, cy's machine failed, dee handed in nothing."""
     root = make_tiny_course(tmp_path_factory.mktemp("course"))
-    config = load_config(root)
-    url = config.CourseDirectory.db_url
-    notebooks.generate(notebooks.read_source(TINY_WEEK, root), TINY_WEEK, config, url)
-    with Gradebook(url) as gradebook, warnings.catch_warnings():
+    with (
+        nbgrader_programs(),
+        Gradebook(load_config(root).CourseDirectory.db_url) as gradebook,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore", SAWarning)  # nbgrader's own use of the database
-        gradebook.update_or_create_assignment(TINY_WEEK, duedate=datetime(2026, 11, 20, 16))
+        gradebook.add_assignment(TINY_WEEK, duedate=datetime(2026, 11, 20, 16))
+        gradebook.add_notebook(TINY_WEEK, TINY_WEEK)
+        for name, most in (("week01-double-check", 3), ("week01-triple-check", 2), ("week01-interview", 2)):
+            gradebook.add_grade_cell(name, TINY_WEEK, TINY_WEEK, max_score=most, cell_type="code")
         for name, auto, manual, penalty in (("jane", 3.0, 1.5, 0), ("wei", 2.0, None, 0.5)):
             gradebook.update_or_create_student(name)
             submission = gradebook.add_submission(TINY_WEEK, name)
@@ -81,11 +85,20 @@ def course(tmp_path_factory):
 
 
 def test_points_come_from_the_gradebook_and_from_verdicts_where_it_has_none(course):
-    found, notes = scores(TINY_WEEK, course / "autograder" / "submitted", course)
+    found, notes = scores(TINY_WEEK, "canvas", course / "autograder" / "submitted", course)
     assert {one.student: one.points for one in found} == {"jane": 4.5, "wei": 1.5, "bob": 4.0}
     text = " ".join(notes)
     assert "late penalties: bob." in text and "wait for a grade count as 0: wei" in text
     assert "grade again: cy" in text and "nothing was handed in: dee" in text
+
+
+def test_the_number_of_another_lms_names_nobody(course, tmp_path):
+    folder = tmp_path / "jane" / TINY_WEEK
+    folder.mkdir(parents=True)
+    facts = {"lms": "canvas", "id": "12", "name": "jane", "late": False, "file": "f", "sha256": "0"}
+    (folder / "collected.json").write_text(json.dumps(facts))
+    ids = [scores(TINY_WEEK, lms, tmp_path, course)[0][1].lms_id for lms in ("canvas", "moodle")]
+    assert ids == ["12", ""]
 
 
 def test_the_due_date_is_the_gradebooks(course, tmp_path):
@@ -94,7 +107,7 @@ def test_the_due_date_is_the_gradebooks(course, tmp_path):
     empty = make_tiny_course(tmp_path)
     assert due_date(TINY_WEEK, empty) is None and not (empty / "autograder" / "gradebook.db").exists()
     with pytest.raises(ValueError, match="run `autograder grade week01_tiny` first"):
-        scores(TINY_WEEK, tmp_path, empty)
+        scores(TINY_WEEK, "canvas", tmp_path, empty)
 
 
 CLASS = [Score("jane", 4.5, 7.0), Score("liwei-12", 1.5, 7.0, "12")]
@@ -128,6 +141,7 @@ def test_moodle_keeps_its_worksheet(tmp_path):
     [
         ([*CLASS, Score("zoe", 1.0, 7.0)], {}, "zoe is not in it"),
         ([Score("jane", 1.0, 7.0), Score("doe-11", 2.0, 7.0, "11")], {}, "shares one with another"),
+        ([Score("Doe-Jane", 1.0, 7.0, "99")], {}, "Doe-Jane is not in it"),
         ([Score("jane", 1.0, 19.0)], {}, "at most 7 points and the course 19"),
         (CLASS, {"column": "Week 1"}, "no column 'Week 1'"),
     ],
