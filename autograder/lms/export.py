@@ -126,7 +126,7 @@ def _match(header: list[str], rows: list[list[str]], scores: Sequence[Score]) ->
 
 
 def _places(header: list[str], rows: list[list[str]], score: Score) -> list[int]:
-    """The rows of a student: by the LMS's number, or without one by an identity that is the folder's name, or by name."""
+    """The rows of a student: by the LMS's number; without one by an identity that is the folder's name, or by name."""
     identities = [header.index(name) for name in IDENTITIES if name in header]
     names = [header.index(name) for name in ("Student", "Full name") if name in header]
     if score.lms_id:
