@@ -75,6 +75,9 @@ def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], tap
         outcome.report = f"The ranks handed in more than fits, or what makes no sense ({type(error).__name__})."
     if watch is not None and watch.complaint:
         outcome.report = watch.complaint
+    wire = tap.read() if tap is not None else None
+    if tap is not None and tap.num_noted == 0:  # no line of the student's has run
+        raise OSError("the ranks did not come together")
     ends = [_described(end) for end in outcome.ends]
     return plain.encode(
         {
@@ -83,7 +86,7 @@ def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], tap
             "timed_out": outcome.timed_out,
             "seconds": outcome.seconds,
             "loopback_bytes": confine.loopback_bytes() if inside else -1,
-            "wire": tap.read() if tap is not None else None,
+            "wire": wire,
             "printed": "".join(printed)[:KEPT_OUTPUT],
             "inside": inside,
         }
@@ -132,12 +135,13 @@ def _live(
         rank_inside.join(transports.GLOO, store, rank, own["ranks"], own["timeout"])
 
     def seal() -> None:
-        if tap is not None:
-            tap.note_sockets(rank)
         if store is not None and own["seals"]:
             store.set_timeout(datetime.timedelta(seconds=1))
             os.close(meeting)  # with it the store: from here on ranks hear of each other by messages alone
-        syscalls.refuse(network=own["seals"])
+        if not syscalls.refuse(network=own["seals"]) and inside:
+            raise OSError("a rank cannot be shut in")
+        if tap is not None:
+            tap.note_sockets(rank)
 
     return PROGRAMS[own["program"]](own, seal)
 

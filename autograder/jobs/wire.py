@@ -48,6 +48,7 @@ class Tap:
         self._socket.setsockopt(_PACKET_LEVEL, _IGNORE_OUTGOING, 1)
         self._socket.bind(("lo", _ALL_PROTOCOLS))
         self.notes_out, self.notes_in = os.pipe()
+        self.num_noted = 0  # ranks that were shut in, known after `read`
 
     def close(self) -> None:
         """Give up tap and notes."""
@@ -74,6 +75,7 @@ class Tap:
         with suppress(BlockingIOError):
             for line in os.read(self.notes_out, 1 << 16).splitlines():
                 rank, sockets = json.loads(line)
+                self.num_noted += 1
                 for own, peer, sent in sockets:
                     owners[own] = rank
                     begins[own, peer] = sent
