@@ -21,6 +21,9 @@ class Layout:
     virtual: chunks of layers on each rank, above 1 for the interleaved schedule.
     zero: ZeRO stage over the dp * cp ranks that hold the same parameters.
     overlap: collectives of data parallelism run behind the backward, as in DDP with buckets.
+    tensor_overlap: those of tensor parallelism run behind the matrix products, cut in pieces ("async TP").
+    scatter_gather: each tensor-parallel rank sends 1/t of an activation to the next stage (arXiv 2104.04473, section
+    4.1); DeepSpeed's pipeline sends the whole from each.
     """
 
     tp: int = 1
@@ -36,6 +39,8 @@ class Layout:
     recompute: Recompute = "none"
     schedule: Schedule = "1f1b"
     overlap: bool = True
+    tensor_overlap: bool = False
+    scatter_gather: bool = True
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "dp", "cp", "ep", "virtual", "microbatch", "num_microbatches"):

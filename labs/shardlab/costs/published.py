@@ -26,6 +26,7 @@ NETWORK_GBIT = {"BLOOM": 50, "VTRAIN": 100}
 # what the columns cannot say: heads wider than h/a, and layers without experts
 HEAD_DIM = {"Qwen3_30B_a3B": 128, "GPT OSS 120B": 64}
 DENSE_LAYERS = {"DeepSeekV3": (3, 18432)}
+DEEPSPEED = ("DeepSpeed", "bigscience")  # runs of DeepSpeed's pipeline
 EXPERTS = re.compile(r"(\d+) expert \((\d+) top(\d+)(?:\+(\d+)s)?\)")
 
 
@@ -139,6 +140,8 @@ def layout_of(row: dict[str, str]) -> Layout:
         zero=int(row["zero_stage"] or 0),
         recompute={"full": "full", "none": "none", "": "none"}.get(row["recompute"], "selective"),  # type: ignore[arg-type]
         overlap=not old and "overlap disabled" not in row["note"],
+        tensor_overlap=any(word in row["note"] for word in ("tp-comm-overlap on", "asyncTP")),
+        scatter_gather=not any(word in row["schedule"] + row["note"] + row["source"] for word in DEEPSPEED),
     )
     return with_global_batch(layout, _whole(row, "global_batch"))
 

@@ -56,22 +56,26 @@ def bubble_share(stages: int, microbatches: int, virtual: int = 1) -> float:
 
 
 def forwards_done(model: Transformer, layout: Layout, speed: Speed) -> float:
-    """Seconds of a layer's forward, backward and recomputation, averaged over dense layers and layers of experts."""
+    """Seconds of a layer's forward, backward and recomputation, averaged over dense layers and layers of experts.
+
+    A backward takes two forwards; fused attention's two and a half, 5 products where the forward has 2 (arXiv
+    2307.08691, section 3.1.2).
+    """
     moe = model.moe_layers / model.layers
     forward = (1 - moe) * dense_layer_seconds(model, layout, speed) if moe < 1 else 0.0
     forward += moe * moe_layer_seconds(model, layout, speed) if moe else 0.0
-    if layout.recompute == "full":
-        return 4 * forward
-    if layout.recompute == "selective":
-        return 3 * forward + attention_seconds(model, layout, speed)
-    return 3 * forward
+    attention = attention_seconds(model, layout, speed)
+    backward = 2 * forward + (attention / 2 if model.flash else 0.0)
+    again = {"none": 0.0, "selective": attention, "full": forward}[layout.recompute]
+    return forward + backward + again
 
 
 def tensor_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
     """A layer's all-reduces of a microbatch: 2 forward, 2 backward, 2 more with full recomputation."""
     half = ring_all_gather_bytes(layout.tp, activation_bytes_of(model, layout))
     all_reduces = 6 if layout.recompute == "full" else 4
-    return all_reduces * 2 * ring_seconds(gpu, efficiency, layout.tp, 1, half)
+    seconds = all_reduces * 2 * ring_seconds(gpu, efficiency, layout.tp, 1, half)
+    return seconds * (1 - efficiency.hidden) if layout.tensor_overlap else seconds
 
 
 def context_seconds(
@@ -137,8 +141,9 @@ def optimizer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float
 
 
 def hop_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
-    """One activation to the next stage: each tensor-parallel rank sends 1/t of it (arXiv 2104.04473, section 4.1)."""
-    sent = pp_boundary_bytes(model, layout) / (1 if layout.sequence_parallel else layout.tp)
+    """One activation to the next stage."""
+    whole = layout.sequence_parallel or not layout.scatter_gather
+    sent = pp_boundary_bytes(model, layout) / (1 if whole else layout.tp)
     return sent / boundary_bandwidth(gpu, efficiency, layout) + efficiency.hop_seconds
 
 
@@ -158,7 +163,7 @@ def step_seconds(
     speed = speed_of(gpu, efficiency, fp8=fp8)
     layers, m = -(-model.layers // layout.pp), layout.num_microbatches
     work = layers * forwards_done(model, layout, speed)
-    output = 3 * output_seconds(model, layout, speed)
+    output = 3 * output_seconds(model, layout, speed_of(gpu, efficiency))  # in bf16 even where layers are in fp8
     tensor = layers * tensor_seconds(model, layout, gpu, efficiency)
     context = layers * context_seconds(model, layout, gpu, efficiency, attention_seconds(model, layout, speed))
     expert = layers * expert_seconds(model, layout, gpu, efficiency)

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 from shardlab.costs.predictions import ADDED, predicted_rows
-from shardlab.costs.published import RUNS, read_rows, run_of
+from shardlab.costs.published import RUNS, read_rows, read_runs, run_of
 from shardlab.costs.validate import (
     GUESSED,
     Errors,
