@@ -18,7 +18,7 @@ from typing import Any
 from shardlab.ranks.call import Call, Outcome
 from shardlab.ranks.travel import child_environment
 from shardlab.ranks.watched import anonymous_file, content_of
-from shardlab.ranks.worker import KEY_VARIABLE
+from shardlab.ranks.worker import KEY_VARIABLE, send_at_once
 
 START_LIMIT = 120.0  # seconds: importing torch from a cold disk on a busy machine
 ANSWER_LIMIT = 30.0  # seconds beyond a call's own timeout before the worker itself is given up
@@ -51,6 +51,7 @@ class WarmWorker:
             )
             try:
                 self._connection = self._accept(listener, complaints)
+                send_at_once(self._connection)
             except BaseException:
                 self.close()
                 raise
