@@ -45,12 +45,7 @@ def judge_all(
     with config.set({"distributed.scheduler.allowed-failures": RETRIES}), _client(workers, scheduler) as client:
         client.register_plugin(CloseJudges())
         try:
-            futures = {
-                client.submit(
-                    _judge_here, dossier, seed, key=f"{dossier.week}/{dossier.student}", retries=RETRIES
-                ): dossier
-                for dossier in dossiers
-            }
+            futures = {_submit(client, dossier, seed): dossier for dossier in dossiers}
             for future, judged in as_completed(list(futures), with_results=True):
                 yield futures[future], judged
         finally:
