@@ -10,7 +10,7 @@ from shardlab.pipeline_parallel.costs import Costs
 from shardlab.pipeline_parallel.simulate import peak_activations, simulate
 
 
-def run_asleep(name: str, ranks: int, microbatches: int, unit: float) -> list:
+def run_asleep(name: str, ranks: int, microbatches: int, unit: float) -> tuple:
     """On each rank: when its slots began and ended, of a second run; the first makes the connections."""
     import torch.distributed as dist
     from shardlab.pipeline_parallel.execute import execute

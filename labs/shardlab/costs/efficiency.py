@@ -42,13 +42,13 @@ class Efficiency:
 
 
 FITTED = Efficiency(
-    matmul_ampere=0.77,
-    matmul_hopper=0.86,
-    matmul_blackwell=0.43,
-    fp8=0.65,
-    attention_hopper=0.19,
-    memory=0.69,
-    network=0.95,
+    matmul_ampere=0.72,
+    matmul_hopper=0.75,
+    matmul_blackwell=0.42,
+    attention_ampere=0.34,
+    attention_hopper=0.21,
+    memory=0.63,
+    network=0.92,
 )
 
 # Not fitted: the mean of bus bandwidth / 300 GB/s in data/allreduce_alpha_beta.csv for 4 to 8 A100, and the slope of

@@ -1,7 +1,7 @@
 """Seconds of one layer's forward for one microbatch on one rank: matrix products, attention, elementwise kernels.
 
-Every product takes its FLOPs at a share of the peak and its operands' bytes at the memory's speed, one after the other
-(a roofline without the sharp corner), so that narrow ones are slower a FLOP; the backward does everything twice.
+A product takes its FLOPs at a share of the peak or its operands' bytes at the memory's speed, whichever is longer (the
+roofline, Williams et al. 2009), so that narrow ones are slower a FLOP; elementwise kernels come on top.
 """
 
 from typing import NamedTuple
@@ -36,8 +36,8 @@ def speed_of(gpu: Accelerator, efficiency: Efficiency, *, fp8: bool = False) -> 
 
 
 def matmul_seconds(speed: Speed, tokens: float, weights: float, widths: float) -> float:
-    """2 FLOPs a weight and token, 2 bytes a weight, and 2 for each element of inputs and outputs (`widths` a token)."""
-    return 2 * weights * tokens / speed.matmul + 2 * (weights + widths * tokens) / speed.memory
+    """2 FLOPs a weight and token, or 2 bytes a weight and element in or out (`widths` a token): the longer."""
+    return max(2 * weights * tokens / speed.matmul, 2 * (weights + widths * tokens) / speed.memory)
 
 
 def attention_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
@@ -90,7 +90,7 @@ def moe_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float
     local = mlp_matrix_parameters(model, model.expert_ffn) * model.experts / layout.ep
     per_row = mlp_matrix_parameters(model, model.expert_ffn)
     widths = 2 * model.hidden + (3 if model.gated else 2) * model.expert_ffn
-    routed = 2 * per_row * rows / speed.matmul + 2 * (local + widths * rows) / speed.memory
+    routed = max(2 * per_row * rows / speed.matmul, 2 * (local + widths * rows) / speed.memory)
     permuted = 4 * 2 * 2 * model.hidden * rows / speed.memory
     shared = mlp_matrix_parameters(model, model.expert_ffn * model.shared_experts) / layout.tp
     beside = matmul_seconds(speed, tokens, shared, 2 * model.hidden) if model.shared_experts else 0.0

@@ -86,7 +86,7 @@ def run_of(row: dict[str, str]) -> Run:
         gradient_bytes=2 if "fp16" in precision or layout.zero == 3 else 4,
         step_seconds=float(seconds) if seconds else None,
         memory_bytes=float(memory) * 1e9 if memory else None,
-        flagged=bool(row.get("flag")),
+        flagged=any(word in (row.get("flag") or "") for word in ("outlier", "printed")),
     )
 
 

@@ -21,6 +21,14 @@ from shardlab.costs.step import step_seconds
 Predict = Callable[[Run], float]
 GUESSED = Efficiency()
 PULL = 0.01
+SUBSETS: dict[str, Callable[[Run], bool]] = {
+    "16-bit runs with tensor or pipeline parallelism": lambda run: (
+        not run.fp8 and run.layout.tp * run.layout.pp > 1 and not run.model.experts
+    ),
+    "FSDP runs": lambda run: run.layout.zero == 3 and run.layout.tp * run.layout.pp == 1 and not run.model.experts,
+    "runs with experts": lambda run: run.model.experts > 0,
+    "runs with context parallelism": lambda run: run.layout.cp > 1,
+}
 UPPER = {"launch_seconds": 5e-3, "hop_seconds": 1e-3}  # the other constants are shares, at most 1
 
 
@@ -161,6 +169,10 @@ def report() -> str:
     runs = measured_runs()
     ours, rival = held_out(runs, fitted_model), held_out(runs, constant_utilisation)
     lines = [table(errors_of(runs, ours), errors_of(runs, rival)), ""]
+    for name, kept in SUBSETS.items():
+        some = [run for run in runs if kept(run)]
+        both = [errors_of(some, one) for one in (ours, rival)]
+        lines.append(f"{len(some)} {name}: macro {both[0].macro:.1%}, constant utilisation {both[1].macro:.1%}")
     for name, predicted in (("ours", ours), ("constant utilisation", rival)):
         correlation, lost, groups = choices(runs, predicted)
         lines.append(f"{groups} choices, {name}: rank correlation {correlation:.2f}, regret {lost:.1%}")
