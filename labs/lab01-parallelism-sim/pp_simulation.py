@@ -2,23 +2,10 @@
 
 from typing import Annotated
 
-import shardlab
 import typer
 from shardlab.costs.step import bubble_share
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.costs import Costs
 from shardlab.pipeline_parallel.simulate import peak_activations, simulate
-
-
-def run_asleep(name: str, ranks: int, microbatches: int, unit: float) -> tuple:
-    """On each rank: when its slots began and ended, of a second run; the first makes the connections."""
-    import torch.distributed as dist
-    from shardlab.pipeline_parallel.execute import execute
-    from shardlab.pipeline_parallel.stages import sleeping_stages
-
-    schedule = BUILDERS[name](ranks, microbatches)
-    costs = Costs(unit, unit, unit)
-    return [execute(schedule, sleeping_stages(schedule, dist.get_rank(), costs), group=None) for _ in range(2)][1]
 
 
 def main(
@@ -28,7 +15,7 @@ def main(
     milliseconds: Annotated[float, typer.Option(min=1, help="What F, I and W sleep each.")] = 20.0,
 ) -> None:
     """Predict a schedule's bubble, then measure it: real messages between real ranks, stages that sleep."""
-    from shardlab.pipeline_parallel.execute import measured
+    from shardlab.pipeline_parallel.asleep import run_asleep
 
     if schedule not in BUILDERS:
         raise typer.BadParameter(f"there is no schedule {schedule!r}: use one of {', '.join(BUILDERS)}")
@@ -37,12 +24,11 @@ def main(
         built = BUILDERS[schedule](ranks, microbatches)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    timeline = simulate(built, Costs(unit, unit, unit))
-    times = shardlab.run(run_asleep, schedule, ranks, microbatches, unit, ranks=ranks, observe=False, timeout=300)
-    real = measured(built, times)
+    timeline = simulate(built)
+    real = run_asleep(built, seconds_per_unit=unit)
 
     typer.echo(f"{schedule}, p = {ranks}, m = {microbatches}{'':8}{'simulated':>12}{'measured':>12}")
-    typer.echo(f"{'seconds':28}{timeline.makespan:12.3f}{real.makespan:12.3f}")
+    typer.echo(f"{'seconds':28}{unit * timeline.makespan:12.3f}{unit * real.makespan:12.3f}")
     shares = [max(one.idle) / one.makespan for one in (timeline, real)]
     typer.echo(f"{'idle share, worst rank':28}{shares[0]:12.1%}{shares[1]:12.1%}")
     if schedule in ("gpipe", "1f1b"):
