@@ -15,6 +15,9 @@ from typing import Any
 
 import torch
 
+from autograder.checks import packets
+from autograder.checks.packets import size
+
 Case = dict[str, Any]
 MEMORY_BYTES = 8 << 30  # address space of one rank; torch alone reserves two
 MEMORY_ALL_BYTES = 2 << 30  # memory in use by all ranks together, beyond what they inherit
@@ -109,32 +112,16 @@ def trouble(answer: Answer, allowed: Sequence[str] | None = None) -> str | None:
         forbidden = sorted(set(_texts(came.get("kinds"))) - set(allowed)) if allowed is not None else []
         if forbidden:
             return f"Rank {rank} calls {forbidden[0]}; this exercise is made of {' and '.join(allowed or ())} alone."
-    return _differs_on_the_wire(answer, allowed)
+    return _other_than_claimed(answer, allowed)
 
 
-def _differs_on_the_wire(answer: Answer, allowed: Sequence[str] | None) -> str | None:
-    """More packets than could be read; a collective that no rank reports; other bytes than a rank's sends claim."""
+def _other_than_claimed(answer: Answer, allowed: Sequence[str] | None) -> str | None:
+    """More packets than can be read, or, where only some calls are allowed, others than the ranks report."""
     if answer.wire is None and answer.loopback_bytes > 0:
         return f"Between the ranks {size(answer.loopback_bytes)} travelled, more than can be read: send far less."
     if answer.wire is None or allowed is None:
         return None
-    for source, _, kind, *_ in answer.wire:
-        if kind == "unknown":
-            return f"Rank {source} writes into a connection by itself; messages go through torch.distributed alone."
-        if kind != "message":
-            return f"Rank {source} calls {kind}; this exercise is made of {' and '.join(allowed)} alone."
-    return next(filter(None, (_misreported(rank, answer) for rank in range(len(answer.ranks)))), None)
-
-
-def _misreported(rank: int, answer: Answer) -> str | None:
-    """Whether a rank's sends, as it reports them, are not what its packets carried."""
-    claims, rows = sent(answer.ranks[rank]), [row for row in answer.wire or [] if row[0] == rank]
-    messages, travelled = sum(row[3] for row in rows), sum(row[4] for row in rows)
-    if sum(claims) != travelled:
-        return f"Rank {rank} reports {size(sum(claims))} sent, but {size(travelled)} travelled from it."
-    if len(claims) != messages:
-        return f"Rank {rank} reports {len(claims)} messages, but {messages} travelled from it."
-    return None
+    return packets.other_than_claimed(answer.wire, [sent(came) for came in answer.ranks], allowed)
 
 
 def _last_line(text: Any) -> str:
@@ -199,11 +186,6 @@ def events(came: dict[str, Any]) -> list[tuple[str, list[int], int | None, int, 
     return [tuple(event) for event in claimed if isinstance(event, list) and len(event) == 5]  # type: ignore[misc]
 
 
-def crossed(answer: Answer, rank: int, per_node: int) -> float:
-    """Bytes that travelled from a rank to another node, read from the packets; 0 where nobody could look."""
-    return float(sum(n for a, b, _, _, n in answer.wire or [] if a == rank and a // per_node != b // per_node))
-
-
 def carried_too_little(answer: Answer, payload_bytes: int) -> str | None:
     """Whether the wire carried fewer bytes than the answer needs: counted outside the sandbox, headers included."""
     if 0 <= answer.loopback_bytes < payload_bytes:
@@ -220,14 +202,6 @@ def carried_too_much(answer: Answer, payload_bytes: int) -> str | None:
     if answer.loopback_bytes > most:
         return f"Between the ranks {size(answer.loopback_bytes)} travelled where {size(payload_bytes)} are enough."
     return None
-
-
-def size(num_bytes: float) -> str:
-    """Bytes as a person writes them."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if num_bytes >= factor:
-            return f"{num_bytes / factor:.4g} {unit}"
-    return f"{num_bytes:.4g} B"
 
 
 def close(got: Any, expected: float, relative: float = 1e-6) -> bool:

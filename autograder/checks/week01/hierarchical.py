@@ -13,13 +13,13 @@ from autograder.checks.base import (
     Check,
     Task,
     carried_too_little,
-    crossed,
     events,
     size,
     trouble,
     whole_numbers,
 )
 from autograder.checks.groups import LARGE, POINT_TO_POINT, dtype_of, each_rank, shape_of, working
+from autograder.checks.packets import crossed
 
 
 def _make_hierarchical(case: Case, rng: Random) -> Task:
@@ -55,7 +55,7 @@ def _judge_hierarchical(case: Case, task: Task, answer: Answer) -> str | None:
     allowed = due + 4 * width  # chunks of a size that does not divide are one number larger
     for rank in working(task):
         claimed = sum(_crossing_bytes(event, rank, per_node) for event in events(answer.ranks[rank]))
-        crossing = max(crossed(answer, rank, per_node), claimed)
+        crossing = max(crossed(answer.wire, rank, per_node), claimed)
         if crossing > allowed:
             return (
                 f"Right on all ranks, but rank {rank} sends {size(crossing)} to the other node where {size(due)} "
