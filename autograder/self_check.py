@@ -57,8 +57,14 @@ def _judge() -> Judge:
     pid = os.getpid()
     if pid not in _judges:
         _judges[pid] = Judge()
-        atexit.register(_judges[pid].__exit__)
+        atexit.register(close)
     return _judges[pid]
+
+
+def close() -> None:
+    """End this process's sandbox; the next check starts a new one."""
+    if (judge := _judges.pop(os.getpid(), None)) is not None:
+        judge.__exit__()
 
 
 def _pickle(found: Check, answers: tuple) -> bytes:

@@ -33,9 +33,11 @@ class Watched:
 
     def hear(self, data: bytes) -> None:
         """Take a part of the rank's message; when it is complete the rank has ended, rightly or not."""
+        if self.end is not None:
+            return  # what comes after a whole message is nobody's
         self.message += data
         head = inside.LENGTH.size
-        if self.end is not None or len(self.message) < head:
+        if len(self.message) < head:
             return
         (length,) = inside.LENGTH.unpack_from(self.message)
         if length > MOST_RESULT_BYTES:
