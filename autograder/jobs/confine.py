@@ -116,13 +116,20 @@ def settle_rank() -> bool:
 
 def _empty_folders() -> None:
     """New, empty folders over /tmp and /dev/shm; Python and shardlab come back where they lie below /tmp themselves."""
+    libc = _libc()
     kept = {path: os.open(path, os.O_PATH) for path in _programs_below("/tmp")}
     for folder in (b"/tmp", b"/dev/shm"):
-        _libc().mount(b"tmpfs", folder, b"tmpfs", _NO_PROGRAMS, b"size=64m,nr_inodes=8192")
+        libc.mount(b"tmpfs", folder, b"tmpfs", _NO_PROGRAMS, b"size=64m,nr_inodes=8192")
+    tops = {os.fsencode(os.path.join("/tmp", path.split(os.sep)[2])) for path in kept}
+    for top in tops:
+        os.mkdir(top)
+        libc.mount(b"tmpfs", top, b"tmpfs", _NO_PROGRAMS, b"size=64k")
     for path, descriptor in kept.items():
-        os.makedirs(path)
-        _libc().mount(os.fsencode(f"/proc/self/fd/{descriptor}"), os.fsencode(path), None, _BIND | _RECURSIVE, None)
+        os.makedirs(path, exist_ok=True)
+        libc.mount(os.fsencode(f"/proc/self/fd/{descriptor}"), os.fsencode(path), None, _BIND | _RECURSIVE, None)
         os.close(descriptor)
+    for top in tops:  # nothing can be planted beside them
+        libc.mount(None, top, None, _READ_ONLY | _REMOUNT | _BIND, None)
     os.chdir("/tmp")
 
 
