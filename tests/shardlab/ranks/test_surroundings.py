@@ -43,4 +43,4 @@ def test_no_host_name_is_asked_for(session):
 def test_the_interface_carried_what_the_meter_says(session, what):
     billed, carried = session[what]["billed"], session[what]["carried"]
     assert billed == {"exchange": 2 * (16 << 20), "ring": 4 * 6 * (4 << 20)}[what]
-    assert billed <= carried <= 1.05 * billed  # headers, acknowledgements (more of them on busy cores), our own connection
+    assert billed <= carried <= 1.05 * billed  # headers, acknowledgements, our own connection
