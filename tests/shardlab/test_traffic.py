@@ -57,6 +57,20 @@ def test_a_ring_all_reduce_takes_its_two_halves():
     assert traffic.all_reduce_seconds(6, 1e6, alpha=ALPHA, beta=BETA) == pytest.approx(halves)
 
 
+def test_a_hierarchy_pays_the_slow_link_for_its_shard_alone():
+    free, slow = traffic.Link(0.0, 0.0), traffic.Link(2.0, 3.0)
+
+    def seconds(inside, across):
+        return traffic.hierarchical_all_reduce_seconds(4, 2, 80.0, inside=inside, across=across)
+
+    assert seconds(free, slow) == 2 * 3 * (2.0 + 3.0 * 40 / 4)  # a ring of 4 nodes over half the tensor
+    assert seconds(slow, free) == 2 * (2.0 + 3.0 * 40)  # two halves of one step in a node of 2
+    flat = traffic.all_reduce_seconds(8, 80.0, alpha=2.0, beta=3.0)
+    assert seconds(slow, slow) < flat
+    with pytest.raises(ValueError, match="use 1 or more"):
+        traffic.hierarchical_all_reduce_seconds(0, 2, 80.0, inside=free, across=free)
+
+
 def test_the_last_rank_of_a_broadcast_has_its_last_piece_after_2n_minus_2_messages():
     arrived = {(0, piece): 0 for piece in range(5)}  # (hop, piece) -> step after which it is there
     for hop in range(1, 5):

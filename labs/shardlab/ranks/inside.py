@@ -130,6 +130,8 @@ def torchrun_group(timeout: float = 60.0) -> Iterator[dist.ProcessGroup]:
     transport = transports.choose_transport(local)
     if local == int(os.environ["WORLD_SIZE"]):  # one machine: its own loopback will do
         os.environ.update(transports.environment(transport))
+    elif "GLOO_SOCKET_IFNAME" not in os.environ:  # gloo would ask for the host's name, which may be the loopback's
+        os.environ["GLOO_SOCKET_IFNAME"] = transports.interface_towards(os.environ["MASTER_ADDR"])
     if transport != transports.GLOO:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % transports.count_gpus())
     backend = transports.GLOO if transport == transports.GLOO else "cpu:gloo,cuda:nccl"

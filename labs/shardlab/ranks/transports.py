@@ -68,6 +68,22 @@ def environment(transport: str) -> dict[str, str]:
     return {}
 
 
+def interface_towards(host: str) -> str:
+    """The interface over which this machine reaches `host`; no packet is sent.
+
+    On the machine that `host` names, its own address is asked for, which leads to the same interface.
+    """
+    import psutil
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))
+        own = probe.getsockname()[0]
+    addresses = {entry.address: name for name, entries in psutil.net_if_addrs().items() for entry in entries}
+    if own not in addresses:
+        raise RuntimeError(f"no interface has the address {own}: name one in GLOO_SOCKET_IFNAME")
+    return addresses[own]
+
+
 def loopback_name() -> str:
     """The loopback interface: `lo` on Linux, `lo0` on macOS. Without it gloo asks for the host's name, up to 35 s."""
     names = [name for _, name in socket.if_nameindex()]

@@ -1,5 +1,7 @@
 """A lab's script, started by `torchrun` or by hand: prints what every rank got and sent."""
 
+import sys
+
 import torch
 from shardlab import meter
 from shardlab.collectives import ring_all_reduce
@@ -8,4 +10,5 @@ from shardlab.ranks.inside import torchrun_group
 with torchrun_group() as group:
     with meter.record() as bill:
         total = ring_all_reduce(torch.full((8,), float(group.rank())), group=group)
-    print(f"rank {group.rank()} of {group.size()}: {total[0].item():g}, {bill.sent_bytes:g} bytes", flush=True)
+    line = f"rank {group.rank()} of {group.size()}: {total[0].item():g}, {bill.sent_bytes:g} bytes\n"
+    sys.stdout.write(line)  # in one piece: ranks share the pipe, and print() may write a line's end apart

@@ -60,8 +60,7 @@ def test_a_cold_failure_has_the_same_words(capsys):
 def test_a_lab_script_under_plain_torchrun():
     script = Path(__file__).with_name("a_lab_script.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
-    whole_lines = os.environ | {"PYTHONUNBUFFERED": ""}  # or ranks interleave lines and their ends
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=whole_lines)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert sorted(done.stdout.splitlines()) == [f"rank {rank} of 2: 1, 32 bytes" for rank in (0, 1)], done.stderr
 
 
