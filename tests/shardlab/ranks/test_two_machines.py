@@ -40,13 +40,10 @@ def test_a_lab_script_spans_two_machines(machines):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen(
-            ["ip", "netns", "exec", name, sys.executable, "-m", "torch.distributed.run", "--nnodes=2"]
-            + [
-                f"--node-rank={number}",
-                "--nproc-per-node=2",
-                "--master-addr=10.214.0.1",
-                "--master-port=29123",
-                script,
+            [
+                *("ip", "netns", "exec", name, sys.executable, "-m", "torch.distributed.run"),
+                *("--nnodes=2", f"--node-rank={number}", "--nproc-per-node=2"),
+                *("--master-addr=10.214.0.1", "--master-port=29123", script),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
