@@ -41,7 +41,7 @@ lab: setup  ## look at the machine and open JupyterLab in course/ (HEADLESS=1, P
 	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(LAB_FLAGS)
 
 test: setup check  ## every check of style, types and staleness, then every test
-	"$(BIN)/python" -m pytest -q
+	"$(BIN)/python" -m pytest -q --reruns 1
 
 check: setup  ## ruff, pyright, and course/ is what solutions/ builds
 	"$(BIN)/ruff" check . && "$(BIN)/ruff" format --check .
