@@ -81,6 +81,9 @@ def grade(
     if json_file is not None:
         json_file.write_text(json.dumps(grading.summary(verdicts), indent=1, ensure_ascii=False))
     if publish:
+        weak = sorted({one["student"] for one in verdicts if one["level"] < sandbox.OFFICIAL})
+        if weak:  # a worker of the cluster has no isolation, even where this machine has
+            _fail(f"nothing is published: {', '.join(weak)} judged where nothing isolates submissions; grade again")
         reports.publish(name, students, submitted)
 
 

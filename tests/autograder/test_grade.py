@@ -94,5 +94,14 @@ def test_the_command_answers_bad_input_with_a_sentence(arguments, words):
     assert words in answer.output and "Traceback" not in answer.output
 
 
+def test_a_verdict_from_a_machine_without_isolation_is_not_published(verdicts, submitted, monkeypatch, tmp_path):
+    _, results = verdicts
+    monkeypatch.setattr(grade, "grade", lambda *_, **__: [results["right"] | {"level": 1}])
+    monkeypatch.setattr(grade, "write_csv", lambda *_: None)
+    monkeypatch.setattr("autograder.reports.publish", lambda *_: pytest.fail("it was published"))
+    answer = CliRunner().invoke(app, ["grade", "week01", "--submitted", str(submitted), "--student", "right"])
+    assert answer.exit_code == 2 and "nothing is published: right" in answer.output
+
+
 def test_course_is_what_the_sources_build():
     assert [week for week in notebooks.weeks() if notebooks.is_stale(week)] == []
