@@ -48,6 +48,21 @@ def ring_all_reduce_bytes(num_ranks: int, num_bytes: float) -> float:
     return ring_reduce_scatter_bytes(num_ranks, num_bytes) + ring_all_gather_bytes(num_ranks, num_bytes)
 
 
+def zero_bytes(num_ranks: int, num_bytes: float, stage: int) -> float:
+    """Bytes a rank sends in a step of data parallelism: 2(N-1)/N of the model for stages 0, 1 and 2, 3(N-1)/N for 3.
+
+    num_bytes: the (padded) model's gradients, or weights. Stage 0 is DDP: an all-reduce. Stages 1 and 2 reduce-scatter
+    gradients and all-gather weights; stage 3 gathers the weights twice (1910.02054, section 7).
+    Raises ValueError for another stage.
+    """
+    if stage not in range(4):
+        raise ValueError(f"ZeRO stage {stage}: use 0 (DDP), 1, 2 or 3")
+    if stage == 0:
+        return ring_all_reduce_bytes(num_ranks, num_bytes)
+    gathers = 2 if stage == 3 else 1
+    return ring_reduce_scatter_bytes(num_ranks, num_bytes) + gathers * ring_all_gather_bytes(num_ranks, num_bytes)
+
+
 def naive_all_reduce_bytes(num_ranks: int, num_bytes: float) -> RankTraffic:
     """(N-1) * S in and (N-1) * S out of rank 0: all send to rank 0, which adds up and sends the sum to each."""
     _check(num_ranks, num_bytes)

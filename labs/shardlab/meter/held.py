@@ -30,13 +30,14 @@ def bytes_held(module: torch.nn.Module, optimizer: torch.optim.Optimizer | None 
     parameters = list(module.parameters())
     states = [] if optimizer is None else [v for state in optimizer.state.values() for v in state.values()]
     return Held(
-        parameters=_storage_bytes(parameters),
-        gradients=_storage_bytes(p.grad for p in parameters if p.grad is not None),
-        optimizer_state=_storage_bytes(v for v in states if isinstance(v, torch.Tensor)),
+        parameters=storage_bytes(parameters),
+        gradients=storage_bytes(p.grad for p in parameters if p.grad is not None),
+        optimizer_state=storage_bytes(v for v in states if isinstance(v, torch.Tensor)),
     )
 
 
-def _storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
+def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of the storages behind some tensors, each storage once."""
     local = [t.to_local() if hasattr(t, "to_local") else t for t in tensors]  # type: ignore[operator]
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in local if t.device.type != "meta"}
     return sum(storages.values())

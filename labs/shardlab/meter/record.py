@@ -25,7 +25,10 @@ from shardlab.ranks import ledger
 
 @dataclass
 class Event:
-    """One communication call: payload and ring-theory bytes, who took part, where it was called, when it ran."""
+    """One communication call: payload and ring-theory bytes, who took part, where it was called, when it ran.
+
+    `waits` is when Python began to wait for it: the time from there to `end` is not hidden behind anything.
+    """
 
     kind: str
     members: tuple[int, ...]
@@ -37,6 +40,7 @@ class Event:
     where: str
     begin: float
     end: float | None = None
+    waits: float | None = None
 
     @property
     def group_size(self) -> int:
@@ -54,6 +58,11 @@ class Bill:
     def sent_bytes(self) -> float:
         """Bytes this rank sent: real ones for sends, those of a ring for collectives."""
         return sum(event.sent_bytes for event in self.events)
+
+    @property
+    def exposed_seconds(self) -> float:
+        """Seconds in which this rank did nothing but wait for communication."""
+        return sum(e.end - e.waits for e in self.events if e.end is not None and e.waits is not None)
 
     @property
     def num_messages(self) -> int:
@@ -156,6 +165,8 @@ class Recorder(TorchDispatchMode):
             return
         if self.writer is not None:
             self.writer.mark(number, state)
+        if state == ledger.WAITING and event.waits is None:
+            event.waits = time.monotonic()
         if state == ledger.DONE:
             event.end = time.monotonic()
             del self.pending[key]

@@ -46,8 +46,10 @@ def _headline(outcome: Outcome, timeout: float) -> str:
         return f"Deadlock: {waiting} of {len(ends)} ranks wait, and nothing can wake them. All were ended."
     if outcome.timed_out:
         return f"After {timeout:g} s {waiting} of {len(ends)} ranks had not finished, and all were ended."
-    first = _root_cause(ends)
-    return f"Rank {first} failed, and with it the call on {len(ends)} rank{'s' if len(ends) > 1 else ''}."
+    first, who = _root_cause(ends), f"the call on {len(ends)} rank{'s' if len(ends) > 1 else ''}"
+    if first is None:  # ended from outside, for printing without end for example
+        return f"{who.capitalize()} was ended before {waiting} of them had finished."
+    return f"Rank {first} failed, and with it {who}."
 
 
 def _root_cause(ends: list[RankEnd]) -> int | None:

@@ -17,6 +17,7 @@ from typing import Any
 import cloudpickle  # noqa: F401 - forked ranks find these imported
 import numpy  # noqa: F401
 import torch
+import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
 
 from shardlab.ranks.call import Call
 from shardlab.ranks.supervise import adopt_orphans, end_with_parent, supervise

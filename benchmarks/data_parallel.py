@@ -1,0 +1,116 @@
+"""Steps of our data parallelism beside PyTorch's own: the same model, batch and ranks, in turn in one process."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from statistics import median
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab.data_parallel.ddp import DataParallel
+from shardlab.data_parallel.zero1 import Zero1
+from shardlab.data_parallel.zero3 import Zero3
+from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
+from torch import Tensor
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.row import Row, at_least_times
+
+CONFIG = GPTConfig(layers=6, hidden=256, heads=8, sequence=64)
+BATCH, ROUNDS = 4, 9
+Step = Callable[[Tensor, Tensor], float]
+
+
+def measure() -> list[Row]:
+    """Medians of alternating steps; a step lasts as long as its slowest rank."""
+    rows = []
+    for ranks in (2, 4):
+        for name, pair in PAIRS.items():
+            by_rank = shardlab.run(race, pair, ranks=ranks, timeout=300)
+            ours, peer = (
+                [max(times) for times in zip(*(one[side] for one in by_rank), strict=True)] for side in (0, 1)
+            )
+            rows.append(at_least_times(f"{name}, {ranks} ranks, s a step", median(ours), median(peer), 1.0))
+    return rows
+
+
+def race(pair: tuple[Callable[[], Step], Callable[[], Step]]) -> tuple[list[float], list[float]]:
+    """Seconds of each step, ours and the peer's; the losses must be equal."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    steps = [build() for build in pair]
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(ROUNDS + 2):
+        generator = torch.Generator().manual_seed(97 * number + dist.get_rank())
+        tokens, targets = torch.randint(CONFIG.vocabulary, (2, BATCH, CONFIG.sequence), generator=generator)
+        losses = []
+        for side in (0, 1) if number % 2 else (1, 0):
+            dist.barrier()
+            began = time.perf_counter()
+            losses.append(steps[side](tokens, targets))
+            if number > 1:  # the first steps allocate
+                times[side].append(time.perf_counter() - began)
+        if abs(losses[0] - losses[1]) > 1e-4:
+            raise RuntimeError(f"the losses of step {number} are {losses}: the two do not train the same model")
+    return times
+
+
+def _model() -> GPT:
+    torch.manual_seed(0)
+    return GPT(CONFIG)
+
+
+def _step(model, optimizer) -> Step:
+    def step(tokens: Tensor, targets: Tensor) -> float:
+        loss = next_token_loss(model(tokens), targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return step
+
+
+def our_ddp() -> Step:
+    model = DataParallel(_model())
+    return _step(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
+
+
+def their_ddp() -> Step:
+    model = DistributedDataParallel(_model())
+    return _step(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
+
+
+def our_zero1() -> Step:
+    model = _model()
+    return _step(model, Zero1(model, torch.optim.AdamW, lr=1e-3))
+
+
+def their_zero1() -> Step:
+    model = DistributedDataParallel(_model())
+    return _step(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3))
+
+
+def our_zero3() -> Step:
+    model = _model()
+    return _step(model, Zero3(model, torch.optim.AdamW, units=list(model.blocks), lr=1e-3))
+
+
+def their_zero3() -> Step:
+    model = _model()
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+    return _step(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
+
+
+PAIRS = {
+    "DDP beside torch's DDP": (our_ddp, their_ddp),
+    "ZeRO-1 beside ZeroRedundancyOptimizer": (our_zero1, their_zero1),
+    "ZeRO-3 beside FSDP2": (our_zero3, their_zero3),
+}

@@ -1,0 +1,92 @@
+"""DDP and the stages of ZeRO beside PyTorch's own: states, bytes sent, calls, seconds, and the part spent waiting."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from report import COURSE, Batch, Hidden, Layers, Ranks, Steps, sizes
+
+OURS = {"DDP": 0, "ZeRO-1": 1, "ZeRO-2": 2, "ZeRO-3": 3}
+PEERS = ("torch DDP", "torch FSDP2")
+
+
+def measure(name: str, config, steps: int, batch: int):
+    """On each rank: train with one of ours or of PyTorch's."""
+    from shardlab.data_parallel.experiment import build, train
+    from shardlab.model.text import read_text
+
+    engine = build(OURS[name], config, None) if name in OURS else build_peer(name, config)
+    return train(engine, config, read_text(COURSE / "docs"), steps=steps, batch=batch)
+
+
+def build_peer(name: str, config):
+    """The same model and optimizer in PyTorch's classes."""
+    import torch
+    from shardlab.data_parallel.experiment import Engine
+    from shardlab.meter import bytes_held
+    from shardlab.model.gpt import GPT
+    from torch.distributed.fsdp import fully_shard
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    model = GPT(config)
+    if name == "torch DDP":
+        model = DistributedDataParallel(model)
+    else:
+        for block in model.blocks:
+            fully_shard(block)
+        fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    return Engine(model, optimizer, lambda: bytes_held(model, optimizer))
+
+
+def draw(table: dict[str, list], path: Path, ranks: int) -> str:
+    """What a rank holds above what it sends; writes the picture and returns it in words."""
+    from matplotlib.figure import Figure
+    from shardlab import figures
+
+    picture = Figure(figsize=(7, 0.8 * len(table) + 1), layout="constrained")
+    upper, lower = picture.subplots(2)
+    held = {name: float(by_rank[0].held.total) for name, by_rank in table.items()}
+    sent = {name: by_rank[0].sent_bytes for name, by_rank in table.items()}
+    words = figures.draw_bars(upper, held, title=f"States that a rank of {ranks} holds after the backward")
+    words += "\n" + figures.draw_bars(lower, sent, title="What it sends in a step")
+    for ax in (upper, lower):
+        ax.spines[["top", "right"]].set_visible(False)
+    picture.savefig(path, dpi=120)
+    return words
+
+
+def main(
+    ranks: Ranks = 2,
+    layers: Layers = 4,
+    hidden: Hidden = 128,
+    steps: Steps = 5,
+    batch: Batch = 4,
+    figure: Annotated[Path | None, typer.Option(help="Write the comparison as a picture.")] = None,
+) -> None:
+    """Train the same small GPT in six ways on the same batches and compare them in one table."""
+    from shardlab.ranks.launch import on_ranks
+
+    found = {
+        name: on_ranks(measure, name, sizes(layers, hidden), steps, batch, ranks=ranks, timeout=300)
+        for name in (*OURS, *PEERS)
+    }
+    table = {name: by_rank for name, by_rank in found.items() if by_rank is not None}
+    if not table:  # a rank of torchrun that is not to print
+        return
+    typer.echo(f"{'':12}{'states, MB':>12}{'sent, MB':>10}{'calls':>7}{'s a step':>10}{'waiting':>9}{'last loss':>11}")
+    for name, by_rank in table.items():
+        one = by_rank[0]
+        seconds = max(rank.seconds for rank in by_rank)
+        waiting = "unseen" if name in PEERS else f"{one.exposed:.3f}"  # PyTorch's own classes wait in C++
+        typer.echo(
+            f"{name:12}{one.held.total / 1e6:12.2f}{one.sent_bytes / 1e6:10.2f}{one.num_calls:7}{seconds:10.3f}"
+            f"{waiting:>9}{one.losses[-1]:11.4f}"
+        )
+    if figure is not None:
+        typer.echo(draw(table, figure, len(table["DDP"])))
+
+
+if __name__ == "__main__":
+    typer.run(main)

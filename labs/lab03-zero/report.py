@@ -1,0 +1,79 @@
+"""What the programs of this lab share: run one stage on ranks, print prediction beside measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:  # --help must not wait for torch
+    from shardlab.data_parallel.experiment import Measured
+    from shardlab.model.gpt import GPTConfig
+
+COURSE = Path(__file__).parents[2]
+
+
+Ranks = Annotated[int, typer.Option(min=1, max=16, help="Ranks to start; torchrun's own number goes before.")]
+Layers = Annotated[int, typer.Option(min=1, help="Transformer blocks.")]
+Hidden = Annotated[int, typer.Option(min=1, help="Hidden size.")]
+Steps = Annotated[int, typer.Option(min=1, help="Steps that count; two more warm up.")]
+Batch = Annotated[int, typer.Option(min=1, help="Sequences a rank and step.")]
+
+
+def program(stage: int) -> Callable[..., None]:
+    """The command line of one stage."""
+
+    def main(ranks: Ranks = 2, layers: Layers = 4, hidden: Hidden = 128, steps: Steps = 10, batch: Batch = 4) -> None:
+        report(stage, ranks=ranks, layers=layers, hidden=hidden, steps=steps, batch=batch)
+
+    main.__doc__ = (
+        f"Train a small GPT on the course's text with ZeRO stage {stage}; print predicted and measured bytes."
+    )
+    return main
+
+
+def measure(stage: int, config: GPTConfig, steps: int, batch: int) -> Measured:
+    """On each rank: train the small GPT on the course's own text."""
+    from shardlab.data_parallel.experiment import build, train
+    from shardlab.model.text import read_text
+
+    return train(build(stage, config, None), config, read_text(COURSE / "docs"), steps=steps, batch=batch)
+
+
+def report(stage: int, *, ranks: int, layers: int, hidden: int, steps: int, batch: int) -> None:
+    """Train, then print a table; a line says whether the bytes agree."""
+    from shardlab.data_parallel.experiment import predicted
+    from shardlab.ranks.launch import on_ranks
+
+    config = sizes(layers, hidden)
+    by_rank = on_ranks(measure, stage, config, steps, batch, ranks=ranks, timeout=300)
+    if by_rank is None:
+        return
+    one, due = by_rank[0], predicted(config, stage, len(by_rank))
+    rows = [
+        ("weights, bytes", due.held.parameters, one.held.parameters),
+        ("gradients, bytes", due.held.gradients, one.held.gradients),
+        ("optimizer state, bytes", due.held.optimizer, one.held.optimizer_state),
+        ("all states, bytes", due.held.total, one.held.total),
+        ("sent in a step, bytes", due.sent_bytes, one.sent_bytes),
+    ]
+    typer.echo(f"{'a rank of ' + str(len(by_rank)):26}{'predicted':>16}{'measured':>16}")
+    for label, formula, measured in rows:
+        typer.echo(f"{label:26}{formula:16,.0f}{measured:16,.0f}{'' if formula == measured else '   differs'}")
+    if stage == 3:
+        typer.echo(f"{'largest unit, bytes':26}{'':16}{one.largest_unit:16,.0f}")
+    slowest = max(by_rank, key=lambda rank: rank.seconds)
+    typer.echo(f"{'seconds a step':26}{'':16}{slowest.seconds:16.3f}")
+    typer.echo(f"{'of them only waiting':26}{'':16}{slowest.exposed:16.3f}")
+    typer.echo(f"{'calls in a step':26}{'':16}{one.num_calls:16}")
+    typer.echo(f"loss of rank 0: {one.losses[0]:.3f} at the first step, {one.losses[-1]:.3f} at the last")
+
+
+def sizes(layers: int, hidden: int) -> GPTConfig:
+    """A model with four heads, or as many as divide the hidden size."""
+    from shardlab.model.gpt import GPTConfig
+
+    heads = next(heads for heads in (4, 3, 2, 1) if hidden % heads == 0)
+    return GPTConfig(layers=layers, hidden=hidden, heads=heads)

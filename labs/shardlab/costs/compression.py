@@ -1,0 +1,60 @@
+"""Bytes of a compressed gradient: one message for each way to compress, and when sending messages around pays.
+
+n = num_elements. A sum of compressed gradients is not compressed, so messages are all-gathered instead of all-reduced:
+each rank sends its own N-1 times (traffic.ring_all_gather_bytes of N messages).
+"""
+
+from shardlab.costs import traffic
+
+SCALE_BYTES = 4  # one float32
+KEPT_BYTES = 8  # an int32 for where, a float32 for what
+
+
+def kept_elements(num_elements: int, share: float) -> int:
+    """How many of n numbers are kept: their share, rounded, and at least one; ValueError for a share outside (0, 1]."""
+    if not 0 < share <= 1:
+        raise ValueError(f"a share of {share} cannot be kept: use more than 0 and at most 1")
+    return max(1, round(share * num_elements))
+
+
+def top_k_bytes(num_kept: int) -> int:
+    """8k: a place and a value for each number that is kept."""
+    return KEPT_BYTES * num_kept
+
+
+def one_bit_bytes(num_elements: int) -> int:
+    """n/8 bytes of signs, and two scales (Seide et al., Interspeech 2014)."""
+    return packed_bytes(num_elements, 1) + 2 * SCALE_BYTES
+
+
+def terngrad_bytes(num_elements: int) -> int:
+    """n/4 bytes, for two bits hold -1, 0 or 1, and one scale (1705.07878, section 3)."""
+    return packed_bytes(num_elements, 2) + SCALE_BYTES
+
+
+def qsgd_bytes(num_elements: int, levels: int, block: int) -> int:
+    """n times a sign and a level from 0 to `levels`, and a norm for each block; plain bits, where the paper has Elias
+    codes (1610.02132, section 3.1)."""
+    return packed_bytes(num_elements, qsgd_bits(levels)) + SCALE_BYTES * -(-num_elements // block)
+
+
+def qsgd_bits(levels: int) -> int:
+    """Bits of a sign and a level from 0 to `levels`; ValueError unless they are 1 to 127, for they must fit a byte."""
+    if not 1 <= levels <= 127:
+        raise ValueError(f"{levels} levels and a sign do not fit a byte: use 1 to 127")
+    return 1 + levels.bit_length()
+
+
+def packed_bytes(num_elements: int, bits: int) -> int:
+    """Bytes of n codes of some bits each, end to end, the last byte filled up."""
+    return -(-num_elements * bits // 8)
+
+
+def sent_bytes(num_ranks: int, message_bytes: float) -> float:
+    """(N-1) * m: what a rank sends when messages of m bytes are all-gathered."""
+    return traffic.ring_all_gather_bytes(num_ranks, num_ranks * message_bytes)
+
+
+def break_even_ranks(num_bytes: float, message_bytes: float) -> float:
+    """2S/m: the number of ranks at which (N-1)m is what an all-reduce of the S uncompressed bytes sends, 2(N-1)/N S."""
+    return 2 * num_bytes / message_bytes

@@ -1,0 +1,90 @@
+"""Buckets: gradients travel in few large messages, and the first of them while the backward still runs.
+
+PyTorch Distributed, Li et al., VLDB 2020 (2006.15704), section 3.2. The backward finishes the last layer first, so the
+buckets are filled from the last parameter to the first. The first one is small: it should leave early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+BUCKET_BYTES = 25 << 20
+FIRST_BUCKET_BYTES = 1 << 20
+
+
+def assign_buckets(
+    parameters: Sequence[nn.Parameter],
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+    first_bucket_bytes: int = FIRST_BUCKET_BYTES,
+) -> list[list[nn.Parameter]]:
+    """Lists of parameters in the order in which a backward is expected to finish them; one dtype and device a bucket.
+
+    A parameter larger than a bucket gets one of its own. Raises ValueError for a size that is not positive.
+    """
+    if bucket_bytes < 1 or first_bucket_bytes < 1:
+        raise ValueError(f"buckets of {bucket_bytes} and {first_bucket_bytes} bytes hold nothing: use 1 or more")
+    buckets: list[list[nn.Parameter]] = []
+    filled, limit = 0, first_bucket_bytes
+    for parameter in reversed(parameters):
+        num_bytes = parameter.numel() * parameter.element_size()
+        last = buckets[-1][-1] if buckets else None
+        fits = last is not None and filled + num_bytes <= limit
+        if last is None or not fits or (last.dtype, last.device) != (parameter.dtype, parameter.device):
+            limit = first_bucket_bytes if not buckets else bucket_bytes
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(parameter)
+        filled += num_bytes
+    return buckets
+
+
+class Bucket:
+    """The gradients of some parameters in one flat tensor, and who of them has arrived in this backward."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], *, multiple_of: int = 1) -> None:
+        """multiple_of: pad the flat tensor to a multiple of this many elements, so that ranks get equal slices."""
+        self.parameters = list(parameters)
+        self.num_elements = sum(parameter.numel() for parameter in parameters)
+        self.padded = -(-self.num_elements // multiple_of) * multiple_of
+        self.waiting = set(self.parameters)
+        self._flat: Tensor | None = None
+        self._views: dict[nn.Parameter, Tensor] = {}
+
+    @property
+    def flat(self) -> Tensor:
+        """The flat tensor; it is allocated when the first gradient arrives."""
+        if self._flat is None:
+            like = self.parameters[0]
+            self._flat = torch.zeros(self.padded, dtype=like.dtype, device=like.device)
+            self._views = dict(zip(self.parameters, split_like(self._flat, self.parameters), strict=True))
+        return self._flat
+
+    def take(self, parameter: nn.Parameter) -> None:
+        """Move a gradient into the flat tensor; from here on `parameter.grad` is a view of it."""
+        _ = self.flat
+        view = self._views[parameter]
+        if parameter.grad is None:
+            view.zero_()
+        elif parameter.grad.data_ptr() != view.data_ptr():
+            view.copy_(parameter.grad)
+        parameter.grad = view
+        self.waiting.discard(parameter)
+
+    def free(self) -> None:
+        """Forget the flat tensor and the gradients in it."""
+        for parameter in self.parameters:
+            parameter.grad = None
+        self._flat, self._views = None, {}
+
+
+def split_like(flat: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+    """Views of a flat tensor with the parameters' shapes, one after the other; what is left over is padding."""
+    views, at = [], 0
+    for parameter in parameters:
+        views.append(flat[at : at + parameter.numel()].view(parameter.shape))
+        at += parameter.numel()
+    return views

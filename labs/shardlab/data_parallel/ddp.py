@@ -1,0 +1,141 @@
+"""Distributed data parallel (数据并行): the same weights everywhere, and the mean of all gradients before each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Variable
+
+from shardlab.data_parallel.agreement import copy_from_first, same_on_every_rank, trainable, unchanged
+from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, assign_buckets
+
+Reduce = Callable[[Bucket, dist.ProcessGroup | None], Callable[[], None]]
+
+
+class DataParallel(nn.Module):
+    """A module whose gradients, after `backward`, are the mean over the ranks of `group`.
+
+    module: the same on every rank; its weights and buffers become those of the group's first rank. A bucket is sent as
+    soon as its gradients are there, while the backward goes on. reduce: how a bucket is averaged, `mean_by_all_reduce`
+    or one of `compression`. unused_parameters: a rank may leave some out; costs a byte a parameter each step.
+    Raises ValueError on every rank for models that differ, are frozen, or were changed after they were wrapped.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        group: dist.ProcessGroup | None = None,
+        bucket_bytes: int = BUCKET_BYTES,
+        first_bucket_bytes: int = FIRST_BUCKET_BYTES,
+        unused_parameters: bool = False,
+        reduce: Reduce | None = None,
+    ) -> None:
+        super().__init__()
+        self.module, self.group, self.unused_parameters = module, group, unused_parameters
+        named = trainable(module)
+        same_on_every_rank(named, group=group)
+        copy_from_first([*module.parameters(), *module.buffers()], group=group)
+        self._names = {parameter: name for name, parameter in named}
+        sizes = {"bucket_bytes": bucket_bytes, "first_bucket_bytes": first_bucket_bytes}
+        self.buckets = [Bucket(some) for some in assign_buckets(list(self._names), **sizes)]
+        self._bucket_of = {parameter: bucket for bucket in self.buckets for parameter in bucket.parameters}
+        self._reduce = reduce or mean_by_all_reduce
+        self._synchronizes = True
+        self._sent: list[Callable[[], None]] = []  # one function a bucket on its way, which waits for it
+        self._is_in_backward = False
+        self._awaits_backward = False
+        for parameter in self._names:
+            parameter.register_post_accumulate_grad_hook(self._arrived)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's own; in training, buffers such as running means are first made those of the first rank."""
+        unchanged(self.module, list(self._names))
+        self._forget_backward()  # one that raised has left its buckets half full
+        self._awaits_backward = self._synchronizes and torch.is_grad_enabled()
+        if self.training and self._synchronizes:
+            copy_from_first(list(self.module.buffers()), group=self.group)
+        return self.module(*args, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Inside, gradients are only added up on this rank: for all microbatches of a step but the last."""
+        before, self._synchronizes = self._synchronizes, False
+        try:
+            yield
+        finally:
+            self._synchronizes = before
+
+    def _arrived(self, parameter: Tensor) -> None:
+        """A gradient is complete: 1. take it  2. send every bucket that is full, in order  3. see to the end."""
+        if not self._synchronizes:
+            return
+        if not self._is_in_backward:
+            self._is_in_backward = True
+            Variable._execution_engine.queue_callback(self.finish)  # type: ignore[attr-defined]
+        self._bucket_of[parameter].take(parameter)  # type: ignore[index]
+        self._send_full_buckets()
+
+    def _send_full_buckets(self) -> None:
+        """In the same order on every rank, whatever order the gradients came in: no name travels with a call."""
+        while len(self._sent) < len(self.buckets) and not self.buckets[len(self._sent)].waiting:
+            self._sent.append(self._reduce(self.buckets[len(self._sent)], self.group))
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """Wait for all buckets; runs by itself at the end of each backward, and does no harm when called again.
+
+        Raises ValueError for a parameter without a gradient, after the other ranks have got what they wait for.
+        """
+        if not self._is_in_backward and not (self.unused_parameters and self._awaits_backward):
+            return
+        self._awaits_backward = False
+        missing = {parameter for bucket in self.buckets for parameter in bucket.waiting}
+        for parameter in missing:
+            self._bucket_of[parameter].take(parameter)
+        self._send_full_buckets()
+        for wait in self._sent:
+            wait()
+        self._forget_backward()
+        if self.unused_parameters:
+            self._drop_unused(missing)
+        elif missing:
+            first = next(name for parameter, name in self._names.items() if parameter in missing)
+            raise ValueError(
+                f"{first} got no gradient on rank {dist.get_rank(self.group)}: it took no part in "
+                "the loss. Use it on every rank, or wrap the model with unused_parameters=True."
+            )
+
+    def _forget_backward(self) -> None:
+        self._sent, self._is_in_backward = [], False
+        for bucket in self.buckets:
+            bucket.waiting = set(bucket.parameters)
+
+    def _drop_unused(self, missing: set[nn.Parameter]) -> None:
+        """A parameter that no rank has used gets no gradient at all, as on one process: a zero would decay it."""
+        used = torch.tensor([parameter not in missing for parameter in self._names], dtype=torch.uint8)
+        dist.all_reduce(used, dist.ReduceOp.MAX, group=self.group)
+        for parameter, flag in zip(self._names, used.tolist(), strict=True):
+            if not flag:
+                parameter.grad = None
+
+
+def mean_by_all_reduce(bucket: Bucket, group: dist.ProcessGroup | None) -> Callable[[], None]:
+    """Start the all-reduce of a bucket; the function that comes back waits for it and turns the sum into the mean.
+
+    Ring bytes sent by a rank: 2(N-1)/N of the bucket (costs.traffic.ring_all_reduce_bytes).
+    """
+    flat = bucket.flat
+    work = dist.all_reduce(flat, group=group, async_op=True)
+
+    def wait() -> None:
+        assert work is not None
+        work.wait()
+        flat.div_(dist.get_world_size(group))
+
+    return wait

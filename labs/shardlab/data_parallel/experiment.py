@@ -1,0 +1,143 @@
+"""Train a small GPT on real ranks with DDP or a stage of ZeRO, and lay what was measured beside the formulas."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from shardlab import meter
+from shardlab.costs.memory_states import StateBytes, shard_elements
+from shardlab.costs.traffic import ring_all_gather_bytes, zero_bytes
+from shardlab.data_parallel.buckets import assign_buckets
+from shardlab.data_parallel.ddp import DataParallel
+from shardlab.data_parallel.zero1 import Zero1
+from shardlab.data_parallel.zero2 import Zero2
+from shardlab.data_parallel.zero3 import Zero3
+from shardlab.meter.held import Held, bytes_held
+from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
+from shardlab.model.text import batch_of
+
+WARM_UP = 2  # steps that allocate and connect
+FP32 = 4
+
+
+class Engine(NamedTuple):
+    """Something to call, something to step, and a count of what they hold."""
+
+    model: Callable[[Tensor], Tensor]
+    optimizer: Any
+    held: Callable[[], Held]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one rank saw. `held` is after the backward, before the step; `exposed` are a step's seconds of waiting."""
+
+    losses: list[float]
+    seconds: float
+    exposed: float
+    sent_bytes: float
+    num_calls: int
+    held: Held
+    largest_unit: int
+
+
+def build(stage: int, config: GPTConfig, group: dist.ProcessGroup | None, **options: Any) -> Engine:
+    """DDP for stage 0, else ZeRO's. The same weights on every rank and for every stage."""
+    torch.manual_seed(0)
+    model = GPT(config)
+    adam = torch.optim.AdamW
+    if stage == 0:
+        wrapped = DataParallel(model, group=group)
+        optimizer = adam(wrapped.parameters(), lr=1e-3)
+        return Engine(wrapped, optimizer, lambda: bytes_held(wrapped, optimizer))
+    if stage == 3:
+        options["units"] = list(model.blocks)
+    zero = {1: Zero1, 2: Zero2, 3: Zero3}[stage](model, adam, group=group, lr=1e-3, **options)
+    return Engine(model, zero, zero.held)
+
+
+def train(engine: Engine, config: GPTConfig, text: Tensor, *, steps: int, batch: int, group=None) -> Measured:
+    """Train, and measure every step after the first two; the bytes are those of the last.
+
+    Raises ValueError for less than one step.
+    """
+    if steps < 1:
+        raise ValueError(f"{steps} steps: use 1 or more")
+    torch.set_num_threads(1)
+    rank = dist.get_rank(group)
+    losses, seconds, exposed = [], [], []
+    for step in range(steps + WARM_UP):
+        tokens, targets = batch_of(text, step=step, rank=rank, batch=batch, sequence=config.sequence)
+        dist.barrier(group=group)
+        began = time.perf_counter()
+        with meter.record() as bill:
+            loss = next_token_loss(engine.model(tokens), targets)
+            loss.backward()
+            held = engine.held()
+            engine.optimizer.step()
+        engine.optimizer.zero_grad()
+        seconds.append(time.perf_counter() - began)
+        exposed.append(bill.exposed_seconds)
+        losses.append(loss.item())
+    return Measured(
+        losses=losses,
+        seconds=median(seconds[WARM_UP:]),
+        exposed=median(exposed[WARM_UP:]),
+        sent_bytes=bill.sent_bytes,
+        num_calls=len(bill.events),
+        held=held,
+        largest_unit=max((unit.full.numel() * FP32 for unit in getattr(engine.optimizer, "units", [])), default=0),
+    )
+
+
+class Predicted(NamedTuple):
+    """State bytes of a rank and the bytes that it sends in a step."""
+
+    held: StateBytes
+    sent_bytes: float
+
+
+def predicted(config: GPTConfig, stage: int, num_ranks: int) -> Predicted:
+    """In fp32 a parameter has 4 bytes of weight, 4 of gradient and 8 of Adam's moments; padding counts.
+
+    Adam also counts its steps, 4 bytes for each tensor that it updates: a vector, or with DDP a parameter. Stage 3
+    keeps what lies outside the blocks (embeddings, norm, head) for the whole step and gathers it once.
+    """
+    with torch.device("meta"):
+        model = GPT(config)
+    parameters = list(model.parameters())
+    whole = sum(parameter.numel() for parameter in parameters)
+    if stage == 0:
+        held = StateBytes(FP32 * whole, FP32 * whole, 2 * FP32 * whole + FP32 * len(parameters))
+        return Predicted(held, zero_bytes(num_ranks, FP32 * whole, 0))
+    vectors = _vector_sizes(model, stage)
+    shards = [shard_elements(size, num_ranks)[0] for size in vectors]
+    shard = FP32 * sum(shards)
+    held = StateBytes(
+        parameters=shard if stage == 3 else shard * num_ranks,
+        gradients=FP32 * whole if stage == 1 else shard,
+        optimizer=2 * shard + FP32 * len(vectors),
+    )
+    sent = zero_bytes(num_ranks, shard * num_ranks, stage)
+    if stage == 3:
+        sent -= ring_all_gather_bytes(num_ranks, FP32 * shards[-1] * num_ranks)
+    return Predicted(held, sent)
+
+
+def _vector_sizes(model: GPT, stage: int) -> list[int]:
+    """Parameters of each vector: all, a bucket's, or a block's with the rest at the end."""
+    parameters = list(model.parameters())
+    if stage == 1:
+        return [sum(parameter.numel() for parameter in parameters)]
+    if stage == 2:
+        return [sum(parameter.numel() for parameter in bucket) for bucket in assign_buckets(parameters)]
+    blocks = [sum(parameter.numel() for parameter in block.parameters()) for block in model.blocks]
+    return [*blocks, sum(parameter.numel() for parameter in parameters) - sum(blocks)]

@@ -1,0 +1,134 @@
+"""An optimizer of which every rank keeps a slice: the states of an N-th of the weights, nothing of the others.
+
+The first half of ZeRO-1 (1910.02054, section 5.1). The gradients are the same on every rank already, as after DDP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from shardlab.data_parallel.clipping import clip_shards
+from shardlab.data_parallel.flat import FlatParameters
+from shardlab.meter.held import Held, storage_bytes
+
+NOT_ELEMENTWISE = (
+    "LBFGS",
+    "Adafactor",
+    "Muon",
+    "SparseAdam",
+)  # they look at whole matrices, or several times at a loss
+
+
+class ShardedOptimizer:
+    """`optimizer_class` over this rank's slice of the parameters, laid end to end; the others' weights are gathered.
+
+    parameters: as torch's optimizers take them, groups with options of their own included; each group and dtype has
+    its own vector. master_dtype: torch.float32 keeps a precise copy of low-precision weights, sharded as well.
+    compute_dtype: turn the weights into this type for the passes, and gather them so; the master keeps what they were.
+    offload: the optimizer works on the CPU; gradients' slices go there and weights' slices come back.
+    A learning-rate scheduler takes `optimizer.local`. Raises ValueError for optimizers that need whole matrices.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Any],
+        optimizer_class: type[torch.optim.Optimizer],
+        *,
+        group: dist.ProcessGroup | None = None,
+        master_dtype: torch.dtype | None = None,
+        compute_dtype: torch.dtype | None = None,
+        offload: bool = False,
+        **options: Any,
+    ) -> None:
+        if optimizer_class.__name__ in NOT_ELEMENTWISE:
+            raise ValueError(
+                f"{optimizer_class.__name__} cannot work on a slice that ends inside a matrix: use an optimizer that "
+                "treats each number by itself, such as SGD, Adam or AdamW"
+            )
+        self.group = group
+        self.layout = {"master_dtype": master_dtype, "compute_dtype": compute_dtype, "offload": offload}
+        self.units: list[FlatParameters] = []
+        local_groups = []
+        for one in _groups_of(parameters):
+            units = [self._lay_out(some) for some in self._vectors(one.pop("params"))]
+            self.units += units
+            local_groups.append(one | {"params": [unit.master for unit in units]})
+        self.local = optimizer_class(local_groups, **options)
+
+    def _vectors(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+        """Which parameters share a vector: here all of one dtype."""
+        by_kind: dict[Any, list[nn.Parameter]] = {}
+        for parameter in parameters:
+            by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
+        return list(by_kind.values())
+
+    def _lay_out(self, parameters: list[nn.Parameter]) -> FlatParameters:
+        return FlatParameters(parameters, group=self.group, **self.layout)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The local optimizer's groups: change a learning rate here."""
+        return self.local.param_groups
+
+    def step(self, closure: Callable[[], Any] | None = None, *, max_norm: float | None = None) -> Any:
+        """1. gradients of this rank's slices  2. clip by the norm of all ranks' together  3. step  4. gather weights.
+
+        Returns the closure's loss.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for unit, gradient in zip(self.units, self._shard_gradients(), strict=True):
+            unit.master.grad = None if gradient is None else gradient.to(unit.master)
+        if max_norm is not None:
+            clip_shards([unit.master for unit in self.units], max_norm, group=self.group)
+        self.local.step()
+        for unit in self.units:
+            unit.master.grad = None
+        for work in [unit.spread() for unit in self.units]:
+            if work is not None:
+                work.wait()
+        return loss
+
+    @torch.no_grad()
+    def _shard_gradients(self) -> list[Tensor | None]:
+        """This rank's slice of each vector's gradients, which are the same on every rank."""
+        return [unit.own_slice(unit.gradient()) for unit in self.units]
+
+    def held(self) -> Held:
+        """Bytes that this rank holds now. A master copy counts as optimizer state, as in the paper's 12 bytes."""
+        weights = [tensor for unit in self.units for tensor in (*unit.parameters, *unit.kept)]
+        kept = storage_bytes(weights)
+        states = [value for state in self.local.state.values() for value in state.values() if isinstance(value, Tensor)]
+        with_masters = storage_bytes([*weights, *(unit.master for unit in self.units)])
+        return Held(kept, storage_bytes(self._held_gradients()), storage_bytes(states) + with_masters - kept)
+
+    def _held_gradients(self) -> list[Tensor]:
+        return [p.grad for unit in self.units for p in unit.parameters if p.grad is not None]
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for unit in self.units:
+            for parameter in unit.parameters:
+                parameter.grad = None
+
+
+def _groups_of(parameters: Iterable[Any]) -> list[dict[str, Any]]:
+    """Parameters as one group, or groups as they are; each parameter once. Raises ValueError for none."""
+    given = list(parameters)
+    groups = [dict(one) for one in given] if given and isinstance(given[0], dict) else [{"params": given}]
+    seen: set[Tensor] = set()
+    for one in groups:
+        listed = [one["params"]] if isinstance(one["params"], Tensor) else list(one["params"])
+        one["params"] = [p for p in dict.fromkeys(listed) if p.requires_grad and p not in seen]
+        seen.update(one["params"])
+    groups = [one for one in groups if one["params"]]
+    if not groups:
+        raise ValueError("there is no parameter to optimise: give at least one with requires_grad")
+    return groups

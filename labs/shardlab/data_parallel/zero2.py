@@ -1,0 +1,120 @@
+"""ZeRO-2 (1910.02054, section 5.2): a gradient is summed to its owner in the backward, and freed everywhere else."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Variable
+
+from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, assign_buckets
+from shardlab.data_parallel.flat import FlatParameters
+from shardlab.data_parallel.zero1 import Zero1
+
+MOST_ON_THE_WAY = 2  # buckets whose full gradients are held at a time, beside the one that is being filled
+
+
+class Zero2(Zero1):
+    """As `Zero1`, but full gradients live only as long as their bucket is on its way.
+
+    What is in a bucket leaves together, so that each bucket is a vector with slices of its own. The gradients of
+    several backwards are added up in the slices. gradient_dtype: that of the slices, torch.float32 for long sums.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizer_class: type[torch.optim.Optimizer],
+        *,
+        bucket_bytes: int = BUCKET_BYTES,
+        first_bucket_bytes: int = FIRST_BUCKET_BYTES,
+        gradient_dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        self._sizes = {"bucket_bytes": bucket_bytes, "first_bucket_bytes": first_bucket_bytes}
+        self.gradient_dtype = gradient_dtype
+        super().__init__(module, optimizer_class, **options)
+        size = dist.get_world_size(self.group)
+        self.buckets = [Bucket(unit.parameters, multiple_of=size) for unit in self.units]
+        self.shard_gradients: list[Tensor | None] = [None] * len(self.units)
+        self._number_of = {p: number for number, unit in enumerate(self.units) for p in unit.parameters}
+        self._on_the_way: deque[tuple[int, dist.Work | None, Tensor]] = deque()
+        self._num_sent = 0  # buckets that have left in this backward
+        self._is_in_backward = False
+        for parameter in self._number_of:
+            parameter.register_post_accumulate_grad_hook(self._arrived)
+
+    def _vectors(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+        return assign_buckets(parameters, **self._sizes)
+
+    @torch.no_grad()
+    def _arrived(self, parameter: Tensor) -> None:
+        """A gradient is complete: 1. move it into its bucket  2. send the buckets that are full, in order."""
+        if not self._is_in_backward:
+            self._is_in_backward = True
+            Variable._execution_engine.queue_callback(self._finish)  # type: ignore[attr-defined]
+        self.buckets[self._number_of[parameter]].take(parameter)  # type: ignore[index]
+        parameter.grad = None
+        self._send_full_buckets()
+
+    def _send_full_buckets(self) -> None:
+        while self._num_sent < len(self.buckets) and not self.buckets[self._num_sent].waiting:
+            bucket, unit = self.buckets[self._num_sent], self.units[self._num_sent]
+            self._on_the_way.append((self._num_sent, *self._reduce(bucket.flat, unit)))
+            self._has_left(self._num_sent)
+            self._num_sent += 1
+            self._receive(leave=MOST_ON_THE_WAY)
+
+    def _reduce(self, flat: Tensor, unit: FlatParameters) -> tuple[dist.Work | None, Tensor]:
+        """Start the reduce-scatter of a bucket; the slice holds the sum when the work is done."""
+        shard = torch.empty_like(unit.shard)
+        return dist.reduce_scatter_single(shard, flat, group=self.group, async_op=True), shard
+
+    def _has_left(self, number: int) -> None:
+        """A bucket is on its way; ZeRO-3 now frees the weights, too."""
+
+    def _receive(self, *, leave: int) -> None:
+        """Wait for the oldest buckets, free them, and add the means to this rank's slices."""
+        while len(self._on_the_way) > leave:
+            number, work, shard = self._on_the_way.popleft()
+            if work is not None:
+                work.wait()
+            self.buckets[number].free()
+            self._turn_into_mean(shard)
+            self._add(number, shard)
+
+    @torch.no_grad()
+    def _finish(self) -> None:
+        """At the end of a backward: send what is left, unused parameters as zeros, and wait for all."""
+        for bucket in self.buckets:
+            for parameter in list(bucket.waiting):
+                bucket.take(parameter)
+        self._send_full_buckets()
+        self._receive(leave=0)
+        self._forget_backward()
+
+    def _forget_backward(self) -> None:
+        self._on_the_way.clear()
+        for bucket in self.buckets:
+            bucket.waiting = set(bucket.parameters)
+        self._num_sent, self._is_in_backward = 0, False
+
+    def _add(self, number: int, shard: Tensor) -> None:
+        before = self.shard_gradients[number]
+        shard = shard if self.gradient_dtype is None else shard.to(self.gradient_dtype)
+        self.shard_gradients[number] = shard if before is None else before.add_(shard)
+
+    def _shard_gradients(self) -> list[Tensor | None]:
+        return self.shard_gradients
+
+    def _held_gradients(self) -> list[Tensor]:
+        return super()._held_gradients() + [shard for shard in self.shard_gradients if shard is not None]
+
+    def zero_grad(self) -> None:
+        """Forget all gradients, and what a backward that raised has left half done."""
+        super().zero_grad()
+        self._forget_backward()
+        self.shard_gradients = [None] * len(self.units)

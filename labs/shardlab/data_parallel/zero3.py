@@ -1,0 +1,210 @@
+"""ZeRO-3 (1910.02054, section 5.3; PyTorch FSDP, 2304.11277): gather a layer's weights, use them, free them.
+
+A *unit* is a part of the model whose weights are gathered together. Only units at work exist in full on a rank.
+Forward and backward gather each unit once, and the gradients are reduce-scattered: 3(N-1)/N of the model is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from shardlab.data_parallel.agreement import trainable
+from shardlab.data_parallel.flat import FlatParameters
+from shardlab.data_parallel.zero2 import Zero2
+
+
+class GatheredParameters(FlatParameters):
+    """Flat parameters whose vector has memory only between `gather` and `free`; between steps there is the shard."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], **options: Any) -> None:
+        super().__init__(parameters, **options)
+        is_own = self.master.data_ptr() == self.shard.data_ptr()
+        self.shard = self.shard.clone()
+        if is_own:
+            self.master = nn.Parameter(self.shard)
+        self._full_bytes = self.full.untyped_storage().nbytes()
+        self._work: dist.Work | None = None
+        self.is_there = True
+        self.free()
+
+    @torch.no_grad()
+    def gather(self) -> None:
+        """Start the all-gather of the vector, unless it is there or on its way. `wait` before use."""
+        if self.is_there:
+            return
+        self.is_there = True
+        self.full.untyped_storage().resize_(self._full_bytes)
+        self._work = dist.all_gather_single(self.full, self.shard, group=self.group, async_op=True)
+
+    def wait(self) -> None:
+        """Return when the gathered weights can be used."""
+        if self._work is not None:
+            self._work.wait()
+        self._work = None
+
+    def free(self) -> None:
+        """Give the vector's memory back. Views of it, and what autograd has saved, stay and find the next gather's."""
+        self.wait()
+        if self.is_there:
+            self.full.untyped_storage().resize_(0)
+            self.is_there = False
+
+    @torch.no_grad()
+    def spread(self) -> None:
+        """After a step: nothing travels; the next forward gathers the new shards."""
+        if self.master.data_ptr() != self.shard.data_ptr():
+            self.shard.copy_(self.master)
+
+
+class Zero3(Zero2):
+    """As `Zero2`, but the weights, too, are cut, and gathered unit by unit while they are used.
+
+    units: modules of the model, none inside another; what is in none of them, or in two (a tied weight), is gathered
+    for the whole step. prefetch: how many units are gathered ahead. reshard_after_forward: False keeps the weights for
+    the backward: 2(N-1)/N are sent, and nothing is saved between. Raises ValueError for units that are nested or not
+    of this model.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizer_class: type[torch.optim.Optimizer],
+        *,
+        units: Sequence[nn.Module],
+        prefetch: int = 1,
+        reshard_after_forward: bool = True,
+        **options: Any,
+    ) -> None:
+        self.prefetch, self.reshard_after_forward = prefetch, reshard_after_forward
+        self._unit_of = _owners(module, units)
+        super().__init__(module, optimizer_class, **options)
+        self._vectors_of: dict[nn.Module, list[GatheredParameters]] = {one: [] for one in (*units, module)}
+        for vector in self.units:
+            assert isinstance(vector, GatheredParameters)
+            self._vectors_of[self._unit_of[vector.parameters[0]]].append(vector)
+        self._order: list[nn.Module] = []  # in which the units of the first forward began
+        self._knows_order = False
+        for unit in units:
+            unit.register_forward_pre_hook(self._before_forward)
+            unit.register_forward_hook(self._after_forward)
+        module.register_forward_pre_hook(lambda *_: self._gather(self.module))
+        module.register_forward_hook(self._after_all)
+
+    # ---- how the parameters are laid out -----------------------------------------------------------------------------
+
+    def _vectors(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+        """One vector a unit and dtype, the last unit first, as the backward finishes them; the rest at the end."""
+        by_unit: dict[Any, list[nn.Parameter]] = {}
+        for parameter in reversed(parameters):
+            by_unit.setdefault((self._unit_of[parameter], parameter.dtype), []).append(parameter)
+        rest = [key for key in by_unit if key[0] is self.module]
+        return [by_unit[key] for key in by_unit if key not in rest] + [by_unit[key] for key in rest]
+
+    def _lay_out(self, parameters: list[nn.Parameter]) -> FlatParameters:
+        return GatheredParameters(parameters, group=self.group, **self.layout)
+
+    # ---- when they are gathered and freed ----------------------------------------------------------------------------
+
+    def _gather(self, unit: nn.Module) -> None:
+        for vector in self._vectors_of[unit]:
+            vector.gather()
+        for vector in self._vectors_of[unit]:
+            vector.wait()
+
+    def _free(self, unit: nn.Module) -> None:
+        for vector in self._vectors_of[unit]:
+            vector.free()
+
+    def _gather_ahead(self, unit: nn.Module, direction: int) -> None:
+        """Start gathering the units that come next, forward (+1) or backward (-1)."""
+        if not self._knows_order:
+            return
+        place = self._order.index(unit)
+        for ahead in range(1, self.prefetch + 1):
+            if 0 <= place + direction * ahead < len(self._order):
+                for vector in self._vectors_of[self._order[place + direction * ahead]]:
+                    vector.gather()
+
+    def _before_forward(self, unit: nn.Module, _: Any) -> None:
+        if not self._knows_order and unit not in self._order:
+            self._order.append(unit)
+        self._gather(unit)
+        if not self._is_in_backward:  # a recomputed forward must not gather what the backward has passed
+            self._gather_ahead(unit, +1)
+
+    def _after_forward(self, unit: nn.Module, _: Any, output: Any) -> None:
+        if self._is_in_backward:
+            return
+        if self.reshard_after_forward or not torch.is_grad_enabled():
+            self._free(unit)
+        for tensor in tree_leaves(output):
+            if isinstance(tensor, Tensor) and tensor.requires_grad:
+                tensor.register_hook(lambda gradient, unit=unit: self._before_backward(unit))
+
+    def _before_backward(self, unit: nn.Module) -> None:
+        self._gather(unit)
+        self._gather_ahead(unit, -1)
+
+    def _after_all(self, module: nn.Module, _: Any, output: Any) -> None:
+        self._knows_order = True
+        if not torch.is_grad_enabled():
+            for unit in self._vectors_of:
+                self._free(unit)
+
+    def _has_left(self, number: int) -> None:
+        """The gradients of a vector are complete: its weights have done their work in this step."""
+        vector = self.units[number]
+        assert isinstance(vector, GatheredParameters)
+        vector.free()
+
+    # ---- looking at the whole ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Inside, every parameter of the model holds its whole value on every rank."""
+        for unit in self._vectors_of:
+            self._gather(unit)
+        try:
+            yield
+        finally:
+            for unit in self._vectors_of:
+                self._free(unit)
+
+    def full_parameters(self) -> dict[str, Tensor]:
+        """A copy of all parameters by name, whole, on every rank."""
+        with self.gathered():
+            return {name: parameter.detach().clone() for name, parameter in self.module.named_parameters()}
+
+
+def _owners(module: nn.Module, units: Sequence[nn.Module]) -> dict[nn.Parameter, nn.Module]:
+    """The unit that gathers each parameter: the one that has it, or the whole model for one in none or several."""
+    inside = set(module.modules())
+    for unit in units:
+        if unit not in inside or unit is module:
+            raise ValueError(
+                f"a {type(unit).__name__} is no part of the model: give modules that lie inside it as units"
+            )
+        if any(other in set(unit.modules()) for other in units if other is not unit):
+            raise ValueError(
+                f"a {type(unit).__name__} has another unit inside: give units side by side, one level deep"
+            )
+    owners: dict[nn.Parameter, nn.Module] = {}
+    for _, parameter in trainable(module):
+        having = [unit for unit in units if any(parameter is own for own in unit.parameters())]
+        owners[parameter] = having[0] if len(having) == 1 and not _lies_outside(parameter, module, units) else module
+    return owners
+
+
+def _lies_outside(parameter: nn.Parameter, module: nn.Module, units: Sequence[nn.Module]) -> bool:
+    """Whether some module that is part of no unit uses this parameter as well."""
+    within = {part for unit in units for part in unit.modules()}
+    return any(
+        parameter is own for part in module.modules() if part not in within for own in part.parameters(recurse=False)
+    )

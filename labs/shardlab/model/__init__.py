@@ -1,0 +1,1 @@
+"""What is trained: on one device, with no rank in sight."""

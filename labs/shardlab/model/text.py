@@ -1,0 +1,32 @@
+"""Bytes of text as tokens, and batches that differ by step and rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+VOCABULARY = 256
+
+
+def read_text(folder: str | Path) -> Tensor:
+    """All Markdown files below a folder, end to end, as bytes: the course's own pages are what lab 3 trains on.
+
+    Raises ValueError for a folder with less than 10 KB of text.
+    """
+    files = sorted(path for path in Path(folder).rglob("*.md") if not any(part.startswith(".") for part in path.parts))
+    text = b"\n".join(path.read_bytes() for path in files)
+    if len(text) < 10_000:
+        raise ValueError(
+            f"{folder} has {len(text)} bytes of Markdown: give a folder with 10,000 or more, such as docs/"
+        )
+    return torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
+
+
+def batch_of(text: Tensor, *, step: int, rank: int, batch: int, sequence: int) -> tuple[Tensor, Tensor]:
+    """Tokens and the tokens that follow them, [batch, sequence] each; another draw for each step and rank."""
+    generator = torch.Generator().manual_seed(1_000_003 * step + rank)
+    starts = torch.randint(len(text) - sequence - 1, (batch, 1), generator=generator)
+    rows = text[starts + torch.arange(sequence + 1)]
+    return rows[:, :-1], rows[:, 1:]

@@ -1,0 +1,173 @@
+"""DDP: what travels when, what a rank that leaves out a parameter does, and models that cannot be wrapped."""
+
+import re
+
+import pytest
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import meter
+from shardlab.data_parallel.ddp import DataParallel
+from torch import nn
+
+from tests.shardlab.data_parallel import twin
+
+EACH_ALONE = {"bucket_bytes": 1, "first_bucket_bytes": 1}  # a bucket for each parameter
+
+
+def order_of_events():
+    """Names of layers as their gradients are computed, and "all_reduce" as the calls begin."""
+    model = nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(4)))
+    wrapped = DataParallel(model, **EACH_ALONE)
+    with meter.record() as bill:
+        seen = []
+        for number, layer in enumerate(model):
+            layer.weight.register_hook(lambda _, number=number: seen.append((number, len(bill.events))))
+        wrapped(torch.ones(2, 64)).sum().backward()
+    return seen, bill.kinds
+
+
+def test_the_first_bucket_leaves_while_the_backward_goes_on():
+    for seen, kinds in shardlab.run(order_of_events, ranks=2):
+        assert seen == [(3, 0), (2, 1), (1, 2), (0, 3)]  # before layer 2's gradient, layer 3's has left
+        assert kinds == ["all_reduce"] * 4
+
+
+def microbatches(num):
+    wrapped = DataParallel(twin.new_model(), bucket_bytes=300)
+    tokens, targets = (twin.own_part(t, dist.get_rank(), 2) for t in twin.batch(0, 2))
+    with meter.record() as bill:
+        for number in range(num):
+            loss = twin.loss_of(wrapped, tokens[number : number + 1], targets[number : number + 1]) / num
+            if number + 1 < num:
+                with wrapped.no_sync():
+                    loss.backward()
+            else:
+                loss.backward()
+    return {n: p.grad for n, p in wrapped.module.named_parameters() if p.grad is not None}, bill.count("all_reduce")
+
+
+def test_only_the_last_microbatch_of_a_step_communicates():
+    alone = twin.new_model()
+    twin.loss_of(alone, *twin.batch(0, 2)).backward()
+    due = {name: parameter.grad for name, parameter in alone.named_parameters() if parameter.grad is not None}
+    (one, calls), (other, more_calls) = shardlab.run(microbatches, 3, ranks=2)
+    assert twin.largest_difference(one, due) < 1e-12
+    assert twin.largest_difference(other, due) < 1e-12
+    assert calls == more_calls == shardlab.run(microbatches, 1, ranks=2)[0][1]
+
+
+class Gate(nn.Module):
+    """Rank 0 goes left, all others right; nobody goes up."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.up = (nn.Linear(3, 3, bias=False) for _ in range(3))
+
+    def forward(self, x):
+        return self.left(x) if dist.get_rank() == 0 else self.right(x)
+
+
+def one_sided(unused_parameters):
+    torch.manual_seed(0)
+    model = DataParallel(Gate(), unused_parameters=unused_parameters)
+    model(torch.ones(1, 3)).sum().backward()
+    return [None if p.grad is None else p.grad[0, 0].item() for p in model.parameters()]
+
+
+def test_unused_on_one_rank_counts_as_zero_and_unused_on_all_has_no_gradient():
+    for gradients in shardlab.run(one_sided, True, ranks=3):
+        assert gradients == pytest.approx([1 / 3, 2 / 3, None])
+
+
+def test_an_unused_parameter_is_named_and_nobody_waits():
+    with pytest.raises(shardlab.RanksFailed, match=r"right\.weight got no gradient on rank 0"):
+        shardlab.run(one_sided, False, ranks=2, timeout=30)
+
+
+def buffers_and_weights():
+    torch.manual_seed(dist.get_rank())
+    model = DataParallel(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
+    for step in range(2):
+        model(torch.randn(5, 4) + step).sum().backward()
+    model.eval()
+    return model.state_dict()
+
+
+def test_weights_and_buffers_are_those_of_the_first_rank():
+    first, second = shardlab.run(buffers_and_weights, ranks=2)
+    for name in ("module.0.weight", "module.1.num_batches_tracked"):
+        assert torch.equal(first[name], second[name])
+
+
+def refused(case):
+    model = nn.Linear(2, 2)
+    if case == "differs":
+        model = nn.Linear(2, 2 + dist.get_rank())
+    if case == "longer":
+        model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(1 + dist.get_rank())))
+    if case == "frozen":
+        model.requires_grad_(False)
+    try:
+        wrapped = DataParallel(model)
+        model.more = nn.Parameter(torch.ones(1))
+        wrapped(torch.ones(1, 2))
+    except ValueError as error:
+        return str(error)
+    return "accepted"
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("differs", r"rank 1 has another model than rank 0: weight \[3, 2\]"),
+        ("longer", "rank 1 has another model than rank 0"),
+        ("frozen", "no parameter needs a gradient"),
+        ("changed", "when it was wrapped"),
+    ],
+)
+def test_a_model_that_cannot_be_wrapped_is_refused_on_every_rank(case, words):
+    for sentence in shardlab.run(refused, case, ranks=2, timeout=30):
+        assert re.search(words, sentence), sentence
+
+
+def finish_twice():
+    torch.manual_seed(0)
+    model = DataParallel(Gate(), unused_parameters=True)
+    model(torch.ones(1, 3)).sum().backward()
+    model.finish()
+    return [None if p.grad is None else p.grad[0, 0].item() for p in model.parameters()]
+
+
+def test_finish_does_no_harm_when_called_again():
+    for gradients in shardlab.run(finish_twice, ranks=2, timeout=30):
+        assert gradients == pytest.approx([1 / 2, 1 / 2, None])
+
+
+class Breaks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise RuntimeError("half-way")
+
+
+def backward_that_raises():
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model = DataParallel(layers, bucket_bytes=1 << 20, first_bucket_bytes=1 << 20)
+    model.module.forward = lambda x: layers[1](Breaks.apply(layers[0](x)))
+    with pytest.raises(RuntimeError, match="half-way"):
+        model(torch.ones(1, 3)).sum().backward()
+    del model.module.forward
+    for parameter in model.parameters():
+        parameter.grad = None
+    model(torch.full((1, 3), float(dist.get_rank()))).sum().backward()
+    return [parameter.grad for parameter in model.parameters()]
+
+
+def test_a_backward_that_raised_leaves_nothing_to_the_next():
+    first, second = shardlab.run(backward_that_raises, ranks=2, timeout=30)
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
