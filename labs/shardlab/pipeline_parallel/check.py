@@ -40,9 +40,11 @@ def problems(
         return ["the schedule is empty: give every rank a list of slots"]
     if strangers := _no_slots(schedule):
         return strangers
-    places = _places(schedule)
-    expected = microbatches or num_microbatches(schedule)
-    wrong = _incomplete(places, num_stages(schedule), expected) or _misplaced(places)
+    stages, expected = num_stages(schedule), microbatches or num_microbatches(schedule)
+    wrong = []
+    if not _is_whole(schedule, stages, expected):  # quick; to say what is wrong takes longer
+        places = _places(schedule)
+        wrong = _incomplete(places, stages, expected) or _misplaced(places)
     if not wrong:
         try:
             simulate(schedule)
@@ -61,6 +63,25 @@ def _no_slots(schedule: Schedule) -> list[str]:
             if not isinstance(slot, Action | Overlap)
         ]
     )
+
+
+def _is_whole(schedule: Schedule, stages: int, microbatches: int) -> bool:
+    """Whether every pass is there once, and each backward where its forward was."""
+    size = stages * microbatches
+    counts = {kind: bytearray(size) for kind in (Kind.F, Kind.I, Kind.W)}
+    homes = {kind: [-1] * size for kind in counts}
+    halves = {Kind.F: (Kind.F,), Kind.I: (Kind.I,), Kind.W: (Kind.W,), Kind.B: (Kind.I, Kind.W)}
+    for rank, slots in enumerate(schedule):
+        for slot in slots:
+            for action in (slot,) if isinstance(slot, Action) else actions_of(slot):
+                if action.microbatch >= microbatches:
+                    return False
+                place = action.stage * microbatches + action.microbatch
+                for kind in halves[action.kind]:
+                    if counts[kind][place]:
+                        return False
+                    counts[kind][place], homes[kind][place] = 1, rank
+    return all(all(count) for count in counts.values()) and homes[Kind.F] == homes[Kind.I] == homes[Kind.W]
 
 
 def _places(schedule: Schedule) -> dict[tuple[str, int, int], list[Place]]:

@@ -105,7 +105,8 @@ def receive_early(steps: list[Slot | Batch], rank: int, *, num_slots: int) -> li
 
     Each rank keeps the order of its sends and of its receives. The order of a send among receives changes, so this is
     for transports on which a rank need not wait for a receive that it has posted: gloo, not NCCL.
-    A gradient's buffer is not posted before the forward whose output it is shaped like.
+    A gradient's buffer is not posted before the forward whose output it is shaped like. At one place the sends are
+    first: somebody waits for them, and nobody yet for a receive that is early.
     """
     slots = [step for step in steps if not isinstance(step, Batch)]
     after = {action: place + 1 for place, slot in enumerate(slots) for action in actions_of(slot)}
@@ -123,5 +124,5 @@ def receive_early(steps: list[Slot | Batch], rank: int, *, num_slots: int) -> li
             shaped = 0 if result.kind is Kind.F else after[Action(Kind.F, result.stage - 1, result.microbatch)]
             before[max(here - num_slots, shaped)][0].append(message)
     return _woven(
-        slots, {place: [*receives, *sends] for place, (receives, sends) in before.items() if receives or sends}
+        slots, {place: [*sends, *receives] for place, (receives, sends) in before.items() if receives or sends}
     )

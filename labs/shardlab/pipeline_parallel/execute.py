@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -10,14 +12,18 @@ import torch.distributed as dist
 from shardlab.pipeline_parallel.check import check
 from shardlab.pipeline_parallel.communicate import Batch, Program, communicate, receive_early
 from shardlab.pipeline_parallel.mailbox import Mailbox
+from shardlab.pipeline_parallel.overlap import PairTimes, Streams, gpu_of
 from shardlab.pipeline_parallel.schedule import (
     Action,
     Kind,
+    Overlap,
     Schedule,
+    Slot,
     actions_of,
     num_stages,
     stages_of_rank,
 )
+from shardlab.pipeline_parallel.shared_weights import add_twin_gradients, average_over_replicas
 from shardlab.pipeline_parallel.simulate import Timeline
 from shardlab.pipeline_parallel.stages import Stage
 
@@ -37,11 +43,13 @@ def execute(
     *,
     group: dist.ProcessGroup | None,
     verify: bool = False,
+    pair_times: list[PairTimes] | None = None,
 ) -> RankTimes:
-    """Run this rank's part: check, weave the messages in, compute, add the gradients of stages that are held twice.
+    """Run this rank's part: check, weave the messages in, compute, add up the gradients of weights that are held twice.
 
     schedule: the whole one, the same on every rank. stages: those of this rank, by number. verify: name every message.
-    An overlapped pair runs its forward, then its backward.
+    An overlapped pair runs on two streams of a GPU, and its F before its B on a CPU. pair_times: a list that gets the
+    GPU's events of each pair.
     Raises ValueError, on every rank alike and before any message, when the schedule cannot be run by this group.
     """
     rank, size = dist.get_rank(group), dist.get_world_size(group)
@@ -52,9 +60,17 @@ def execute(
     if missing:
         raise ValueError(f"rank {rank} has slots of the stages {missing}, but no such stage: give stages[{missing[0]}]")
 
-    times = run_program(communicate(schedule), stages, num_stages(schedule), group=group, verify=verify)
+    program = _with_messages(tuple(map(tuple, schedule)))
+    times = run_program(program, stages, num_stages(schedule), group=group, verify=verify, pair_times=pair_times)
     add_twin_gradients(schedule, stages, group=group)
+    average_over_replicas(stages)
     return times
+
+
+@lru_cache(maxsize=32)
+def _with_messages(schedule: tuple[tuple[Slot, ...], ...]) -> Program:
+    """Made once for all steps of a training that have one schedule."""
+    return communicate([list(slots) for slots in schedule])
 
 
 def run_program(
@@ -64,11 +80,15 @@ def run_program(
     *,
     group: dist.ProcessGroup | None,
     verify: bool = False,
+    pair_times: list[PairTimes] | None = None,
 ) -> RankTimes:
     """Do the steps of this rank one after the other: post a batch, or wait for the inputs of a slot and compute."""
     rank = dist.get_rank(group)
-    ahead = 0 if dist.get_backend(group) == "nccl" else RECEIVE_AHEAD
+    ahead = 0 if "nccl" in dist.get_backend_config(group) else RECEIVE_AHEAD
     mailbox = Mailbox(stages, group=group, verify=verify)
+    slots = [step for step in program[rank] if not isinstance(step, Batch)]
+    gpu = gpu_of(stages.values()) if any(isinstance(slot, Overlap) for slot in slots) else None
+    streams = None if gpu is None else Streams(slots, gpu, [] if pair_times is None else pair_times)
     begins, ends = [], []
     for step in receive_early(program[rank], rank, num_slots=ahead):
         if isinstance(step, Batch):
@@ -76,8 +96,10 @@ def run_program(
             continue
         inputs = [_input(action, mailbox, stages_in_all) for action in actions_of(step)]
         begins.append(time.monotonic())
-        for action, tensor in zip(actions_of(step), inputs, strict=True):
-            _compute(action, tensor, stages[action.stage], mailbox, stages_in_all)
+        with streams.slot(step) if streams else nullcontext():
+            for action, tensor in zip(actions_of(step), inputs, strict=True):
+                with streams.action(action, tensor) if streams else nullcontext():
+                    _compute(action, tensor, stages[action.stage], mailbox, stages_in_all)
         ends.append(time.monotonic())
     mailbox.finish()
     return RankTimes(begins, ends)
@@ -109,29 +131,6 @@ def _compute(action: Action, tensor: torch.Tensor | None, stage: Stage, mailbox:
     if action.stage > 0:
         assert gradient is not None
         mailbox.put(Action(Kind.I, action.stage, microbatch), gradient)
-
-
-def add_twin_gradients(schedule: Schedule, stages: Mapping[int, Stage], *, group: dist.ProcessGroup | None) -> None:
-    """Add up the gradients of every stage that two ranks hold (DualPipe), once, after the last W.
-
-    Each copy has seen half of the microbatches. Both ranks add in the same order: the copies stay equal to the bit.
-    """
-    rank = dist.get_rank(group)
-    operations, sums = [], []
-    for stage in stages_of_rank(schedule, rank):
-        twins = [other for other in range(len(schedule)) if other != rank and stage in stages_of_rank(schedule, other)]
-        for parameter in stages[stage].parameters() if twins else []:
-            mine = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.contiguous()
-            theirs = torch.empty_like(mine)
-            operations.append(dist.P2POp(dist.isend, mine, group=group, group_peer=twins[0]))
-            operations.append(dist.P2POp(dist.irecv, theirs, group=group, group_peer=twins[0]))
-            sums.append((parameter, mine, theirs) if rank < twins[0] else (parameter, theirs, mine))
-    if not operations:
-        return
-    for work in dist.batch_isend_irecv(operations):
-        work.wait()
-    for parameter, first, second in sums:
-        parameter.grad = first + second
 
 
 def measured(schedule: Schedule, times: Sequence[RankTimes]) -> Timeline:

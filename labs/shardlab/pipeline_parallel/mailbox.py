@@ -55,7 +55,6 @@ class Mailbox:
 
     def post(self, batch: Batch) -> None:
         """Start every send and receive of the batch; wait for none."""
-        self._leaving = [(tensor, work) for tensor, work in self._leaving if not work.is_completed()]
         operations: list[dist.P2POp] = []
         owners: list[Message] = []  # of each operation
         for message in batch.messages:
@@ -79,6 +78,7 @@ class Mailbox:
                 self._leaving.append((operation.tensor, work))
             else:
                 self._arriving[message.result].works.append(work)
+        self._leaving = [(tensor, work) for tensor, work in self._leaving if not work.is_completed()]
 
     def finish(self) -> None:
         """Wait until everything sent has left."""

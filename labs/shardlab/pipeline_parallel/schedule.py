@@ -5,7 +5,7 @@ ranks (`execute`). The order is written down once, here as data, and never again
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -124,6 +124,22 @@ def parse_slot(text: str) -> Slot:
         forward, backward = (_parse_action(part) for part in pair.groups())
         return Overlap(forward, backward)
     return _parse_action(text.strip())
+
+
+def parse_schedule(texts: Sequence[Sequence[str]]) -> Schedule:
+    """Read a schedule from each rank's list of texts, such as [["0F0", "0B0"], ["1F0", "1B0"]].
+
+    Raises ValueError naming rank and slot.
+    """
+    schedule: Schedule = []
+    for rank, slots in enumerate(texts):
+        schedule.append([])
+        for place, text in enumerate(slots):
+            try:
+                schedule[rank].append(parse_slot(text))
+            except ValueError as error:
+                raise ValueError(f"rank {rank}, slot {place}: {error}") from None
+    return schedule
 
 
 def _parse_action(text: str) -> Action:

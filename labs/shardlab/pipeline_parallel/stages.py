@@ -1,15 +1,21 @@
 """What a rank computes for one stage: a real module, or a sleep of known length that makes a bubble visible."""
 
+import ctypes
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from shardlab.pipeline_parallel.costs import Costs
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, stages_of_rank
 from shardlab.pipeline_parallel.split_backward import backward_input
+
+_PR_SET_TIMERSLACK = 29  # of <linux/prctl.h>
 
 
 class Stage(Protocol):
@@ -55,6 +61,8 @@ class Sleeper:
 
     def __init__(self) -> None:
         self._free_at = 0.0
+        if sys.platform == "linux":  # else Linux wakes this thread up to 50 microseconds later than it was asked to
+            ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1))
 
     def work(self, seconds: float) -> None:
         """Be busy for `seconds`."""
@@ -112,6 +120,9 @@ class ModuleStage:
     inputs: the microbatches, for the first stage. input_like: a tensor of the shape, dtype and device that the other
     stages get. loss: for the last stage, (output, microbatch) -> scalar; it is weighted with `loss_weight`, 1/M for M
     equal microbatches whose mean is meant. `losses[microbatch]` are the weighted losses: their sum is the batch's.
+    recompute: keep only the input of each microbatch, and run the forward a second time when its gradient arrives, for
+    B, or once for I and W together (arXiv 2205.05198, section 5: full recomputation).
+    module: may be wrapped in torch's DistributedDataParallel; `execute` has it average the gradients once a step.
     """
 
     def __init__(
@@ -122,14 +133,16 @@ class ModuleStage:
         input_like: Tensor | None = None,
         loss: Callable[[Tensor, int], Tensor] | None = None,
         loss_weight: float = 1.0,
+        recompute: bool = False,
     ) -> None:
         if (inputs is None) == (input_like is None):
             raise ValueError("give the first stage its microbatches (inputs=), and every other stage input_like=")
         self.module, self.inputs, self.input_like = module, inputs, input_like
-        self.loss, self.loss_weight = loss, loss_weight
+        self.loss, self.loss_weight, self.recompute = loss, loss_weight, recompute
         self.losses: dict[int, Tensor] = {}
         self._alive: dict[int, tuple[Tensor, Tensor]] = {}  # input and output of each microbatch in flight
-        self._weights_to_do: dict[int, Callable[[], None]] = {}
+        self._random: dict[int, RandomNumbers] = {}  # those that a forward drew which will be repeated
+        self._weights_to_do: dict[int, Callable[[], object]] = {}
 
     def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:
         if self.inputs is not None:
@@ -137,23 +150,24 @@ class ModuleStage:
         else:
             assert activation is not None
             source = activation.detach().requires_grad_()
-        output = self.module(source)
+        if self.recompute:
+            self._random[microbatch] = RandomNumbers(source.device)
+        with torch.set_grad_enabled(not self.recompute):
+            output = self._run(source, microbatch)
         if self.loss is not None:
-            output = self.loss(output, microbatch) * self.loss_weight
             self.losses[microbatch] = output.detach()
-        self._alive[microbatch] = source, output
+        self._alive[microbatch] = source, output.to("meta") if self.recompute else output
         return output.detach()
 
     def backward(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
-        source, output = self._alive.pop(microbatch)
-        torch.autograd.backward([output], [gradient])
+        source = self._whole_backward(microbatch, gradient)
         return None if self.inputs is not None else source.grad
 
     def input_gradient(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
-        source, output = self._alive.pop(microbatch)
         if self.inputs is not None:  # nobody waits for a gradient of the data: all of the first stage's work is W
-            self._weights_to_do[microbatch] = lambda: torch.autograd.backward([output], [gradient])
+            self._weights_to_do[microbatch] = lambda: self._whole_backward(microbatch, gradient)
             return None
+        source, output = self._graph_of(microbatch)
         self._weights_to_do[microbatch] = backward_input(output, gradient, source)
         return source.grad
 
@@ -165,7 +179,43 @@ class ModuleStage:
         return torch.empty_like(self.input_like, memory_format=torch.contiguous_format)
 
     def empty_gradient(self, microbatch: int) -> Tensor:
-        return torch.empty_like(self._alive[microbatch][1], memory_format=torch.contiguous_format)
+        source, output = self._alive[microbatch]
+        return torch.empty_like(output, device=source.device, memory_format=torch.contiguous_format)
 
     def parameters(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+
+    def _run(self, source: Tensor, microbatch: int) -> Tensor:
+        with self.module.no_sync() if isinstance(self.module, DistributedDataParallel) else nullcontext():
+            output = self.module(source)
+        return output if self.loss is None else self.loss(output, microbatch) * self.loss_weight
+
+    def _whole_backward(self, microbatch: int, gradient: Tensor | None) -> Tensor:
+        source, output = self._graph_of(microbatch)
+        torch.autograd.backward([output], [gradient])
+        return source
+
+    def _graph_of(self, microbatch: int) -> tuple[Tensor, Tensor]:
+        """Input and output with autograd's graph between them: kept since the forward, or made again."""
+        source, output = self._alive.pop(microbatch)
+        if output.is_meta:
+            with self._random.pop(microbatch).again():
+                output = self._run(source, microbatch)
+        return source, output
+
+
+class RandomNumbers:
+    """Where torch's generators stand: a dropout that is computed again must drop the same."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.gpus = [device] if device.type == "cuda" else []
+        self.on_cpu, self.on_gpus = torch.get_rng_state(), [torch.cuda.get_rng_state(gpu) for gpu in self.gpus]
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Draw the same numbers inside; afterwards the generators go on as if nothing had been drawn."""
+        with torch.random.fork_rng(self.gpus):
+            torch.set_rng_state(self.on_cpu)
+            for gpu, state in zip(self.gpus, self.on_gpus, strict=True):
+                torch.cuda.set_rng_state(state, gpu)
+            yield

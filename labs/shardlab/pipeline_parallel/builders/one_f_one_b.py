@@ -8,7 +8,7 @@ def one_f_one_b(num_ranks: int, num_microbatches: int) -> Schedule:
     """Rank r runs stage r: warm up with P-1-r forwards, alternate F and B, cool down with the backwards left.
 
     GPipe's bubble (P-1)/(M+P-1), but min(P-r, M) activations on rank r.
-    Source: Narayanan et al., "PipeDream", 2019; PTD-P, 2021, arXiv 2104.04473, figure 3.
+    Source: Narayanan et al., "PipeDream", 2019; PTD-P, 2021, arXiv 2104.04473, figure 4, above.
     """
     need_sizes(num_ranks, num_microbatches)
     return [_one_rank(rank, num_ranks, num_microbatches) for rank in range(num_ranks)]

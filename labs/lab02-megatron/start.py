@@ -1,0 +1,22 @@
+"""Megatron imported quietly."""
+
+import os
+import warnings
+
+
+def import_megatron() -> str:
+    """Import megatron-core without its warnings (no Transformer Engine, no Apex), and return its version.
+
+    Raises ImportError with the command that installs it.
+    """
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # Megatron's layers insist on it
+    warnings.filterwarnings("ignore", module="megatron")
+    try:
+        import megatron.core
+        import megatron.core.pipeline_parallel
+        import megatron.core.tensor_parallel
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("megatron"):
+            raise
+        raise ImportError("megatron-core is not installed: run labs/lab02-megatron/setup_environment.sh") from None
+    return megatron.core.__version__
