@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from autograder.checks import week00, week01
+from autograder.checks import week00, week01, week02, week03, week04, week07, week08, week13
 from autograder.checks.base import Check
 
-WEEKS: dict[str, tuple[Check, ...]] = {"week00": week00.CHECKS, "week01": week01.CHECKS}
+WEEKS: dict[str, tuple[Check, ...]] = {
+    "week00": week00.CHECKS,
+    "week01": week01.CHECKS,
+    "week02": week02.CHECKS,
+    "week03": week03.CHECKS,
+    "week04": week04.CHECKS,
+    "week07": week07.CHECKS,
+    "week08": week08.CHECKS,
+    "week13": week13.CHECKS,
+}
 
 
 def of_week(week: str) -> tuple[Check, ...]:

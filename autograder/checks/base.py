@@ -44,7 +44,8 @@ class Answer:
     """What came back for one case.
 
     `ranks[r]` is what rank r reports, and a claim. Bytes on the loopback and `wire` were read outside the ranks:
-    [source, target, kind, frames, bytes], kind "message" or a collective's; None where nobody could look.
+    [source, target, kind, frames, bytes], kind "message" or a collective's; None where nobody could look. So was
+    `peak_bytes[r]`, where the check `trains`: the most memory that rank r had at once, above what it began with.
     """
 
     ranks: list[dict[str, Any]]
@@ -52,6 +53,8 @@ class Answer:
     loopback_bytes: int
     printed: str
     wire: list[list[Any]] | None = None
+    peak_bytes: Sequence[int | None] = ()
+    timed_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Check:
     timeout: float = 6.0
     parts: dict[str, float] = field(default_factory=lambda: {"": 1.0})
     hints: tuple[str, ...] = ()
+    trains: bool = False  # modules are built for it (see `autograder.checks.training`), and memory is read
     makes_groups: bool = False  # a student's code needs new process groups; their store is a way past the wire
 
     def request(self, task: Task, answer: dict[str, Any]) -> dict[str, Any]:
@@ -85,6 +89,7 @@ class Check:
             "memory_bytes": MEMORY_BYTES,
             "memory_all_bytes": MEMORY_ALL_BYTES,
             "seals": not self.makes_groups,
+            "trains": self.trains,
             "masked": list(self.masked),
             "groups": task.groups,
             "answer": answer,
@@ -140,16 +145,21 @@ def wrong_tensor(rank: int, came: dict[str, Any], expected: torch.Tensor, *, wha
     return wrong_value(rank, value["plain"], expected, what)
 
 
-def wrong_value(rank: int, got: Any, expected: torch.Tensor, what: str = "the result") -> str | None:
-    """As `wrong_tensor`, for a value that has been unwrapped."""
+def wrong_value(
+    rank: int, got: Any, expected: torch.Tensor, what: str = "the result", *, relative: float = 0.0
+) -> str | None:
+    """As `wrong_tensor`, for an unwrapped value; `relative`, of the largest number, is room for sums in any order."""
     if not isinstance(got, torch.Tensor):
         return f"On rank {rank}, {what} is {_short(got)}, not a tensor."
     if got.dtype != expected.dtype:
         return f"On rank {rank}, {what} has dtype {_dtype(got)} where {_dtype(expected)} is due."
     if got.shape != expected.shape:
         return f"On rank {rank}, {what} has shape {list(got.shape)} where {list(expected.shape)} is due."
-    if not torch.equal(got, expected):
+    if relative:
+        wrong = ~((got - expected).abs() <= relative * expected.abs().max())  # so that NaN is wrong
+    else:
         wrong = (got != expected) & ~(got.isnan() & expected.isnan())
+    if wrong.any():
         index = int(wrong.flatten().nonzero()[0])
         return (
             f"On rank {rank}, {int(wrong.sum())} of {expected.numel()} numbers of {what} are wrong: "

@@ -1,0 +1,210 @@
+"""Shared by the checks of pipeline schedules: read a student's lists of texts, and hold them against a reference.
+
+A builder returns, for each rank, a list of texts such as "1F3": plain data. Only here do they become a schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from shardlab.pipeline_parallel.check import problems
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.schedule import Kind, Schedule, all_actions, parse_schedule
+from shardlab.pipeline_parallel.simulate import Timeline, peak_activations, simulate
+
+from autograder.checks.base import Answer, Case, Task
+from autograder.checks.formulas import failed, shown
+
+BUILDERS = ("shardlab.pipeline_parallel.builders",)  # what implements the schedules
+PASSES = 3  # a microbatch passes a stage as F, I and W at most
+MOST_TEXT = 40  # characters; an overlapped pair of three-digit numbers has 27
+SLACK = 1e-6
+
+Question = Callable[[Case, Task, Schedule], str | None]
+
+
+class WrongSchedule(ValueError):
+    """An answer that is no legal schedule of the sizes asked for; the text is for the student."""
+
+
+# ---- cases ----------------------------------------------------------------------------------------------------------
+
+
+def schedule_task(call: str, reference: Callable[..., Schedule], names: Sequence[str] = ()) -> Any:
+    """Makes a case's task: `call` gets num_ranks, num_microbatches and the case's `names`; the reference stays here."""
+    arguments = ("num_ranks", "num_microbatches", *names)
+
+    def make(case: Case, rng: Random) -> Task:
+        given = [case[name] for name in arguments]
+        return Task(call=call, ranks=1, inputs=[[given]], expected=[reference(*given)], groups=[])
+
+    return make
+
+
+def drawn_sizes(rng: Random, *, least_ranks: int = 1) -> list[Case]:
+    """Few and many microbatches on few and many ranks, odd numbers among them, each drawn anew."""
+    few, many = max(least_ranks, 2), rng.randint(5, 8)
+    pairs = [
+        (least_ranks, rng.randint(2, 9)),
+        (few, rng.choice([3, 5, 7])),
+        (rng.choice([3, 5]), 1),
+        (many, rng.randint(2, many - 2)),  # fewer microbatches than some rank has to warm up
+        (many, many),
+        (rng.randint(3, 6), rng.randint(9, 24)),
+    ]
+    return [{"num_ranks": ranks, "num_microbatches": microbatches} for ranks, microbatches in pairs]
+
+
+# ---- from texts to a schedule ---------------------------------------------------------------------------------------
+
+
+def schedule_in(
+    answer: Answer, *, num_ranks: int, num_microbatches: int, stages: int | None = None, copies: int = 1
+) -> Schedule:
+    """The legal schedule that a builder returned; WrongSchedule says what is wrong with rank, slot and missing input.
+
+    stages: of the whole pipeline, one a rank where nothing is said. copies: on how many ranks each stage is (2 in
+    DualPipe). Sizes are held before anything is read, so that no answer costs more than an honest one.
+    """
+    stages = stages or num_ranks
+    schedule = _parsed(_texts_in(answer, num_ranks, PASSES * stages * num_microbatches * copies))
+    for action in all_actions(schedule):
+        if action.stage >= stages:
+            raise WrongSchedule(f"There is no stage {action.stage} in {action}, only 0 to {stages - 1}.")
+        if action.microbatch >= num_microbatches:
+            last = num_microbatches - 1
+            raise WrongSchedule(f"There is no microbatch {action.microbatch} in {action}, only 0 to {last}.")
+    if {action.stage for action in all_actions(schedule)} != set(range(stages)):
+        raise WrongSchedule(f"Each of the {stages} stages needs slots: some have none.")
+    if wrong := problems(schedule, microbatches=num_microbatches):
+        raise WrongSchedule("This schedule cannot run.\n" + "\n".join(wrong))
+    return schedule
+
+
+def _texts_in(answer: Answer, num_ranks: int, most_slots: int) -> list[list[str]]:
+    """What came back, if it is a list of short texts for every rank and not longer than any schedule can be."""
+    answers = answer.ranks[0].get("answers")
+    came = answers[0].get("value") if isinstance(answers, list) and answers else None
+    value = came.get("plain") if isinstance(came, dict) else None
+    if isinstance(came, dict) and "not_plain" in came:
+        raise WrongSchedule(f'The function returns {came["not_plain"]}: return texts such as "1F3", in lists.')
+    if not isinstance(value, list | tuple) or len(value) != num_ranks:
+        raise WrongSchedule(f'Return one list for each of the {num_ranks} ranks, of texts such as "1F3".')
+    for rank, slots in enumerate(value):
+        if not isinstance(slots, list | tuple):
+            raise WrongSchedule(f'What rank {rank} does must be a list of texts such as "1F3".')
+        if len(slots) > most_slots:
+            raise WrongSchedule(f"Rank {rank} has {len(slots)} slots; all passes together are {most_slots} at most.")
+        for place, text in enumerate(slots):
+            if not isinstance(text, str) or len(text) > MOST_TEXT:
+                raise WrongSchedule(f'Rank {rank}, slot {place} is no short text such as "1F3".')
+    return [list(slots) for slots in value]
+
+
+def _parsed(texts: list[list[str]]) -> Schedule:
+    try:
+        return parse_schedule(texts)
+    except ValueError as error:
+        raise WrongSchedule(f"{error}.") from None
+
+
+# ---- questions to a legal schedule -----------------------------------------------------------------------------------
+
+
+def judge_schedule(*questions: Question, stages: Callable[[Case], int] | None = None, copies: int = 1) -> Any:
+    """A judge that reads the schedule, then asks one question after the other until one has a sentence."""
+
+    def judge(case: Case, task: Task, answer: Answer) -> str | None:
+        if problem := failed(answer):
+            return problem
+        try:
+            schedule = schedule_in(
+                answer,
+                num_ranks=case["num_ranks"],
+                num_microbatches=case["num_microbatches"],
+                stages=stages(case) if stages else None,
+                copies=copies,
+            )
+        except WrongSchedule as wrong:
+            return f"For ({sizes_of(case)}): {wrong}"
+        for question in questions:
+            if problem := question(case, task, schedule):
+                return f"For ({sizes_of(case)}): {problem}"
+        return None
+
+    return judge
+
+
+def sizes_of(case: Case) -> str:
+    """A case as its builder's arguments."""
+    return shown({name: value for name, value in case.items() if name != "part"})
+
+
+def same_homes(case: Case, task: Task, schedule: Schedule) -> str | None:
+    """Whether every rank computes the stages that are its own."""
+    for rank, (mine, due) in enumerate(zip(schedule, task.expected[0], strict=True)):
+        got, own = ({action.stage for action in all_actions([slots])} for slots in (mine, due))
+        if got != own:
+            return f"Rank {rank} computes stages {sorted(got)}; it holds {sorted(own)}."
+    return None
+
+
+def same_order(case: Case, task: Task, schedule: Schedule) -> str | None:
+    """Whether each rank has the reference's slots in its order: only where the paper fixes one."""
+    for rank, (mine, due) in enumerate(zip(schedule, task.expected[0], strict=True)):
+        for place, (got, wanted) in enumerate(zip(mine, due, strict=False)):
+            if got != wanted:
+                return f"Legal, but rank {rank}, slot {place} is {got}, which is not its turn yet."
+        if len(mine) != len(due):
+            return f"Rank {rank} has {len(mine)} slots where {len(due)} are due."
+    return None
+
+
+def as_quick(costs: Costs | None = None) -> Question:
+    """Asks whether the step takes no longer than the reference's, with the same costs."""
+
+    def question(case: Case, task: Task, schedule: Schedule) -> str | None:
+        return too_slow(schedule, simulate(task.expected[0], costs).makespan, costs)
+
+    return question
+
+
+def held_as_due(until: Kind = Kind.I) -> Question:
+    """Asks whether no rank ever holds more activations than the reference's does."""
+
+    def question(case: Case, task: Task, schedule: Schedule) -> str | None:
+        return too_much_held(schedule, peak_activations(task.expected[0], until=until), until)
+
+    return question
+
+
+def too_slow(schedule: Schedule, most: float, costs: Costs | None = None) -> str | None:
+    """A sentence on the longest wait, if the step takes more than `most`."""
+    timeline = simulate(schedule, costs)
+    if timeline.makespan <= most + SLACK:
+        return None
+    return f"Legal, but the step takes {timeline.makespan:g} where {most:g} is enough. {longest_wait(timeline)}"
+
+
+def too_much_held(schedule: Schedule, most: Sequence[int], until: Kind = Kind.I) -> str | None:
+    """A sentence on the first rank that holds more activations than its share of `most`."""
+    for rank, (peak, due) in enumerate(zip(peak_activations(schedule, until=until), most, strict=True)):
+        if peak > due:
+            return f"Legal, but rank {rank} holds the activations of {peak} microbatches at a time; {due} would do."
+    return None
+
+
+def longest_wait(timeline: Timeline) -> str:
+    """Which rank waits longest between two slots, and for which slot."""
+    waits = [
+        (begin - end, -rank, -place - 1)
+        for rank, (begins, ends) in enumerate(zip(timeline.begins, timeline.ends, strict=True))
+        for place, (end, begin) in enumerate(zip(ends, begins[1:], strict=False))
+    ]
+    seconds, rank, place = max(waits, default=(0.0, 0, 0))
+    if seconds <= SLACK:
+        return "No rank waits between two slots: the ranks begin too late."
+    slot = timeline.schedule[-rank][-place]
+    return f"The longest wait: rank {-rank} does nothing for {seconds:g} before {slot}, its slot {-place}."

@@ -1,0 +1,68 @@
+"""Shared by the checks that cut: tensors with a model's shapes, laid end to end, padded, and cut in equal slices."""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+from shardlab.costs.memory_states import shard_elements
+from shardlab.data_parallel.flat import end_to_end
+from torch import Tensor
+
+from autograder.checks.base import Answer, Case, Task, events, size, whole_numbers
+from autograder.checks.groups import dtype_of, working
+
+MASKED = ("shardlab.data_parallel", "shardlab.costs.memory_states")
+TABLES_MASKED = (
+    "shardlab.costs",
+    "shardlab.data_parallel",
+)  # where bytes are asked for: they hold them
+
+
+def shapes_of(case: Case) -> list[list[int]]:
+    """A matrix, a vector and the rest, of the case's numbers together."""
+    rows, rest = divmod(case["numbers"] // 2, 4)
+    rest += case["numbers"] - case["numbers"] // 2
+    return [[rows, 4], [rest // 3], [rest - rest // 3]]
+
+
+def drawn(case: Case, rng: Random) -> list[Tensor]:
+    """Whole numbers in these shapes: sums over ranks are exact in every dtype."""
+    shapes = shapes_of(case)
+    return [whole_numbers(rng, torch.Size(shape).numel(), dtype_of(case)).reshape(shape) for shape in shapes]
+
+
+def rows_of(rng: Random, num_rows: int, width: int) -> torch.Tensor:
+    """Inputs of a rank, [num_rows, width], normal numbers."""
+    generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
+    return torch.randn(num_rows, width, generator=generator)
+
+
+def padded(tensors: list[Tensor], num_ranks: int) -> Tensor:
+    """The tensors end to end, with zeros up to a multiple of `num_ranks`."""
+    return end_to_end(tensors, shard_elements(sum(tensor.numel() for tensor in tensors), num_ranks)[1])
+
+
+def slices(tensors: list[Tensor], num_ranks: int) -> list[Tensor]:
+    """One slice a rank."""
+    return list(padded(tensors, num_ranks).chunk(num_ranks))
+
+
+def sent_otherwise(task: Task, answer: Answer, due: float, why: str) -> str | None:
+    """Whether a rank's calls send more than `due` bytes, counted as rings, or less than half of them."""
+    ranks = working(task)
+    for rank in ranks:
+        mine = sum(event[4] for event in events(answer.ranks[rank]))
+        if mine > due + 64:
+            return f"Rank {rank} sends {size(mine)} where {size(due)} are enough, {why}."
+        if mine < 0.5 * due:
+            return f"Rank {rank} sends {size(mine)} where {size(due)} must travel, {why}."
+    return None
+
+
+def least_peak(task: Task, answer: Answer) -> int:
+    """The working rank with the lowest peak of memory, or one whose peak is unknown.
+
+    All ranks do the same; copies that a report happens to make can only add to a peak.
+    """
+    return min(working(task), key=lambda rank: answer.peak_bytes[rank] or 0)

@@ -1,0 +1,133 @@
+"""Shared by the checks that train: what is built for a rank, and how weights, gradients and memory are judged.
+
+    args = [module("mlp", seed=3, widths=[4, 8, 1]), optimizer("SGD", of=0, lr=0.5), inputs, targets]
+
+An answer gets these as a module, an optimizer over module 0's parameters, and tensors. `Check(trains=True)` reports
+what became of them. Values are as trustworthy as any result; `held_bytes` is a claim; `peak_bytes` is the kernel's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from autograder.checks.base import Answer, Case, Task, trouble, wrong_value
+from autograder.checks.groups import group_task
+from autograder.checks.packets import size
+from autograder.jobs import trained
+
+REPORTS = ("weights", "grads")
+SLACK_BYTES = 8 << 20  # of a peak: what collectives buffer, code that is touched for the first time
+
+
+def module(kind: str, *, seed: int, whole: bool = False, **sizes: Any) -> dict[str, Any]:
+    """A module of `autograder.jobs.trained.MODULES`; whole numbers make sums exact in every order.
+
+    Raises ValueError for a kind that there is not.
+    """
+    if kind not in trained.MODULES:
+        raise ValueError(f"no module {kind!r}: use {', '.join(trained.MODULES)}")
+    return {"module": kind, "sizes": sizes, "seed": seed, "whole": whole}
+
+
+def module_with(kind: str, weights: dict[str, torch.Tensor], **sizes: Any) -> dict[str, Any]:
+    """A module with these weights, by name."""
+    return module(kind, seed=0, **sizes) | {"weights": weights}
+
+
+def optimizer(kind: str, *, of: int, **settings: Any) -> dict[str, Any]:
+    """An optimizer over the parameters of the module at place `of` among the arguments."""
+    if kind not in trained.OPTIMIZERS:
+        raise ValueError(f"no optimizer {kind!r}: use {', '.join(trained.OPTIMIZERS)}")
+    return {"optimizer": kind, "of": of, "settings": settings}
+
+
+def leaf(tensor: torch.Tensor) -> dict[str, Any]:
+    """A tensor whose gradient is wanted."""
+    return {"leaf": tensor}
+
+
+def training_task(
+    case: Case, call: str, args: dict[int, list], expected: dict[int, Any], *, reports: Sequence[str] = REPORTS, **facts
+) -> Task:
+    """A task of a group in which every member trains; a case about memory has `reports=()`: they need memory too."""
+    task = group_task(case, call, args, expected, **facts)
+    for mine in filter(None, task.inputs):
+        mine["reports"] = list(reports)
+    return task
+
+
+def failed(answer: Answer) -> str | None:
+    """What went wrong before there was a result. Weights may be more than can be read of packets: nothing is."""
+    return trouble(replace(answer, wire=answer.wire or []))
+
+
+def wrong_weights(
+    rank: int, came: dict[str, Any], expected: dict[str, torch.Tensor], *, of: int = 0, relative: float = 0.0
+) -> str | None:
+    """Hold the weights that module `of` has after the call against the expected ones, by name."""
+    return _wrong_named(rank, _reported(came, "weights", of), expected, "weight", relative)
+
+
+def wrong_grads(
+    rank: int, came: dict[str, Any], expected: dict[str, torch.Tensor], *, of: int = 0, relative: float = 0.0
+) -> str | None:
+    """The same for the gradients."""
+    return _wrong_named(rank, _reported(came, "grads", of), expected, "gradient of", relative)
+
+
+def wrong_leaf_grads(
+    rank: int, came: dict[str, Any], expected: Sequence[torch.Tensor], *, relative: float = 0.0
+) -> str | None:
+    """The same for the leaves, in the order of the arguments."""
+    got = came.get("trained", {}).get("leaf_grads")
+    named = {str(place): grad for place, grad in enumerate(got)} if isinstance(got, list) else None
+    due = {str(place): grad for place, grad in enumerate(expected)}
+    return _wrong_named(rank, named, due, "gradient of input", relative)
+
+
+def holds_too_much(rank: int, came: dict[str, Any], most: dict[str, float], why: str) -> str | None:
+    """Whether a rank holds more bytes of `parameters`, `gradients` or `optimizer_state` than it may. A claim of its."""
+    held = came.get("trained", {}).get("held_bytes", {})
+    for kind, due in most.items():
+        got = held.get(kind)
+        if type(got) is not int:
+            return f"Rank {rank} does not show what it holds. Return what the exercise asks for."
+        if got > due:
+            return f"Rank {rank} holds {size(got)} of {kind.replace('_', ' ')} where {size(due)} are due, {why}."
+    return None
+
+
+def peak_too_high(answer: Answer, rank: int, most_bytes: float, why: str) -> str | None:
+    """Whether a rank had more memory at once, above its inputs, than `most_bytes`; read outside of it.
+
+    Where nothing could be read (no sandbox), it passes: such verdicts are no grades.
+    """
+    if answer.loopback_bytes < 0:
+        return None
+    peak = answer.peak_bytes[rank]
+    if peak is None:
+        return f"Rank {rank} left before its memory could be read. Return from the function."
+    if peak > most_bytes + SLACK_BYTES:
+        return f"Rank {rank} had {size(peak)} at once where {size(most_bytes)} are enough, {why}."
+    return None
+
+
+def _reported(came: dict[str, Any], what: str, of: int) -> Any:
+    """One module's part of the report, or None."""
+    modules = came.get("trained", {}).get(what)
+    return modules[of] if isinstance(modules, list) and of < len(modules) else None
+
+
+def _wrong_named(rank: int, got: Any, expected: dict[str, torch.Tensor], word: str, relative: float) -> str | None:
+    if not isinstance(got, dict):
+        return f"Rank {rank} does not show the module that it was given. Train that one, not another."
+    for name, due in expected.items():
+        if got.get(name) is None:
+            return f"On rank {rank} there is no {word} {name} after the call."
+        if problem := wrong_value(rank, got[name], due, f"the {word} {name}", relative=relative):
+            return problem
+    return None

@@ -1,0 +1,122 @@
+"""The mean of every gradient over the group. Numbers are multiples of N: their means are whole numbers.
+
+Compared within 1e-6 of the largest number, in bfloat16 within 1%: a division may round.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+from shardlab.costs import traffic
+from torch import Tensor
+
+from autograder.checks.base import (
+    Answer,
+    Case,
+    Check,
+    Task,
+    carried_too_little,
+    carried_too_much,
+    events,
+    size,
+    touched_input,
+    trouble,
+    whole_numbers,
+    wrong_value,
+)
+from autograder.checks.groups import dtype_of, group_task, members_of, working
+
+MASKED = ("shardlab.collectives", "shardlab.data_parallel")
+LARGE = 20_000  # numbers of the smallest of two gradients: enough for the wire's own counters
+
+
+def tolerance(case: Case) -> float:
+    """Of the largest number; a bfloat16 has eight bits."""
+    return 1e-2 if case.get("dtype") == "bfloat16" else 1e-6
+
+
+def drawn_gradients(rng: Random, case: Case, num_ranks: int) -> list[Tensor]:
+    """A vector, a matrix and a single number."""
+    sizes, shapes = (case["numbers"], 2 * case["numbers"], 1), ((-1,), (2, -1), (1,))
+    drawn = (whole_numbers(rng, num, dtype_of(case)) * num_ranks for num in sizes)
+    return [numbers.reshape(shape) for numbers, shape in zip(drawn, shapes, strict=True)]
+
+
+def _make_average(case: Case, rng: Random) -> Task:
+    members = members_of(case)
+    mine = {rank: drawn_gradients(rng, case, len(members)) for rank in members}
+    means = [torch.stack(same).sum(0) / len(members) for same in zip(*mine.values(), strict=True)]
+    return group_task(
+        case,
+        "average_gradients",
+        {rank: [gradients] for rank, gradients in mine.items()},
+        dict.fromkeys(members, means),
+        all_bytes=sum(mean.numel() * mean.element_size() for mean in means),
+    )
+
+
+def _judge_average(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := trouble(answer):
+        return problem
+    for rank in working(task):
+        came, due = answer.ranks[rank], task.expected[rank]
+        if problem := wrong_means(rank, came, due, case) or touched_input(rank, came, task):
+            return problem
+    return too_many_bytes(task, answer)
+
+
+def wrong_means(rank: int, came: dict, due: list, case: Case) -> str | None:
+    """Hold a list of tensors, or of None where None is due, against the means."""
+    value = came.get("value", {})
+    got = value.get("plain") if isinstance(value, dict) else None
+    if not isinstance(got, list | tuple) or len(got) != len(due):
+        return f"On rank {rank}, return a list of {len(due)} gradients, one for each that was given."
+    num_ranks = len(members_of(case))
+    for place, (mine, mean) in enumerate(zip(got, due, strict=True)):
+        if mean is None and mine is not None:
+            return f"On rank {rank}, gradient {place} must be None: no rank has used that parameter."
+        if mean is None:
+            continue
+        if problem := wrong_value(rank, mine, mean, f"the mean of gradient {place}", relative=tolerance(case)):
+            is_sum = wrong_value(rank, mine, mean * num_ranks, relative=tolerance(case)) is None
+            return f"On rank {rank}, gradient {place} is {num_ranks} times the mean: the sum." if is_sum else problem
+    return None
+
+
+def too_many_bytes(task: Task, answer: Answer, slack_bytes: int = 0) -> str | None:
+    """No rank sends more than all-reduces of all gradients do; the loopback must agree."""
+    ranks = working(task)
+    due = traffic.ring_all_reduce_bytes(len(ranks), task.facts["all_bytes"])
+    for rank in ranks:
+        claimed = sum(event[4] for event in events(answer.ranks[rank]))
+        if claimed > 1.001 * due + slack_bytes:
+            return f"Right, but rank {rank} sends {size(claimed)} where an all-reduce sends {size(due)}, 2(N-1)/N of S."
+    total = int(due * len(ranks))
+    return carried_too_little(answer, total // 2) or carried_too_much(answer, total + slack_bytes * len(ranks))
+
+
+def _draw_average(rng: Random) -> list[Case]:
+    return [
+        {"ranks": 2, "numbers": rng.randint(3, 40)},
+        {"ranks": 3, "numbers": rng.randint(3, 40), "dtype": "float64"},
+        {"ranks": 4, "numbers": rng.randint(3, 40), "subgroup": [1, 2, 3], "dtype": "bfloat16"},
+        {"ranks": 4, "numbers": LARGE + rng.randint(1, 99)},
+    ]
+
+
+CHECK = Check(
+    exercise="week02.average-gradients",
+    points=2,
+    names=("average_gradients",),
+    public=({"ranks": 2, "numbers": 4}, {"ranks": 3, "numbers": 7}),
+    draw=_draw_average,
+    make=_make_average,
+    judge=_judge_average,
+    masked=MASKED,
+    hints=(
+        "dist.all_reduce adds up, and it does so in place. What do you have to do before and after?",
+        "Clone each gradient, all-reduce the clone over the group, divide by the size of the group.",
+        "for gradient in gradients: mean = gradient.clone(); all_reduce(mean, group=group); mean /= N; append it",
+    ),
+)

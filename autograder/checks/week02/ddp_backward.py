@@ -1,0 +1,167 @@
+"""Broadcast, hooks, buckets and overlap: one backward of data parallelism on a module that the check builds.
+
+Gradients are held against one process, within 1e-5. Overlap is held by the order of calls: the module marks where its
+backward is (`autograder.jobs.marked`), and a rank that waits in a hook never gets to the next mark.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograder.checks.base import Answer, Case, Check, Task, events, whole_numbers
+from autograder.checks.groups import members_of, working
+from autograder.checks.training import failed, module, training_task, wrong_grads, wrong_weights
+from autograder.checks.week02.average import MASKED
+from autograder.checks.week02.buckets import due_buckets
+from autograder.jobs import trained
+from autograder.jobs.marked import MARK_BYTES
+
+GRADIENTS, OVERLAP = "gradients", "overlap"
+TOLERANCE = 1e-5
+ROWS = 3
+
+
+def _make_backward(case: Case, rng: Random) -> Task:
+    members, widths = members_of(case), case["widths"]
+    kind = "marked-mlp" if case["part"] == OVERLAP else "mlp"
+    plans = {rank: module(kind, seed=rng.randrange(1 << 30), whole=True, widths=widths) for rank in members}
+    batches = {rank: [_rows(rng, widths[0]) for _ in range(case["microbatches"])] for rank in members}
+    net = trained.build_module(plans[members[0]])
+    losses = [net(rows).sum() for mine in batches.values() for rows in mine]
+    (torch.stack(losses).sum() / len(members)).backward()
+    sizes = [4 * parameter.numel() for parameter in net.parameters()]
+    buckets = due_buckets({"sizes": sizes, "bucket_bytes": case["bucket_bytes"]})
+    weights = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
+    grads = {name: parameter.grad.clone() for name, parameter in net.named_parameters() if parameter.grad is not None}
+    return training_task(
+        case,
+        "ddp_backward",
+        {rank: [plans[rank], batches[rank], buckets] for rank in members},
+        dict.fromkeys(members, (weights, grads)),
+        buckets=buckets,
+        payloads=[sum(sizes[number] for number in bucket) for bucket in buckets],
+    )
+
+
+def _rows(rng: Random, width: int) -> Tensor:
+    return whole_numbers(rng, ROWS * width).clamp(-3, 3).reshape(ROWS, width)
+
+
+def _judge_backward(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        waits = "A rank gets into the next layer only while gradients travel: do not wait in a hook.\n"
+        return waits + problem if case["part"] == OVERLAP and problem == answer.report else problem
+    for rank in working(task):
+        if problem := wrong_weights(rank, answer.ranks[rank], task.expected[rank][0]):
+            return f"{problem} All ranks must begin with the weights of the group's first rank."
+    for rank in working(task):
+        came, grads = answer.ranks[rank], task.expected[rank][1]
+        problem = (
+            _is_sum(rank, came, grads, len(working(task)))
+            or wrong_grads(rank, came, grads, relative=TOLERANCE)
+            or _wrong_calls(rank, came, task.facts["payloads"])
+        )
+        if not problem and case["part"] == OVERLAP:
+            problem = _no_overlap(rank, came, case, task.facts["buckets"])
+        if problem:
+            return problem
+    return None
+
+
+def _is_sum(rank: int, came: dict[str, Any], grads: dict[str, Tensor], num_ranks: int) -> str | None:
+    total = {name: grad * num_ranks for name, grad in grads.items()}
+    if any(grad.any() for grad in grads.values()) and not wrong_grads(rank, came, total, relative=TOLERANCE):
+        return f"The gradients on rank {rank} are {num_ranks} times the mean: the sum over the ranks."
+    return None
+
+
+def _wrong_calls(rank: int, came: dict[str, Any], payloads: list[int]) -> str | None:
+    """One all-reduce a bucket, in the order of the buckets, and nothing else but the first broadcast."""
+    calls = [event for event in events(came) if event[3] != MARK_BYTES]
+    other = [kind for kind, *_ in calls if kind not in ("broadcast", "all_reduce")]
+    if other:
+        return f"Rank {rank} calls {other[0]}; a broadcast before and an all_reduce a bucket are enough."
+    reduced = [payload for kind, _, _, payload, _ in calls if kind == "all_reduce"]
+    if len(reduced) != len(payloads):
+        counts = f"{len(reduced)} all-reduces for {len(payloads)} buckets"
+        return f"Rank {rank} makes {counts}. Only the last microbatch communicates."
+    if reduced != payloads:
+        return f"Rank {rank} all-reduces {reduced} bytes, in this order, where the buckets have {payloads}."
+    return None
+
+
+def _no_overlap(rank: int, came: dict[str, Any], case: Case, buckets: list[list[int]]) -> str | None:
+    """Each bucket leaves before the backward reaches the layer in front of its gradients, and of the last microbatch.
+
+    Rank 0 leaves marks in layers L-2 to 0 (a send to each other rank), the others in layers L-1 to 1 (a receive).
+    """
+    num_layers, num_others = len(case["widths"]) - 1, len(members_of(case)) - 1
+    marks_of_layer = num_others if rank == 0 else 1
+    top = num_layers - 2 if rank == 0 else num_layers - 1  # the layer of the first mark
+    earlier = (case["microbatches"] - 1) * (num_layers - 1)
+    seen = [event[3] == MARK_BYTES for event in events(came) if event[3] == MARK_BYTES or event[0] == "all_reduce"]
+    if sum(seen) != marks_of_layer * case["microbatches"] * (num_layers - 1):
+        return f"On rank {rank}, the backward of each of the {case['microbatches']} microbatches must run once."
+    passed = [sum(seen[:place]) // marks_of_layer - earlier for place, is_mark in enumerate(seen) if not is_mark]
+    lowest = num_layers
+    for number, (bucket, num_passed) in enumerate(zip(buckets, passed, strict=True)):
+        lowest = min(lowest, *(parameter // 2 for parameter in bucket))
+        if num_passed < 0:
+            return f"Rank {rank} all-reduces bucket {number} before the last microbatch: add gradients up first."
+        if num_passed > top - lowest + 1:
+            return (
+                f"Right, but bucket {number} of rank {rank} leaves when the backward is in layer "
+                f"{top - num_passed + 1}; its gradients were there after layer {lowest}. "
+                "Send it from the hook of its last gradient."
+            )
+    return None
+
+
+def _draw_backward(rng: Random) -> list[Case]:
+    def widths(num_layers: int) -> list[int]:
+        return [rng.randint(2, 5) for _ in range(num_layers + 1)]
+
+    gradients = [
+        {"ranks": 2, "widths": widths(2), "microbatches": 1, "bucket_bytes": 10**6},
+        {"ranks": 4, "widths": widths(3), "microbatches": 3, "bucket_bytes": 60},
+        {
+            "ranks": 3,
+            "widths": widths(2),
+            "microbatches": 2,
+            "bucket_bytes": 40,
+            "subgroup": rng.choice([[1, 2], [0, 2]]),
+        },
+    ]
+    overlap = [
+        {"ranks": 2, "widths": widths(4), "microbatches": 2, "bucket_bytes": 1},
+        {"ranks": 3, "widths": [4] * 6, "microbatches": 1, "bucket_bytes": 160},
+        {"ranks": 2, "widths": widths(3), "microbatches": 3, "bucket_bytes": 50},
+    ]
+    return [case | {"part": GRADIENTS} for case in gradients] + [case | {"part": OVERLAP} for case in overlap]
+
+
+CHECK = Check(
+    exercise="week02.ddp-backward",
+    points=4,
+    names=("ddp_backward",),
+    public=(
+        {"ranks": 2, "widths": [3, 4, 2], "microbatches": 2, "bucket_bytes": 40, "part": GRADIENTS},
+        {"ranks": 2, "widths": [3, 4, 4, 2], "microbatches": 2, "bucket_bytes": 1, "part": OVERLAP},
+    ),
+    draw=_draw_backward,
+    make=_make_backward,
+    judge=_judge_backward,
+    masked=MASKED,
+    timeout=8.0,
+    parts={GRADIENTS: 0.5, OVERLAP: 0.5},
+    trains=True,
+    hints=(
+        "Broadcast, then all microbatches but the last, then hooks, the last backward, and only then wait.",
+        "A hook notes that its parameter has arrived; a bucket leaves when all of it has, and after those before it.",
+        "In the hook: work = all_reduce(flat, async_op=True). After the backward: work.wait(), / N, back into .grad.",
+    ),
+)

@@ -1,0 +1,52 @@
+"""The share of a step that computes, when a part of the communication hides behind the backward."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.costs import overlap
+
+from autograder.checks.base import Answer, Case, Check, Task, close
+from autograder.checks.formulas import failed, formula_task, shown, value_of
+
+NAMES = ("compute_seconds", "communication_seconds", "window_seconds")
+FORMULAS = ("shardlab.costs.overlap",)
+
+
+def due_efficiency(case: Case) -> float:
+    """compute / (compute + what does not fit into the window)."""
+    compute, communication, window = (case[name] for name in NAMES)
+    return overlap.efficiency(compute, max(0.0, communication - window))
+
+
+def _judge_efficiency(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got = value_of(answer)
+    if not close(got, task.expected[0]):
+        return f"For ({shown(case)}) {got!r} is not compute / (compute + exposed communication)."
+    return None
+
+
+def _draw_efficiency(rng: Random) -> list[Case]:
+    compute, communication = rng.uniform(0.005, 0.1), rng.uniform(0.005, 0.1)
+    windows = (0.0, communication / 3, communication, 2 * communication)
+    return [dict(zip(NAMES, (compute, communication, window), strict=True)) for window in windows]
+
+
+CHECK = Check(
+    exercise="week02.efficiency",
+    points=1,
+    names=("efficiency",),
+    public=tuple(dict(zip(NAMES, (0.010, 0.004, window), strict=True)) for window in (0.0, 0.003)),
+    draw=_draw_efficiency,
+    make=formula_task("efficiency", NAMES, due_efficiency),
+    judge=_judge_efficiency,
+    program="without_ranks",
+    masked=FORMULAS,
+    hints=(
+        "Exposed is what the rank waits for after it has computed.",
+        "Exposed communication is communication minus window, and never less than zero.",
+        "compute_seconds / (compute_seconds + max(0, communication_seconds - window_seconds))",
+    ),
+)

@@ -1,0 +1,26 @@
+"""Three answers from torch's DistributedDataParallel and its communication hooks."""
+
+from __future__ import annotations
+
+from autograder.checks.reading import reading_check
+
+READING = {
+    "first_bucket": 1 << 20,
+    "at_the_start": "_sync_module_states",
+    "order": ["to", "div_", "all_reduce", "copy_"],
+}
+
+CHECK = reading_check(
+    "week02.reading",
+    READING,
+    {
+        "first_bucket": "it is not bucket_cap_mb: ask torch.distributed for _DEFAULT_FIRST_BUCKET_BYTES",
+        "at_the_start": "look at what __init__ does under `if init_sync:`",
+        "order": "decompress is only defined there; it runs when the future is done",
+    },
+    hints=(
+        "Open the named files; each question is answered by a line or two of code.",
+        "A number of bytes; a function whose name begins with _; and note where a function is defined and not called.",
+        "One MiB; what __init__ calls under init_sync; cast, divide, reduce, and copy when the answer is there.",
+    ),
+)

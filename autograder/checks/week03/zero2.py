@@ -1,0 +1,107 @@
+"""ZeRO-2: each gradient is averaged to its owners inside the backward, and freed; the kernel's mark shows when."""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+from shardlab.costs import traffic
+from torch import nn
+
+from autograder.checks.base import Answer, Case, Check, Task, wrong_value
+from autograder.checks.groups import members_of, working
+from autograder.checks.shards import MASKED, least_peak, padded, rows_of, sent_otherwise, slices
+from autograder.checks.training import failed, holds_too_much, module, peak_too_high, training_task
+from autograder.jobs import trained
+
+LARGE_WIDTHS = [512] * 33  # 32 weights of 1 MB, of which eight ranks keep so little that reporting it is no peak
+
+
+def mean_gradients(net: nn.Module, inputs: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The mean over ranks of the gradients of each rank's mean square, computed by one process."""
+    loss = sum(net(mine).square().mean() for mine in inputs) / len(inputs)
+    assert isinstance(loss, torch.Tensor)
+    loss.backward()
+    return {name: parameter.grad.detach() for name, parameter in net.named_parameters() if parameter.grad is not None}
+
+
+def _make(case: Case, rng: Random) -> Task:
+    members = members_of(case)
+    plan = module("mlp", seed=rng.randrange(1 << 30), widths=case["widths"])
+    inputs = {rank: rows_of(rng, 4, case["widths"][0]) for rank in members}
+    gradients = mean_gradients(trained.build_module(plan), list(inputs.values()))
+    cut = {name: slices([gradient], len(members)) for name, gradient in gradients.items()}
+    sizes = [padded([gradient], len(members)).nbytes for gradient in gradients.values()]
+    return training_task(
+        case,
+        "zero2_backward",
+        {rank: [plan, inputs[rank]] for rank in members},
+        {rank: {name: cut[name][place] for name in cut} for place, rank in enumerate(members)},
+        reports=() if case["part"] == "memory" else ("grads",),
+        sent_bytes=traffic.ring_reduce_scatter_bytes(len(members), sum(sizes)),
+        all_bytes=sum(sizes),
+    )
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    for rank in working(task):
+        due, came = task.expected[rank], answer.ranks[rank]
+        if problem := wrong_slices(case, rank, came, due) or holds_too_much(
+            rank, came, {"gradients": 0}, "for each is its owners' now: set `.grad` to None"
+        ):
+            return problem
+    if case["part"] == "memory" and (problem := held_at_once(task, answer)):
+        return problem
+    return sent_otherwise(task, answer, task.facts["sent_bytes"], "each gradient reduce-scattered once")
+
+
+def wrong_slices(case: Case, rank: int, came: dict, due: dict[str, torch.Tensor]) -> str | None:
+    """A list of slices against the expected ones, in order."""
+    value = came.get("value", {}).get("plain")
+    if not isinstance(value, list | tuple) or len(value) != len(due):
+        return f"On rank {rank}, return a list of {len(due)} slices."
+    relative = 0.5 if case["part"] == "memory" else 1e-4  # in deep models some ReLU stands on its edge
+    for got, (name, expected) in zip(value, due.items(), strict=True):
+        if problem := wrong_value(rank, got, expected, f"the slice of {name}", relative=relative):
+            return problem
+    return None
+
+
+def held_at_once(task: Task, answer: Answer) -> str | None:
+    """Whether all full gradients existed together: who waits for the last holds them, and what their sums need."""
+    why = "less than all gradients together. When is each freed?"
+    return peak_too_high(answer, least_peak(task, answer), 3 / 4 * task.facts["all_bytes"], why)
+
+
+def _draw(rng: Random) -> list[Case]:
+    odd = [2 * rng.randint(3, 9) + 1 for _ in range(3)]
+    return [
+        {"ranks": 3, "widths": [*odd, 2], "part": "slices"},
+        {"ranks": 4, "widths": [5, 2, 1], "subgroup": [1, 2, 3], "part": "slices"},
+    ]
+
+
+CHECK = Check(
+    exercise="week03.zero2",
+    points=3,
+    names=("zero2_backward",),
+    public=(
+        {"ranks": 2, "widths": [7, 5, 3], "part": "slices"},
+        {"ranks": 8, "widths": LARGE_WIDTHS, "part": "memory"},
+    ),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    masked=MASKED,
+    parts={"slices": 1 / 2, "memory": 1 / 2},
+    trains=True,
+    timeout=40.0,
+    hints=(
+        "Something must happen each time when one gradient is complete, while the backward goes on with the rest.",
+        "parameter.register_post_accumulate_grad_hook(f) calls f(parameter) at that moment, with .grad in place.",
+        "In the hook: slices[parameter] = mean_slice([parameter.grad], group=group); parameter.grad = None. Remove the "
+        "hooks after the backward.",
+    ),
+)

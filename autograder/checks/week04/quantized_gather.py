@@ -1,0 +1,106 @@
+"""An all-gather of 8-bit codes with a scale a block: the error is bounded, the bytes are counted, all ranks agree."""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+from torch import Tensor
+
+from autograder.checks.base import Answer, Case, Check, Task, events, size, touched_input, trouble
+from autograder.checks.groups import group_task, members_of, working
+from autograder.checks.shards import MASKED
+
+LARGEST = 127
+
+
+def _drawn(rng: Random, case: Case) -> Tensor:
+    """Normal numbers, of another size in each block: a scale for all of them would drown most."""
+    generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
+    values = torch.randn(case["numbers"], generator=generator)
+    for place, block in enumerate(values.split(case["block"])):
+        block.mul_(0.0 if case.get("zeros") and place % 3 == 1 else 10.0 ** (2 - place % 6))
+    return values
+
+
+def _bounds(values: Tensor, block: int) -> Tensor:
+    """Half a scale for each number, and a rounding error of float32."""
+    largest = torch.cat([part.abs().max().expand(len(part)) for part in values.split(block)])
+    return largest / LARGEST / 2 + 1e-6 * largest
+
+
+def _make(case: Case, rng: Random) -> Task:
+    members, block = members_of(case), case["block"]
+    shards = {rank: _drawn(rng, case) for rank in members}
+    whole = torch.cat(list(shards.values()))
+    num_blocks = -(-case["numbers"] // block)
+    return group_task(
+        case,
+        "quantized_all_gather",
+        {rank: [shards[rank], block] for rank in members},
+        dict.fromkeys(members, whole),
+        bounds=torch.cat([_bounds(shards[rank], block) for rank in members]),
+        sent_bytes=(len(members) - 1) * (case["numbers"] + 4 * num_blocks),
+    )
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := trouble(answer):
+        return problem
+    first = None
+    for rank in working(task):
+        came, due = answer.ranks[rank], task.expected[rank]
+        got = came.get("value", {}).get("plain")
+        if problem := _wrong(rank, got, due, task.facts["bounds"]) or touched_input(rank, came, task):
+            return problem
+        first = got if first is None else first
+        if not torch.equal(got, first):
+            return f"Rank {rank} ends with other numbers than rank {working(task)[0]}: they would train two models."
+        mine = sum(event[4] for event in events(came))
+        if mine != task.facts["sent_bytes"]:
+            return (
+                f"Rank {rank} sends {size(mine)} where {size(task.facts['sent_bytes'])} are due: to each other rank a "
+                "byte a number and 4 bytes a block."
+            )
+    return None
+
+
+def _wrong(rank: int, got: object, due: Tensor, bounds: Tensor) -> str | None:
+    if not isinstance(got, Tensor) or got.dtype != due.dtype or got.shape != due.shape:
+        return f"On rank {rank}, return one float32 vector of {due.numel()} numbers, all ranks' shards in rank order."
+    wrong = ~((got - due).abs() <= bounds)  # so that NaN is wrong
+    if wrong.any():
+        index = int(wrong.nonzero()[0])
+        return (
+            f"On rank {rank}, number {index} is {got[index].item():.6g} for {due[index].item():.6g}: off by more than "
+            f"half of its block's scale, {bounds[index].item():.3g}."
+        )
+    return None
+
+
+def _draw(rng: Random) -> list[Case]:
+    block = rng.choice([16, 32, 64])
+    return [
+        {"ranks": 2, "numbers": block * rng.randint(3, 6), "block": block},
+        {"ranks": 3, "numbers": block * rng.randint(3, 6) + rng.randint(1, block - 1), "block": block, "zeros": True},
+        {"ranks": 4, "numbers": rng.randint(300, 400), "block": 256, "subgroup": [1, 2, 3]},
+        {"ranks": 2, "numbers": rng.randint(2, block - 1), "block": block},
+    ]
+
+
+CHECK = Check(
+    exercise="week04.quantized-gather",
+    points=3,
+    names=("quantized_all_gather",),
+    public=({"ranks": 2, "numbers": 8, "block": 4}, {"ranks": 2, "numbers": 600, "block": 256, "zeros": True}),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    masked=MASKED,
+    hints=(
+        "Largest number of a block over 127: its scale. A code is the number over the scale, rounded to int8.",
+        "Pad to whole blocks to compute, cut the codes back to the shard's length to send. A scale of zero divides "
+        "nothing: clamp it.",
+        "Every rank decodes every message, its own too; codes and scales, viewed as torch.uint8, fit in one message.",
+    ),
+)

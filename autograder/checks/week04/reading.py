@@ -1,0 +1,26 @@
+"""Three answers from PyTorch's FSDP2."""
+
+from __future__ import annotations
+
+from autograder.checks.reading import reading_check
+
+READING = {
+    "ranks_of_the_backward": 8,
+    "records": "_record_post_forward",
+    "order": ["accumulate_unsharded_grad_if_needed", "reshard", "foreach_reduce"],
+}
+
+CHECK = reading_check(
+    "week04.reading",
+    READING,
+    {
+        "ranks_of_the_backward": "what does fully_shard's docstring say of an int? How many ranks share weights then?",
+        "records": "post_forward calls it, unless the forward is a recomputation",
+        "order": "read post_backward from top to bottom: three record_function blocks, a call to look for in each",
+    },
+    hints=(
+        "Open the named files; each question is answered by a few lines of code.",
+        "An int gives the size of the group that the weights are cut over after the forward.",
+        "FSDPParamGroup: post_forward for the name, post_backward for the order.",
+    ),
+)

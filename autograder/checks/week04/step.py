@@ -1,0 +1,171 @@
+"""A forward and a backward in which no more than a unit or two of the weights is whole at a time.
+
+Values are compared within 1e-4 of the largest; the case about memory holds the kernel's own mark against the bound.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+from shardlab.costs import traffic
+from torch import Tensor
+
+from autograder.checks.base import Answer, Case, Check, Task, events, size, touched_input, wrong_value
+from autograder.checks.groups import members_of, working
+from autograder.checks.shards import MASKED, rows_of, slices
+from autograder.checks.training import failed, peak_too_high, training_task
+from autograder.jobs import trained
+
+RELATIVE = 1e-4
+LARGE = {"width": 448, "units": 64}  # 64 weights of 0.8 MB
+
+WHOLES = (
+    1.6  # times the model: right answers peak at 1.3, with slices, their sending and the transport; wrong ones at 2
+)
+
+
+def weights_of(rng: Random, num_units: int, width: int) -> list[Tensor]:
+    """Square weights whose products neither fade nor saturate tanh."""
+    generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
+    return [torch.randn(width, width, generator=generator) * width**-0.5 for _ in range(num_units)]
+
+
+def one_process(
+    weights: list[Tensor], uses: list[int], inputs: list[Tensor], gradients: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Each rank's output, and the mean over ranks of each weight's gradient."""
+    leaves = [weight.clone().requires_grad_() for weight in weights]
+    outputs = []
+    for x, gradient in zip(inputs, gradients, strict=True):
+        output = x
+        for number in uses:
+            output = torch.tanh(output @ leaves[number])
+        output.backward(gradient / len(inputs))
+        outputs.append(output.detach())
+    return outputs, [leaf.grad for leaf in leaves if leaf.grad is not None]
+
+
+def chain_task(case: Case, rng: Random, call: str, uses: list[int], *, tells_uses: bool):
+    """A task of a chain of layers whose weights are cut; rank r's own batch and gradient differ from the others'."""
+    members, width = members_of(case), case["width"]
+    weights = weights_of(rng, max(uses) + 1, width)
+    rows = case.get("rows", 3)
+    inputs = [rows_of(rng, rows, width) for _ in members]
+    gradients = [rows_of(rng, rows, width) for _ in members]
+    outputs, means = one_process(weights, uses, inputs, gradients)
+    cut = [slices([weight], len(members)) for weight in weights]
+    due = [slices([mean], len(members)) for mean in means]
+    args, expected = {}, {}
+    for place, rank in enumerate(members):
+        mine = [parts[place].clone() for parts in cut]
+        args[rank] = [mine, *([uses] if tells_uses else []), inputs[place], gradients[place]]
+        expected[rank] = (outputs[place], [parts[place] for parts in due])
+    reports = (trained.RESULT_ALONE,) if case.get("part") == "memory" else ()
+    unit_bytes = cut[0][0].nbytes * len(members)
+    return training_task(case, call, args, expected, reports=reports, unit_bytes=unit_bytes, num_units=len(uses))
+
+
+def wrong_output(task: Task, answer: Answer, rank: int, *, untouched: bool = True) -> str | None:
+    """The pair (output, list of gradient slices) of a rank against what is due, and its inputs untouched."""
+    came, (output, due) = answer.ranks[rank], task.expected[rank]
+    value = came.get("value", {}).get("plain")
+    if not isinstance(value, list | tuple) or len(value) != 2 or not isinstance(value[1], list | tuple):
+        return f"On rank {rank}, return two things: the output, and the list of gradient slices."
+    if problem := wrong_value(rank, value[0], output, "the output", relative=RELATIVE):
+        return problem
+    if len(value[1]) != len(due):
+        return f"On rank {rank} there are {len(value[1])} gradient slices where {len(due)} are due, one a weight."
+    for number, (got, expected) in enumerate(zip(value[1], due, strict=True)):
+        if problem := wrong_value(rank, got, expected, f"the gradient slice of unit {number}", relative=RELATIVE):
+            return problem
+    return touched_input(rank, came, task) if untouched else None
+
+
+def _make(case: Case, rng: Random) -> Task:
+    return chain_task(case, rng, "zero3_step", list(range(case["units"])), tells_uses=False)
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    for rank in working(task):
+        if problem := wrong_output(task, answer, rank, untouched=case["part"] == "values"):
+            return problem
+        if problem := _wrong_order(task, answer, rank):
+            return problem
+    return _held_at_once(task, answer) if case["part"] == "memory" else None
+
+
+def _wrong_order(task: Task, answer: Answer, rank: int) -> str | None:
+    """Bytes: each unit gathered twice, the last perhaps once, and reduced once. Order: not all gathers at once."""
+    num, unit_bytes, members = task.facts["num_units"], task.facts["unit_bytes"], len(working(task))
+    calls = [event for event in events(answer.ranks[rank]) if event[4] > 0]
+    mine = sum(event[4] for event in calls)
+    most = num * traffic.zero_bytes(members, unit_bytes, 3)
+    least = most - traffic.ring_all_gather_bytes(members, unit_bytes)
+    if mine > most + 64:
+        return f"Rank {rank} sends {size(mine)} where {size(most)} are enough: two gathers and a reduction a unit."
+    if mine < least:
+        return (
+            f"Rank {rank} sends {size(mine)} where {size(least)} must travel: a unit that is freed after its forward "
+            "is gathered again for its backward."
+        )
+    large = [event[0] for event in calls if event[3] > 1.5 * unit_bytes]
+    if num > 1 and large:
+        return f"Rank {rank} calls {large[0]} on several units at once: then all of them are whole at once."
+    ahead = _most_gathers_ahead([event[0] for event in calls], num)
+    if ahead > 3:
+        return f"Rank {rank} gathers {ahead} units one after another in the backward before it reduces one of them."
+    return None
+
+
+def _most_gathers_ahead(kinds: list[str], num_units: int) -> int:
+    """In the backward, gathers before the first reduction that could have come between: after the forward's own."""
+    most = ahead = 0
+    for kind in kinds[num_units:]:
+        ahead = ahead + 1 if kind == "all_gather" else 0
+        most = max(most, ahead)
+    return most
+
+
+def _held_at_once(task: Task, answer: Answer) -> str | None:
+    """The lowest peak of all ranks, which run the same code: what the transport's threads keep in reserve varies."""
+    whole = task.facts["num_units"] * task.facts["unit_bytes"]
+    peaks = [(peak or 0, rank) for rank, peak in enumerate(answer.peak_bytes)]
+    why = f"its slices and a few of {task.facts['num_units']} units. When is each freed?"
+    return peak_too_high(answer, min(peaks)[1] if peaks else 0, WHOLES * whole, why)
+
+
+def _draw(rng: Random) -> list[Case]:
+    return [
+        {"ranks": 2, "width": 2 * rng.randint(2, 5) + 1, "units": rng.randint(3, 5), "part": "values"},
+        {"ranks": 3, "width": rng.choice([4, 5, 7]), "units": 6, "rows": 5, "part": "values"},
+        {"ranks": 4, "width": rng.choice([3, 5]), "units": 2, "subgroup": [1, 2, 3], "part": "values"},
+        {"ranks": 4, **LARGE, "part": "memory"},
+    ]
+
+
+CHECK = Check(
+    exercise="week04.step",
+    points=3,
+    names=("zero3_step",),
+    public=(
+        {"ranks": 2, "width": 3, "units": 2, "part": "values"},
+        {"ranks": 4, **LARGE, "part": "memory"},
+    ),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    masked=MASKED,
+    parts={"values": 1 / 2, "memory": 1 / 2},
+    trains=True,
+    timeout=60.0,
+    hints=(
+        "The forward needs a weight for one line only. What must it leave behind for the backward? Not the weight.",
+        "Forward under torch.no_grad(), keeping each layer's input. Backward from the last unit: gather again, run the "
+        "layer once more with gradients, reduce, and let the name go.",
+        "x = x.detach().requires_grad_(); weight = gathered(…).requires_grad_(); "
+        "torch.tanh(x @ weight).backward(gradient); then mean_slice(weight.grad, …), and gradient = x.grad.",
+    ),
+)

@@ -1,0 +1,40 @@
+"""The share of a step that a rank idles, and how much quicker the pipeline is than one GPU on the same batch."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.costs.step import bubble_share
+
+from autograder.checks.base import Case, Check
+from autograder.checks.formulas import formula_task, judge_pair
+
+FORMULAS = ("shardlab.costs.step",)
+
+
+def _bubble_and_speedup(case: Case) -> tuple[float, float]:
+    idle = bubble_share(case["num_ranks"], case["num_microbatches"])
+    return idle, case["num_ranks"] * (1 - idle)
+
+
+def _draw_bubbles(rng: Random) -> list[Case]:
+    sizes = [(1, rng.randint(2, 9)), (2, 4), (rng.randint(3, 8), 1), (8, 8), (rng.randint(9, 64), rng.randint(2, 500))]
+    return [{"num_ranks": ranks, "num_microbatches": microbatches} for ranks, microbatches in sizes]
+
+
+CHECK = Check(
+    exercise="week07.bubble",
+    points=1,
+    names=("bubble_and_speedup",),
+    public=tuple({"num_ranks": 2, "num_microbatches": num} for num in (1, 4, 8)),
+    draw=_draw_bubbles,
+    make=formula_task("bubble_and_speedup", ("num_ranks", "num_microbatches"), _bubble_and_speedup),
+    judge=judge_pair(("idle share of a rank", "speed-up over one GPU")),
+    program="without_ranks",
+    masked=FORMULAS,
+    hints=(
+        "Count in units of one microbatch on one stage, forward and backward together.",
+        "The step lasts M + P - 1 units, of which a rank works M. One GPU works on all stages of all microbatches.",
+        "idle = (P-1)/(M+P-1); one GPU takes M*P units, so the speed-up is M*P/(M+P-1).",
+    ),
+)

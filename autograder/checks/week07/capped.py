@@ -1,0 +1,59 @@
+"""A schedule under a cap on activations that takes no longer than any such schedule must."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.pipeline_parallel import builders
+from shardlab.pipeline_parallel.bounds import least_makespan
+from shardlab.pipeline_parallel.schedule import Kind, Schedule
+
+from autograder.checks.base import Case, Check, Task
+from autograder.checks.schedules import BUILDERS, judge_schedule, same_homes, schedule_task, too_much_held, too_slow
+
+
+def _stages_of_gpipe(num_ranks: int, num_microbatches: int, max_activations: int) -> Schedule:
+    return builders.gpipe(num_ranks, num_microbatches)
+
+
+def _under_the_cap(case: Case, task: Task, schedule: Schedule) -> str | None:
+    return too_much_held(schedule, [case["max_activations"]] * case["num_ranks"], Kind.W)
+
+
+def _no_longer_than_must_be(case: Case, task: Task, schedule: Schedule) -> str | None:
+    return too_slow(schedule, least_makespan(case["num_ranks"], case["num_microbatches"], case["max_activations"]))
+
+
+def _draw_capped(rng: Random) -> list[Case]:
+    many, few = rng.randint(5, 8), rng.choice([3, 4])
+    sizes = [
+        (1, rng.randint(2, 5), 1),
+        (few, rng.randint(4, 9), 1),  # one at a time
+        (few, rng.choice([5, 7, 11]), 2),  # a last round that is not full
+        (many, rng.randint(9, 20), rng.randint(2, many - 1)),
+        (many, rng.randint(2, many - 1), 2),
+        (few, rng.randint(6, 16), few + 3),  # a cap that does not bind
+    ]
+    return [dict(zip(("num_ranks", "num_microbatches", "max_activations"), size, strict=True)) for size in sizes]
+
+
+CHECK = Check(
+    exercise="week07.capped",
+    points=3,
+    names=("capped",),
+    public=(
+        {"num_ranks": 4, "num_microbatches": 8, "max_activations": 4},
+        {"num_ranks": 4, "num_microbatches": 8, "max_activations": 2},
+        {"num_ranks": 3, "num_microbatches": 4, "max_activations": 2},
+    ),
+    draw=_draw_capped,
+    make=schedule_task("capped", _stages_of_gpipe, ["max_activations"]),
+    judge=judge_schedule(same_homes, _under_the_cap, _no_longer_than_must_be),
+    program="without_ranks",
+    masked=BUILDERS,
+    hints=(
+        "1F1B with a shorter warm-up is legal and too slow: a rank waits for a forward while a backward is ready.",
+        "Play the clock: a free rank takes a backward that is ready, else a forward if it has room, else it waits.",
+        "Note when each pass ends. Append the pass that can begin first; B before F.",
+    ),
+)

@@ -1,0 +1,38 @@
+"""GPipe as data: legal, all forwards before all backwards, and as quick as the paper's."""
+
+from __future__ import annotations
+
+from shardlab.pipeline_parallel import builders
+from shardlab.pipeline_parallel.schedule import Kind, Schedule, all_actions
+
+from autograder.checks.base import Case, Check, Task
+from autograder.checks.schedules import BUILDERS, as_quick, drawn_sizes, judge_schedule, same_homes, schedule_task
+
+
+def _all_forwards_first(case: Case, task: Task, schedule: Schedule) -> str | None:
+    for rank, slots in enumerate(schedule):
+        kinds = [action.kind for action in all_actions([slots])]
+        late = [place for place, kind in enumerate(kinds) if kind is Kind.F and place >= case["num_microbatches"]]
+        if late:
+            return f"Legal, but in GPipe all forwards come first: rank {rank}, slot {late[0]} is {slots[late[0]]}."
+        if Kind.B not in kinds:
+            return f"Rank {rank} splits its backward; in GPipe each is one B."
+    return None
+
+
+CHECK = Check(
+    exercise="week07.gpipe",
+    points=2,
+    names=("gpipe",),
+    public=({"num_ranks": 2, "num_microbatches": 4}, {"num_ranks": 4, "num_microbatches": 8}),
+    draw=drawn_sizes,
+    make=schedule_task("gpipe", builders.gpipe),
+    judge=judge_schedule(same_homes, _all_forwards_first, as_quick()),
+    program="without_ranks",
+    masked=BUILDERS,
+    hints=(
+        "Rank r runs stage r: its list begins with rF0, rF1, ...",
+        "First every forward, then every backward; the stage's number is the rank's.",
+        '[f"{rank}F{m}" for m in range(M)] and then the same with B, for every rank.',
+    ),
+)

@@ -1,0 +1,88 @@
+"""Activations go right and gradients left at the same time, as in the middle of 1F1B, and nobody waits for ever."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble, whole_numbers, wrong_value
+from autograder.checks.groups import (
+    LARGE,
+    POINT_TO_POINT,
+    dtype_of,
+    each_bill,
+    group_task,
+    members_of,
+    shape_of,
+    working,
+)
+
+DUE = ("the activation from the rank before", "the gradient from the rank behind")
+
+
+def _make_neighbours(case: Case, rng: Random) -> Task:
+    members = members_of(case)
+    first, last = members[0], members[-1]
+
+    def tensors(nobody: int) -> dict[int | None, Any]:
+        """One for each rank but `nobody`, who has no neighbour on that side."""
+        drawn = {rank: whole_numbers(rng, case["numbers"], dtype_of(case)).reshape(shape_of(case)) for rank in members}
+        return {**drawn, nobody: None}
+
+    activations, gradients = tensors(last), tensors(first)
+    before = dict(zip(members, [None, *members], strict=False))
+    behind = dict(zip(members, [*members[1:], None], strict=True))
+    num_bytes = case["numbers"] * dtype_of(case).itemsize
+    return group_task(
+        case,
+        "exchange_with_neighbours",
+        {rank: [activations[rank], gradients[rank]] for rank in members},
+        {rank: (activations.get(before[rank]), gradients.get(behind[rank])) for rank in members},
+        sent_bytes={rank: num_bytes * ((rank != first) + (rank != last)) for rank in members},
+        messages=2,
+    )
+
+
+def _judge_neighbours(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := trouble(answer, POINT_TO_POINT):
+        return problem
+    for rank in working(task):
+        came = answer.ranks[rank]
+        value = came.get("value")
+        pair = value.get("plain") if isinstance(value, dict) else None
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            return f"Rank {rank} must return two things: {DUE[0]}, and {DUE[1]}."
+        for got, due, what in zip(pair, task.expected[rank], DUE, strict=True):
+            if due is None and got is not None:
+                return f"Rank {rank} has no neighbour there: return None for {what}."
+            if due is not None and (problem := wrong_value(rank, got, due, what)):
+                return problem
+        if problem := touched_input(rank, came, task):
+            return problem
+    return each_bill(task, answer, "one tensor to each neighbour")
+
+
+def _draw_neighbours(rng: Random) -> list[Case]:
+    return [
+        {"ranks": 2, "numbers": rng.randint(1025, 4000)},
+        {"ranks": 3, "numbers": 2 * rng.randint(2, 30), "matrix": True},
+        {"ranks": 4, "numbers": LARGE + rng.randint(0, 99), "dtype": "bfloat16"},
+        {"ranks": 4, "numbers": rng.randint(1, 9), "subgroup": rng.choice([[1, 2, 3], [0, 1, 3]])},
+    ]
+
+
+CHECK = Check(
+    exercise="week07.neighbours",
+    points=2,
+    names=("exchange_with_neighbours",),
+    public=({"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 1024}),
+    draw=_draw_neighbours,
+    make=_make_neighbours,
+    judge=_judge_neighbours,
+    masked=("shardlab.collectives", "shardlab.pipeline_parallel.mailbox"),
+    hints=(
+        "Two neighbours that both send first wait for each other: start all messages before you wait for any.",
+        "isend and irecv return at once with a handle; or list P2POps and hand them to batch_isend_irecv.",
+        "Right neighbour: isend activation, irecv gradient. Left: isend gradient, irecv activation. Then wait for all.",
+    ),
+)

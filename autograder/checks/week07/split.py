@@ -1,0 +1,89 @@
+"""Layers cut into stages so that the slowest stage is as quick as can be.
+
+Several cuts may be best: only sizes and the slowest stage are held, exactly, for the costs are whole numbers.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from typing import Any
+
+from autograder.checks.base import Answer, Case, Check, Task
+from autograder.checks.formulas import failed, formula_task, shown, value_of
+
+
+def slowest_stage(seconds: list[int], num_stages: int) -> int:
+    """The least that the slowest of `num_stages` runs of layers can cost, each of one layer or more."""
+
+    @cache
+    def best(begin: int, stages: int) -> int:
+        if stages == 1:
+            return sum(seconds[begin:])
+        cuts = range(begin + 1, len(seconds) - stages + 2)
+        return min(max(sum(seconds[begin:cut]), best(cut, stages - 1)) for cut in cuts)
+
+    return best(0, num_stages)
+
+
+def _judge_split(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got, seconds, stages = value_of(answer), case["seconds"], case["num_stages"]
+    if problem := _wrong_sizes(got, len(seconds), stages):
+        return f"For ({shown(case)}) {problem}"
+    begins = [sum(got[:stage]) for stage in range(stages)]
+    slowest = max(sum(seconds[begin : begin + size]) for begin, size in zip(begins, got, strict=True))
+    if slowest > task.expected[0]:
+        return f"For ({shown(case)}) the slowest stage takes {slowest}; {task.expected[0]} is possible."
+    return None
+
+
+def _wrong_sizes(got: Any, num_layers: int, stages: int) -> str | None:
+    if not isinstance(got, list | tuple) or any(type(size) is not int for size in got):
+        return "return a list of whole numbers: how many layers each stage has."
+    if len(got) != stages:
+        return f"there are {len(got)} sizes; there must be one for each of the {stages} stages."
+    if min(got) < 1:
+        return f"stage {got.index(min(got))} has {min(got)} layers; a rank without work is wasted."
+    if sum(got) != num_layers:
+        return f"the stages have {sum(got)} layers together; the model has {num_layers}."
+    return None
+
+
+def _draw_splits(rng: Random) -> list[Case]:
+    cases = [
+        {"seconds": [1] * 8 + [rng.randint(3, 6)], "num_stages": 4},  # the loss's stage is heavy
+        {"seconds": [rng.randint(4, 7)] + [1] * rng.randint(5, 8), "num_stages": 3},
+        {"seconds": [rng.randint(1, 9) for _ in range(5)], "num_stages": 5},
+        {"seconds": [rng.randint(1, 9) for _ in range(rng.randint(3, 7))], "num_stages": 1},
+        {"seconds": [2] * 10, "num_stages": rng.choice([3, 4, 6])},
+        {"seconds": [1, 1, 4, 1, 1, 1, 1], "num_stages": 4},  # whoever fills up to the mean puts 5 on one stage
+    ]
+    for num_stages in (2, 3, 4, 4, 5):
+        num_layers = rng.randint(num_stages + 2, 14)
+        cases.append({"seconds": [rng.randint(1, 20) for _ in range(num_layers)], "num_stages": num_stages})
+    return cases
+
+
+CHECK = Check(
+    exercise="week07.split-stages",
+    points=2,
+    names=("split_stages",),
+    public=(
+        {"seconds": [1, 1, 1, 1], "num_stages": 2},
+        {"seconds": [1, 1, 1, 1, 1, 1, 4], "num_stages": 3},
+        {"seconds": [5, 1, 1, 1, 1, 5], "num_stages": 4},
+    ),
+    draw=_draw_splits,
+    make=formula_task(
+        "split_stages", ("seconds", "num_stages"), lambda case: slowest_stage(case["seconds"], case["num_stages"])
+    ),
+    judge=_judge_split,
+    program="without_ranks",
+    hints=(
+        "Ask first: can it be done with no stage above a limit? Then look for the smallest limit.",
+        "For a limit, fill stage after stage, but leave at least one layer for each stage that is still to come.",
+        "Or by recursion: the first stage takes 1, 2, ... layers, the rest is the same question with a stage less.",
+    ),
+)

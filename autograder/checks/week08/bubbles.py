@@ -1,0 +1,53 @@
+"""How long a rank idles in 1F1B and in ZB-H1, for any seconds of F, I and W.
+
+Expected values come from the clock, not from a formula; costs are drawn with W no longer than F and I, where
+ZB-H1's holds.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.pipeline_parallel.builders import one_f_one_b, zb_h1
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.simulate import simulate
+
+from autograder.checks.base import Case, Check
+from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.schedules import BUILDERS
+
+NAMES = ("num_ranks", "forward", "input_gradient", "weight_gradient")
+
+
+def _bubbles(case: Case) -> tuple[float, float]:
+    ranks = case["num_ranks"]
+    costs = Costs(case["forward"], case["input_gradient"], case["weight_gradient"])
+    one, zero = (simulate(build(ranks, 2 * ranks), costs).idle[0] for build in (one_f_one_b, zb_h1))
+    return one, zero
+
+
+def _draw_bubbles(rng: Random) -> list[Case]:
+    cases = []
+    for num_ranks in (1, 2, rng.randint(3, 6), rng.randint(7, 12)):
+        weight = rng.uniform(0.5, 1.5)
+        seconds = (weight + rng.uniform(0, 1), weight + rng.uniform(0.05, 1), weight)
+        cases.append(dict(zip(NAMES, (num_ranks, *seconds), strict=True)))
+    return cases
+
+
+CHECK = Check(
+    exercise="week08.bubbles",
+    points=1,
+    names=("bubbles",),
+    public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((4, 1.0, 1.0, 1.0), (4, 1.0, 1.2, 0.8))),
+    draw=_draw_bubbles,
+    make=formula_task("bubbles", NAMES, _bubbles),
+    judge=judge_pair(("idle time of a rank in 1F1B", "idle time of a rank in ZB-H1")),
+    program="without_ranks",
+    masked=BUILDERS,
+    hints=(
+        "Follow rank 0: what lies between its last warm-up forward and its first backward?",
+        "1F1B: P-1 ranks, each a forward and a full backward. In ZB-H1 nobody waits for a W, and rank 0 fits some in.",
+        "(P-1)(F+I+W), and (P-1)(F+I) less the P-1 weight gradients that fill the wait.",
+    ),
+)

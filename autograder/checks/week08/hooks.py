@@ -1,0 +1,71 @@
+"""Gradients that nobody hears of: weights computed beside autograd, and a data-parallel average that waits for a hook.
+
+Groups have two or four members, so that means of whole numbers are exact.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+from shardlab.costs import traffic
+
+from autograder.checks.base import Answer, Case, Check, Task, carried_too_little, events, size, trouble, whole_numbers
+from autograder.checks.groups import each_rank, group_task, members_of, sum_of, working
+
+ROWS = 3
+
+
+def _make_hooks(case: Case, rng: Random) -> Task:
+    columns, members = case["numbers"] // 2, members_of(case)
+    weight = whole_numbers(rng, case["numbers"]).reshape(2, columns)
+    args, sums = {}, {}
+    for rank in members:
+        inputs = [whole_numbers(rng, ROWS * 2).reshape(ROWS, 2) for _ in range(case["microbatches"])]
+        gradients = [whole_numbers(rng, ROWS * columns).reshape(ROWS, columns) for _ in inputs]
+        args[rank] = [weight, inputs, gradients]
+        sums[rank] = torch.stack([x.T @ g for x, g in zip(inputs, gradients, strict=True)]).sum(0)
+    mean = sum_of(sums) / len(members)
+    num_bytes = 4 * case["numbers"]
+    return group_task(case, "weight_gradient", args, dict.fromkeys(members, mean), num_bytes=num_bytes)
+
+
+def _judge_hooks(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := trouble(answer) or each_rank(task, answer, "the averaged gradient"):
+        return problem
+    num_bytes = task.facts["num_bytes"]
+    most = traffic.ring_all_reduce_bytes(len(working(task)), num_bytes)
+    for rank in working(task):
+        sent_bytes = sum(event[4] for event in events(answer.ranks[rank]))
+        if sent_bytes > 1.01 * most:
+            return (
+                f"Right on all ranks, but rank {rank} sends {size(sent_bytes)} where one all-reduce of the gradient, "
+                f"{size(most)}, is enough: average once, after the last W."
+            )
+    return carried_too_little(answer, num_bytes)
+
+
+def _draw_hooks(rng: Random) -> list[Case]:
+    return [
+        {"ranks": 2, "numbers": 2 * rng.randint(2, 9), "microbatches": 1},
+        {"ranks": 2, "numbers": 2 * rng.randint(2, 9), "microbatches": rng.randint(3, 5)},
+        {"ranks": 4, "numbers": 2 * rng.randint(100, 900), "microbatches": 3},
+        {"ranks": 3, "numbers": 2 * rng.randint(2, 9), "microbatches": 2, "subgroup": [0, 2]},
+    ]
+
+
+CHECK = Check(
+    exercise="week08.hooks",
+    points=2,
+    names=("weight_gradient",),
+    public=({"ranks": 2, "numbers": 8, "microbatches": 2},),
+    draw=_draw_hooks,
+    make=_make_hooks,
+    judge=_judge_hooks,
+    masked=("shardlab.collectives", "shardlab.pipeline_parallel.execute"),
+    hints=(
+        "Print weight.grad on both ranks: are the ranks equal, and who would have made them so?",
+        "Autograd calls the hook when it has added to .grad itself. Here nobody asks autograd.",
+        "Sum x.T @ g over the microbatches, then all_reduce over the group, then divide by the size of the group.",
+    ),
+)

@@ -1,0 +1,39 @@
+"""Interleaved 1F1B: held by stages, time and memory, never by an exact order."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.pipeline_parallel import builders
+
+from autograder.checks.base import Case, Check
+from autograder.checks.schedules import BUILDERS, as_quick, held_as_due, judge_schedule, same_homes, schedule_task
+
+NAMES = ("num_ranks", "num_microbatches", "num_chunks")
+
+
+def _draw_interleaved(rng: Random) -> list[Case]:
+    sizes = [(1, 3, 2), (2, 2 * rng.randint(1, 4), 3), (3, 6, 2), (4, 4, rng.randint(2, 4)), (5, 10, 2)]
+    sizes.append((rng.randint(2, 4), 0, rng.randint(2, 3)))
+    sizes[-1] = (sizes[-1][0], sizes[-1][0] * rng.randint(2, 4), sizes[-1][2])
+    return [dict(zip(NAMES, case, strict=True)) for case in sizes]
+
+
+CHECK = Check(
+    exercise="week08.interleaved",
+    points=3,
+    names=("interleaved",),
+    public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((2, 4, 2), (4, 8, 2))),
+    draw=_draw_interleaved,
+    make=schedule_task("interleaved", builders.interleaved, names=("num_chunks",)),
+    judge=judge_schedule(
+        same_homes, as_quick(), held_as_due(), stages=lambda case: case["num_ranks"] * case["num_chunks"]
+    ),
+    program="without_ranks",
+    masked=BUILDERS,
+    hints=(
+        "Write all forwards of a rank in order, then all backwards in order, then weave the two lists.",
+        "A round of P microbatches passes the first chunk, then the second; backward, the last chunk comes first.",
+        "Warm up with (v-1)P + 2(P-1-r) forwards (or all there are), then F and B in turn, then the backwards left.",
+    ),
+)

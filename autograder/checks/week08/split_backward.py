@@ -1,0 +1,99 @@
+"""The backward of a stage of linear layers by hand: first the gradient of its input, later those of its weights.
+
+Numbers are whole and small, so that products and sums are exact in every order.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import torch
+
+from autograder.checks.base import Answer, Case, Check, Task, whole_numbers, wrong_value
+from autograder.checks.formulas import failed, value_of
+
+ROWS = 3
+
+
+def _draw_stage(case: Case, rng: Random) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
+    """Weights, what each layer got, and the gradient of the stage's output."""
+    sizes = case["sizes"]
+    weights = [whole_numbers(rng, a * b).reshape(a, b).clamp(-2, 2) for a, b in pairwise(sizes)]
+    inputs = [whole_numbers(rng, ROWS * sizes[0]).reshape(ROWS, -1)]
+    for weight in weights[:-1]:
+        inputs.append((inputs[-1] @ weight).relu())
+    return weights, inputs, whole_numbers(rng, ROWS * sizes[-1]).reshape(ROWS, -1)
+
+
+def _arrived(
+    weights: list[torch.Tensor], inputs: list[torch.Tensor], gradient: torch.Tensor
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """The gradient of the stage's input, and of each layer's output; by autograd, as an answer need not be."""
+    leaf = inputs[0].clone().requires_grad_()
+    outputs, value = [], leaf
+    for layer, weight in enumerate(weights):
+        value = value.relu() @ weight if layer else value @ weight
+        outputs.append(value)
+    first, *arrived = torch.autograd.grad(outputs[-1], [leaf, *outputs[:-1]], gradient)
+    return first, [*arrived, gradient]
+
+
+def _make(case: Case, rng: Random) -> Task:
+    weights, inputs, gradient = _draw_stage(case, rng)
+    first, arrived = _arrived(weights, inputs, gradient)
+    if case["part"] == "I":
+        given, due, call = [weights, inputs, gradient], (first, arrived), "input_gradient"
+    else:
+        due = [x.T @ g for x, g in zip(inputs, arrived, strict=True)]
+        given, call = [inputs, arrived], "weight_gradients"
+    return Task(call=call, ranks=1, inputs=[[given]], expected=[due], groups=[])
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got, due = value_of(answer), task.expected[0]
+    if case["part"] == "W":
+        return _each(got, due, "the gradient of weight")
+    if not isinstance(got, list | tuple) or len(got) != 2:
+        return "input_gradient() returns two things: the gradient of the stage's input, and a list for the W."
+    problem = wrong_value(0, got[0], due[0], "the gradient of the stage's input")
+    return _in_words(problem) or _each(got[1], due[1], "the gradient that arrived at the output of layer")
+
+
+def _each(got: Any, due: list[torch.Tensor], what: str) -> str | None:
+    if not isinstance(got, list | tuple) or len(got) != len(due):
+        return f"Return a list of {len(due)} tensors, one for each layer: {what} 0, 1, ..."
+    problems = (
+        wrong_value(0, mine, right, f"{what} {n}") for n, (mine, right) in enumerate(zip(got, due, strict=True))
+    )
+    return _in_words(next((problem for problem in problems if problem), None))
+
+
+def _in_words(problem: str | None) -> str | None:
+    return problem and problem.removeprefix("On rank 0, ").capitalize()
+
+
+def _draw(rng: Random) -> list[Case]:
+    stages = ([rng.randint(2, 5) for _ in range(layers + 1)] for layers in (1, 2, 3, 4))
+    return [{"sizes": sizes, "part": part} for sizes in stages for part in ("I", "W")]
+
+
+CHECK = Check(
+    exercise="week08.split-backward",
+    points=2,
+    names=("input_gradient", "weight_gradients"),
+    public=tuple({"sizes": [2, 3, 2], "part": part} for part in ("I", "W")),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    program="without_ranks",
+    parts={"I": 2 / 3, "W": 1 / 3},
+    hints=(
+        "Forward: y = x @ W. The gradient g of y gives x two things: nothing of x itself, and W's transpose.",
+        "Backward through one layer: g @ W.T; through the ReLU before it: times 0 where the layer's input is 0.",
+        "From the last layer to the first: note g; g = g @ W.T; then g = g * (inputs[layer] > 0), unless layer is 0.",
+    ),
+)

@@ -1,0 +1,75 @@
+"""Two chunks a rank in a V: zero bubble with 1F1B's memory, and little bubble with about half of it.
+
+Half the memory is P + 2 half-size activations, V-Half's own; the target there is the idle time of interleaved 1F1B,
+3(P-1) chunk passes, whose rank 0 holds nearly twice as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from shardlab.pipeline_parallel.builders import interleaved, zbv
+from shardlab.pipeline_parallel.schedule import Kind, Schedule, Slot
+from shardlab.pipeline_parallel.simulate import simulate
+
+from autograder.checks.base import Case, Check, Task
+from autograder.checks.schedules import (
+    BUILDERS,
+    judge_schedule,
+    same_homes,
+    schedule_task,
+    too_much_held,
+    too_slow,
+)
+
+NAMES = ("num_ranks", "num_microbatches", "max_activations")
+BOUNDS: dict[str, Callable[[int], int]] = {"ZBV": lambda ranks: 2 * ranks, "half": lambda ranks: ranks + 2}
+
+
+def _homes(num_ranks: int, num_microbatches: int, max_activations: int) -> Schedule:
+    return zbv(num_ranks, num_microbatches)
+
+
+def _within_memory(case: Case, task: Task, schedule: Schedule) -> str | None:
+    return too_much_held(schedule, [case["max_activations"]] * len(schedule), Kind.W)
+
+
+def _little_bubble(case: Case, task: Task, schedule: Schedule) -> str | None:
+    ranks, microbatches = case["num_ranks"], case["num_microbatches"]
+    target: list[list[Slot]] = task.expected[0] if case["part"] == "ZBV" else interleaved(ranks, 2 * ranks)
+    idle = simulate(target).idle[0]
+    return too_slow(schedule, 6 * microbatches + idle)
+
+
+def _case(part: str, num_ranks: int, num_microbatches: int) -> Case:
+    return {
+        "num_ranks": num_ranks,
+        "num_microbatches": num_microbatches,
+        "max_activations": BOUNDS[part](num_ranks),
+        "part": part,
+    }
+
+
+def _draw_v(rng: Random) -> list[Case]:
+    sizes = [(2, rng.randint(4, 9)), (3, rng.randint(6, 9)), (4, 8 + rng.randint(1, 4)), (4, 13)]
+    return [_case(part, *size) for part in BOUNDS for size in sizes]
+
+
+CHECK = Check(
+    exercise="week08.v-schedule",
+    points=3,
+    names=("v_schedule",),
+    public=tuple(_case(part, 4, 8) for part in BOUNDS),
+    draw=_draw_v,
+    make=schedule_task("v_schedule", _homes, names=("max_activations",)),
+    judge=judge_schedule(same_homes, _within_memory, _little_bubble, stages=lambda case: 2 * case["num_ranks"]),
+    program="without_ranks",
+    masked=BUILDERS,
+    parts={"ZBV": 0.5, "half": 0.5},
+    hints=(
+        "Play a clock: at every tick each rank takes the first pass on its wish list that is ready.",
+        "W stands last on the wish list. A rank that fills its memory with F of the way down can never go up again.",
+        "F up if there is room for one; F down if there is room for two; I up; I down; W.",
+    ),
+)

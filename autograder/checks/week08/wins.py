@@ -1,0 +1,74 @@
+"""From how many microbatches on 1F1B is quicker than ZB-H1, when the split backward costs extra time.
+
+Expected values come from the clock: both schedules are played for growing numbers of microbatches.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.pipeline_parallel.builders import one_f_one_b, zb_h1
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.simulate import simulate
+
+from autograder.checks.base import Answer, Case, Check, Task, close
+from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.schedules import BUILDERS
+
+NAMES = ("num_ranks", "weight_gradient", "extra")
+MOST = 400
+
+
+def _wins_from(case: Case) -> int:
+    """The smallest number, by bisection: the lead of ZB-H1 shrinks with every microbatch."""
+    least, most = case["num_ranks"], MOST
+    while least < most:
+        middle = (least + most) // 2
+        least, most = (least, middle) if _is_quicker(case, middle) else (middle + 1, most)
+    return least
+
+
+def _is_quicker(case: Case, num_microbatches: int) -> bool:
+    """Whether 1F1B takes less time. F takes as long as W, and I a little more than W: ZB-H1 at its best."""
+    ranks, weight, extra = case["num_ranks"], case["weight_gradient"], case["extra"]
+    split = Costs(weight, 1.1 * weight + extra, weight)
+    whole = Costs(weight, 1.1 * weight, weight)
+    one = simulate(one_f_one_b(ranks, num_microbatches), whole).makespan
+    return one < simulate(zb_h1(ranks, num_microbatches), split).makespan
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got = value_of(answer)
+    if type(got) is int and close(got, task.expected[0]):
+        return None
+    what = "a whole number" if type(got) is not int else "the smallest number of microbatches"
+    return f"For ({shown(case)}) {got!r} is not {what}."
+
+
+def _draw(rng: Random) -> list[Case]:
+    cases = []
+    for num_ranks in (2, 3, 4, rng.randint(5, 8)):
+        ratio = rng.randint(4, 30) + rng.choice([0.25, 0.5, 0.75]) / max(1, num_ranks - 1)  # 2W/e, away from whole M
+        weight = rng.uniform(0.5, 2)
+        cases.append(dict(zip(NAMES, (num_ranks, weight, 2 * weight / ratio), strict=True)))
+    return cases
+
+
+CHECK = Check(
+    exercise="week08.wins",
+    points=1,
+    names=("one_f_one_b_wins_from",),
+    public=(dict(zip(NAMES, (4, 1.0, 0.16), strict=True)),),
+    draw=_draw,
+    make=formula_task("one_f_one_b_wins_from", NAMES, _wins_from),
+    judge=_judge,
+    program="without_ranks",
+    masked=BUILDERS,
+    hints=(
+        "Write the time of a step for both: M passes of everything, and the idle time. Subtract.",
+        "With B = I + W - e: 1F1B takes (M+P-1)(F+B), ZB-H1 takes M(F+B+e) + (P-1)(F+I-W).",
+        "ZB-H1 saves (P-1)(2W-e) in all and loses M*e: the smallest whole M with M*e > (P-1)(2W-e).",
+    ),
+)

@@ -1,0 +1,42 @@
+"""ZB-H1: as quick as the paper's at F = I = W, within the memory of 1F1B."""
+
+from __future__ import annotations
+
+from shardlab.pipeline_parallel import builders
+from shardlab.pipeline_parallel.schedule import Kind, Schedule
+from shardlab.pipeline_parallel.simulate import peak_activations
+
+from autograder.checks.base import Case, Check, Task
+from autograder.checks.schedules import (
+    BUILDERS,
+    as_quick,
+    drawn_sizes,
+    judge_schedule,
+    same_homes,
+    schedule_task,
+    too_much_held,
+)
+
+
+def _in_memory_of_1f1b(case: Case, task: Task, schedule: Schedule) -> str | None:
+    """No rank holds more than 1F1B's fullest rank, here until W: a weight gradient needs its activations too."""
+    most = max(peak_activations(task.expected[0], until=Kind.W))
+    return too_much_held(schedule, [most] * len(schedule), Kind.W)
+
+
+CHECK = Check(
+    exercise="week08.zb-h1",
+    points=3,
+    names=("zb_h1",),
+    public=({"num_ranks": 2, "num_microbatches": 4}, {"num_ranks": 4, "num_microbatches": 8}),
+    draw=lambda rng: drawn_sizes(rng, least_ranks=1),
+    make=schedule_task("zb_h1", builders.zb_h1),
+    judge=judge_schedule(same_homes, as_quick(), _in_memory_of_1f1b),
+    program="without_ranks",
+    masked=BUILDERS,
+    hints=(
+        "Start from 1F1B: the same warm-up, then F and I in turn. Only the W find new places.",
+        "If a rank does its W at once, the rank before it waits. The later the stage, the longer its W can wait.",
+        "Rank r: P-1-r forwards; then F I, and from the r-th pair on W too; the W left over at the end.",
+    ),
+)

@@ -1,0 +1,64 @@
+"""DualPipe and DualPipeV: as quick as the papers' orders, alone and overlapped, within P + 1 activations."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.pipeline_parallel import builders
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.schedule import Kind
+
+from autograder.checks.base import Answer, Case, Check, Task
+from autograder.checks.schedules import BUILDERS, as_quick, held_as_due, judge_schedule, same_homes, schedule_task
+
+OVERLAPPED = Costs(1.5, 1.5, 1.0, overlapped=3.2)  # alone F + B takes 4: messages show
+QUESTIONS = (same_homes, as_quick(), as_quick(OVERLAPPED), held_as_due(Kind.W))
+
+_MAKE = {
+    "DualPipe": schedule_task("dualpipe", builders.dualpipe),
+    "DualPipeV": schedule_task("dualpipe_v", builders.dualpipe_v),
+}
+_JUDGE = {
+    "DualPipe": judge_schedule(*QUESTIONS, copies=2),
+    "DualPipeV": judge_schedule(*QUESTIONS, stages=lambda case: 2 * case["num_ranks"]),
+}
+
+
+def _make(case: Case, rng: Random) -> Task:
+    return _MAKE[case["part"]](case, rng)
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    return _JUDGE[case["part"]](case, task, answer)
+
+
+def _draw(rng: Random) -> list[Case]:
+    """Few microbatches and many, always two a rank or more; in DualPipe an even number."""
+    cases = [("DualPipe", ranks, 2 * ranks + 2 * rng.randint(0, ranks)) for ranks in (2, 4, 6, 8)]
+    cases += [("DualPipe", 8, 16)]
+    cases += [("DualPipeV", ranks, 2 * ranks + rng.randint(0, 2 * ranks)) for ranks in (1, 2, 3, 4, 5)]
+    cases += [("DualPipeV", 3, 7)]
+    return [_case(*case) for case in cases]
+
+
+def _case(part: str, num_ranks: int, num_microbatches: int) -> Case:
+    return {"num_ranks": num_ranks, "num_microbatches": num_microbatches, "part": part}
+
+
+CHECK = Check(
+    exercise="week13.dualpipe",
+    points=2,
+    names=("dualpipe", "dualpipe_v"),
+    public=(_case("DualPipe", 4, 8), _case("DualPipe", 8, 20), _case("DualPipeV", 4, 10)),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    program="without_ranks",
+    masked=BUILDERS,
+    parts={"DualPipe": 0.5, "DualPipeV": 0.5},
+    hints=(
+        "For each rank: e, the two stages, the two streams; then your words, then your slots.",
+        "DualPipe: near = min(r, P-1-r), far = P-1-near, L = P/2; on the second half near takes the upper numbers.",
+        "DualPipeV: near = r, far = 2P-1-r, L = P, e = r; both streams are all microbatches.",
+    ),
+)

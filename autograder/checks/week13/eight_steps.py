@@ -1,0 +1,69 @@
+"""The eight steps of one rank as words, before any microbatch has a number: the order is the paper's."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from random import Random
+
+from autograder.checks.base import Answer, Case, Check, Task
+from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.schedules import BUILDERS
+
+NAMES = ("to_end", "length", "num_microbatches")
+
+
+def steps_of(to_end: int, length: int, num_microbatches: int) -> list[list[str]]:
+    """The words of each of the eight steps."""
+    to_middle = length - 1 - to_end
+    main = ["Fn&Bf", "Ff&Bn"] * (num_microbatches - 2 * length + to_end + 1)
+    ends = ["Bf", "Bn"] * (to_end + 1)
+    return [
+        ["Fn"] * (2 * to_middle),
+        ["Fn", "Ff"] * (to_end + 1),
+        ["If", "W", "Ff"] * to_middle,
+        main if to_middle else ["Fn", "Bf", *main[1:]],
+        ["Bf", "Ff&Bn"] * to_middle,
+        ends[: to_end + 1] + [word.replace("B", "I") for word in ends[to_end + 1 :]],
+        ["W", "In"] * to_middle,
+        ["W"] * (to_end + 1),
+    ]
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got = value_of(answer)
+    if not isinstance(got, list | tuple) or not all(isinstance(word, str) for word in got):
+        return 'Return one list of words such as "Fn" or "Fn&Bf".'
+    due = [(number, word) for number, words in enumerate(task.expected[0], 1) for word in words]
+    for place, (word, wanted) in enumerate(zip_longest(got, due)):
+        if wanted is None:
+            return f"For ({shown(case)}): {len(got)} words where the eight steps have {len(due)}."
+        if word != wanted[1]:
+            what = f"{word[:10]!r}" if word else "missing"
+            return f"For ({shown(case)}): word {place} is {what}; there step {wanted[0]} is not as the table has it."
+    return None
+
+
+def _draw(rng: Random) -> list[Case]:
+    places = [(0, 1), (0, 2), (1, 2), (0, 4), (3, 4), (rng.randint(1, 2), 4), (rng.randint(1, 4), 6)]
+    cases = [(to_end, length, 2 * length + rng.randint(0, 5)) for to_end, length in places]
+    return [dict(zip(NAMES, case, strict=True)) for case in cases]
+
+
+CHECK = Check(
+    exercise="week13.eight-steps",
+    points=2,
+    names=("eight_steps",),
+    public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((0, 2, 4), (1, 2, 4), (2, 4, 10))),
+    draw=_draw,
+    make=formula_task("eight_steps", NAMES, lambda case: steps_of(*(case[name] for name in NAMES))),
+    judge=_judge,
+    program="without_ranks",
+    masked=BUILDERS,
+    hints=(
+        "A row of the table is a list of words times its number of turns; add the eight lists.",
+        "Only steps 4 and 6 are not alike in every turn: the middle rank's first pair, and the B that become I.",
+        "Step 6: words = [Bf, Bn] * (e + 1); from place e + 1 on write I for B.",
+    ),
+)

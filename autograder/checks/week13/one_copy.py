@@ -1,0 +1,56 @@
+"""1F1B with overlapped pairs: the all-to-all hidden as in DualPipe, with one copy of the weights."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, Schedule, Slot, passes
+from shardlab.pipeline_parallel.simulate import peak_activations
+
+from autograder.checks.base import Case, Check, Task
+from autograder.checks.schedules import BUILDERS, as_quick, judge_schedule, same_homes, schedule_task, too_much_held
+
+HIDDEN = Costs(1.5, 1.5, 1.0, overlapped=3.0)  # an all-to-all of 0.5 in F and in I; none of it shows in a pair
+
+
+def overlapped_1f1b(num_ranks: int, num_microbatches: int) -> Schedule:
+    """Rank r warms up with 2(P-1-r) + 1 forwards; then each F is paired with a B that is so much older."""
+    return [_one_rank(rank, num_ranks, num_microbatches) for rank in range(num_ranks)]
+
+
+def _one_rank(rank: int, num_ranks: int, num_microbatches: int) -> list[Slot]:
+    warmup = min(2 * (num_ranks - 1 - rank) + 1, num_microbatches)
+    pairs: list[Slot] = [
+        Overlap(Action(Kind.F, rank, m + warmup), Action(Kind.B, rank, m)) for m in range(num_microbatches - warmup)
+    ]
+    left = range(num_microbatches - warmup, num_microbatches)
+    return passes(Kind.F, rank, range(warmup)) + pairs + passes(Kind.B, rank, left)
+
+
+def _in_memory(case: Case, task: Task, schedule: Schedule) -> str | None:
+    """2(P-r) activations: the F of a pair is there before its B has given any back."""
+    return too_much_held(schedule, peak_activations(task.expected[0], until=Kind.W), Kind.W)
+
+
+def _draw(rng: Random) -> list[Case]:
+    sizes = [(1, rng.randint(2, 9)), (2, rng.randint(4, 9)), (3, 2), (4, 4), (4, rng.randint(8, 20)), (8, 20)]
+    return [{"num_ranks": ranks, "num_microbatches": microbatches} for ranks, microbatches in sizes]
+
+
+CHECK = Check(
+    exercise="week13.one-copy",
+    points=3,
+    names=("overlapped_1f1b",),
+    public=({"num_ranks": 2, "num_microbatches": 4}, {"num_ranks": 8, "num_microbatches": 20}),
+    draw=_draw,
+    make=schedule_task("overlapped_1f1b", overlapped_1f1b),
+    judge=judge_schedule(same_homes, as_quick(HIDDEN), _in_memory),
+    program="without_ranks",
+    masked=BUILDERS,
+    hints=(
+        "In 1F1B the last rank's B needs the F just before it: those two cannot be a pair. Which F could be?",
+        "A microbatch takes a pair for each rank down and each rank up: twice the warm-up of 1F1B, and one more.",
+        "Rank r: 2(P-1-r)+1 forwards (at most M), then (rF{m+warmup};rB{m})OVERLAP_F_B, then the B left over.",
+    ),
+)

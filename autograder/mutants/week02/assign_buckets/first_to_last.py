@@ -1,0 +1,12 @@
+"""Wrong: in the order of the forward."""
+
+
+def assign_buckets(sizes, bucket_bytes):
+    buckets, filled = [], 0
+    for number in range(len(sizes)):
+        if not buckets or filled + sizes[number] > bucket_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(number)
+        filled += sizes[number]
+    return buckets

@@ -1,0 +1,16 @@
+"""Wrong: everybody gets everybody's gradients."""
+
+import torch
+import torch.distributed as dist
+
+
+def average_used(gradients, parameters, *, group):
+    used = torch.tensor([gradient is not None for gradient in gradients], dtype=torch.uint8)
+    dist.all_reduce(used, dist.ReduceOp.MAX, group=group)
+    means = []
+    for gradient, parameter, flag in zip(gradients, parameters, used.tolist(), strict=True):
+        mean = torch.zeros_like(parameter) if gradient is None else gradient.clone()
+        everybody = [torch.empty_like(mean) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(everybody, mean, group=group)
+        means.append(torch.stack(everybody).sum(0) / len(everybody) if flag else None)
+    return means

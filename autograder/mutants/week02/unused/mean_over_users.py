@@ -1,0 +1,15 @@
+"""Wrong: divides by those who have used it, not by N."""
+
+import torch
+import torch.distributed as dist
+
+
+def average_used(gradients, parameters, *, group):
+    used = torch.tensor([gradient is not None for gradient in gradients], dtype=torch.int64)
+    dist.all_reduce(used, dist.ReduceOp.SUM, group=group)
+    means = []
+    for gradient, parameter, flag in zip(gradients, parameters, used.tolist(), strict=True):
+        mean = torch.zeros_like(parameter) if gradient is None else gradient.clone()
+        dist.all_reduce(mean, group=group)
+        means.append(mean / flag if flag else None)
+    return means

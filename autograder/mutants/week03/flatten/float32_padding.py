@@ -1,0 +1,16 @@
+"""Wrong: padding of float32 makes the vector float32."""
+
+import torch
+
+
+def flatten_and_pad(tensors, num_ranks):
+    padding = -sum(tensor.numel() for tensor in tensors) % num_ranks
+    return torch.cat([*(tensor.flatten() for tensor in tensors), torch.zeros(padding)])
+
+
+def unflatten(flat, tensors):
+    parts, begin = [], 0
+    for tensor in tensors:
+        parts.append(flat[begin : begin + tensor.numel()].view(tensor.shape))
+        begin += tensor.numel()
+    return parts

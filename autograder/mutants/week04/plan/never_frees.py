@@ -1,0 +1,16 @@
+"""Wrong: frees everything at the end only."""
+
+
+def gather_plan(num_units, prefetch):
+    passes = [*range(num_units), *reversed(range(num_units))]
+    plan, held = [], set()
+    for place, unit in enumerate(passes):
+        for ahead in passes[place : place + prefetch + 1]:
+            if ahead not in held:
+                plan.append(f"gather {ahead}")
+                held.add(ahead)
+        plan.append(f"{'forward' if place < num_units else 'backward'} {unit}")
+        done = held if place == 2 * num_units - 1 else set()
+        plan += [f"free {other}" for other in sorted(done)]
+        held -= done
+    return plan

@@ -1,0 +1,14 @@
+"""Wrong: a piece for each number."""
+
+
+def reading_plan(unit_sizes, num_files, num_ranks, rank):
+    plan, offset = [], 0
+    for size in unit_sizes:
+        old, new = -(-size // num_files), -(-size // num_ranks)
+        for file in range(num_files):
+            begin = max(rank * new, file * old)
+            end = min((rank + 1) * new, (file + 1) * old, size)
+            if begin < end:
+                plan += [(file, offset + n - file * old, offset + n + 1 - file * old) for n in range(begin, end)]
+        offset += old
+    return plan

@@ -1,0 +1,14 @@
+"""Wrong: places in the whole vector, not in the file."""
+
+
+def reading_plan(unit_sizes, num_files, num_ranks, rank):
+    plan, offset = [], 0
+    for size in unit_sizes:
+        old, new = -(-size // num_files), -(-size // num_ranks)
+        for file in range(num_files):
+            begin = max(rank * new, file * old)
+            end = min((rank + 1) * new, (file + 1) * old, size)
+            if begin < end:
+                plan.append((file, begin, end))
+        offset += old
+    return plan

@@ -1,0 +1,12 @@
+"""Wrong: warms up with forwards that are not there when there are fewer microbatches than ranks."""
+
+
+def one_f_one_b(num_ranks, num_microbatches):
+    schedule = []
+    for rank in range(num_ranks):
+        forwards = [f"{rank}F{m}" for m in range(num_microbatches)]
+        backwards = [f"{rank}B{m}" for m in range(num_microbatches)]
+        warm = num_ranks - 1 - rank
+        steady = [slot for pair in zip(forwards[warm:], backwards, strict=False) for slot in pair]
+        schedule.append(forwards[:warm] + steady + backwards[num_microbatches - warm :])
+    return schedule

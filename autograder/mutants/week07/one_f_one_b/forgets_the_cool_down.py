@@ -1,0 +1,12 @@
+"""Wrong: ends with the last pair, backwards are missing."""
+
+
+def one_f_one_b(num_ranks, num_microbatches):
+    schedule = []
+    for rank in range(num_ranks):
+        forwards = [f"{rank}F{m}" for m in range(num_microbatches)]
+        backwards = [f"{rank}B{m}" for m in range(num_microbatches)]
+        warm = min(num_ranks - 1 - rank, num_microbatches)
+        steady = [slot for pair in zip(forwards[warm:], backwards, strict=False) for slot in pair]
+        schedule.append(forwards[:warm] + steady + [])
+    return schedule

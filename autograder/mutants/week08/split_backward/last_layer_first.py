@@ -1,0 +1,15 @@
+"""Wrong: the list begins with the last layer."""
+
+
+def input_gradient(weights, inputs, gradient):
+    arrived = []
+    for layer in reversed(range(len(weights))):
+        arrived.append(gradient)
+        gradient = gradient @ weights[layer].T
+        if layer > 0:
+            gradient = gradient * (inputs[layer] > 0)
+    return gradient, arrived
+
+
+def weight_gradients(inputs, arrived):
+    return [layer_input.T @ gradient for layer_input, gradient in zip(inputs, arrived, strict=True)]

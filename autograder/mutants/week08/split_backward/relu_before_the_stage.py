@@ -1,0 +1,14 @@
+"""Wrong: a ReLU before the first layer too, which there is not."""
+
+
+def input_gradient(weights, inputs, gradient):
+    arrived = []
+    for layer in reversed(range(len(weights))):
+        arrived.insert(0, gradient)
+        gradient = gradient @ weights[layer].T
+        gradient = gradient * (inputs[layer] > 0)
+    return gradient, arrived
+
+
+def weight_gradients(inputs, arrived):
+    return [layer_input.T @ gradient for layer_input, gradient in zip(inputs, arrived, strict=True)]

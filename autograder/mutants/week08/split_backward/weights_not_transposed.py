@@ -1,0 +1,15 @@
+"""Wrong: multiplies by the weight instead of its transpose."""
+
+
+def input_gradient(weights, inputs, gradient):
+    arrived = []
+    for layer in reversed(range(len(weights))):
+        arrived.insert(0, gradient)
+        gradient = gradient @ weights[layer]
+        if layer > 0:
+            gradient = gradient * (inputs[layer] > 0)
+    return gradient, arrived
+
+
+def weight_gradients(inputs, arrived):
+    return [layer_input.T @ gradient for layer_input, gradient in zip(inputs, arrived, strict=True)]

@@ -1,0 +1,14 @@
+"""Wrong: the neighbour in the world."""
+
+import torch
+import torch.distributed as dist
+
+
+def swap_with_neighbour(activation, gradient, *, group):
+    partner = dist.get_rank() ^ 1
+    receives = [torch.empty_like(activation), torch.empty_like(gradient)]
+    messages = [dist.P2POp(dist.isend, tensor, peer=partner) for tensor in (activation, gradient)]
+    messages += [dist.P2POp(dist.irecv, tensor, peer=partner) for tensor in receives]
+    for work in dist.batch_isend_irecv(messages):
+        work.wait()
+    return receives[0], receives[1]

@@ -1,0 +1,696 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Week 4 · FSDP and ZeRO-3 (全切片数据并行): gather, use, free
+#
+# *2.5 hours · 2 to 4 ranks · no GPU needed*
+#
+# After this week you can
+#
+# - [ ] **build** a training step in which no rank ever holds the whole model;
+# - [ ] **predict** its bytes and its peak memory, and see both hold on real ranks;
+# - [ ] **decide** what to pay for the third gather: memory, precision, or seconds.
+#
+# **Before you start**, answer three questions for yourself.
+#
+# <details><summary>What does a rank of ZeRO-2 still hold whole?</summary>
+#
+# The weights, 2 bytes a parameter. Gradients and optimizer state are cut (week 3).
+# </details>
+#
+# <details><summary>Which collective turns N slices into the whole, and which a sum of N wholes into slices?</summary>
+#
+# All-gather, and reduce-scatter. Each sends (N−1)/N · S bytes a rank.
+# </details>
+#
+# <details><summary>Why does a slice need padding?</summary>
+#
+# All-gather wants equal slices, and P parameters seldom divide by N. A slice has ⌈P/N⌉ numbers.
+# </details>
+
+# %%
+import tempfile
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import figures, meter
+from shardlab.costs import memory_states, traffic
+from shardlab.costs.zero_plus_plus import plus_bytes
+from shardlab.data_parallel import checkpoint
+from shardlab.data_parallel.zero3 import Zero3
+from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
+from torch.nn.functional import pad
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · The problem in numbers
+#
+# 65 billion parameters, 64 GPUs of 80 GiB. Data parallelism keeps 16 bytes of model states (模型状态) a parameter on
+# every GPU. ZeRO-2 cuts 14 of them. Is that enough? Guess, then run.
+
+# %%
+parts = ("parameters", "gradients", "optimizer")
+rows = {}
+print(f"DDP: {memory_states.zero_state_bytes(65e9, 64, 0).total / 2**30:.0f} GiB on every GPU")
+for stage, name in enumerate(("ZeRO-1", "ZeRO-2", "ZeRO-3"), start=1):
+    held = memory_states.zero_state_bytes(65e9, 64, stage)
+    rows[name] = {part: getattr(held, part) for part in parts}
+figure, ax = figures.new_axes(8, 2.4)
+title = "65B parameters on 64 GPUs: only ZeRO-3 fits"
+figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80 * 2**30, limit_label="one GPU"))
+
+# %% [markdown]
+# Two bytes a parameter are enough to sink ZeRO-2, and no number of GPUs helps: what is not cut does not shrink. So cut
+# the weights too. But a layer cannot compute with a 64th of its weights.
+#
+# ### Warm-up: how many times less?
+#
+# > **A correction.** Lecture notes (ours included) say "ZeRO-3 saves about 3N×". It saves **N×**: 16P becomes 16P/N.
+# > And that of the *model states* only: activations (激活) stay as they are, on every rank.
+#
+# **`zero3_saves(num_parameters, num_ranks, activation_bytes)`** returns two factors, DDP over ZeRO-3: of the model
+# states, and of states and activations together. *About 2 lines.*
+
+
+# %% exercise="week04.n-times"
+def zero3_saves(num_parameters, num_ranks, activation_bytes):
+    """(factor of the model states, factor of states and activations) between DDP and ZeRO-3, 16 bytes a parameter."""
+    ### BEGIN SOLUTION
+    whole, cut = 16 * num_parameters, 16 * num_parameters / num_ranks
+    return whole / cut, (whole + activation_bytes) / (cut + activation_bytes)
+    ### END SOLUTION
+
+
+# %% check="week04.n-times" points=1
+check("week04.n-times", zero3_saves, cases=[{"num_parameters": 7 * 10**9, "num_ranks": 64, "activation_bytes": 10**10}])
+
+# %% [markdown]
+# ## 2 · The picture first
+#
+# A layer needs its weights only while it works. Two ranks, two layers of four numbers each; a rank owns one half of
+# each layer. What rank 0 holds, and what travels:
+#
+# | | layer A | layer B | on the link |
+# |---|---|---|---|
+# | at rest | `[ 1 2 │ · · ]` | `[ 5 6 │ · · ]` | |
+# | **gather** A, **use** it: forward | `[ 1 2 │ 3 4 ]` | `[ 5 6 │ · · ]` | half of A |
+# | **free** A, gather and use B | `[ 1 2 │ · · ]` | `[ 5 6 │ 7 8 ]` | half of B |
+# | backward of B, **reduce** its gradient, free B | `[ 1 2 │ · · ]` | `[ 5 6 │ · · ]` | half of B's gradient |
+# | gather A again, backward, reduce, free | `[ 1 2 │ 3 4 ]` | `[ 5 6 │ · · ]` | half of A, half of its gradient |
+#
+# The part that is gathered together is a **unit** (单元): usually one transformer block. A unit travels three times:
+# out for the forward, out for the backward, back as a gradient.
+#
+# ## 3 · Notation
+#
+# - **N** ranks, **P** parameters, **L** units, **S** bytes of all weights.
+# - **`W[I_X]`** → **`W[I]`** is a gather, and back again costs nothing: free what is not yours.
+#   **`G[I]{U_X}`** → **`G[I_X]`** is the reduce-scatter of a gradient.
+# - **Prefetch** (预取) d: while a unit works, the next d are already on their way.
+#
+# ```
+# prefetch 0   link  [G0]    [G1]    [G2]
+#              GPU       [F0]    [F1]    [F2]
+#
+# prefetch 1   link  [G0][G1][G2]
+#              GPU       [F0][F1][F2]
+# ```
+#
+# ## 4 · When to gather, when to free: as data
+#
+# Before a loop with messages, the order alone. A step is 2L *passes*: units 0 … L−1 forward, then L−1 … 0 backward.
+#
+# **`gather_plan(num_units, prefetch)`** returns a list of texts: `"gather 3"`, `"forward 3"`, `"backward 3"`,
+# `"free 3"`. A gather is only *started* by its text and runs beside what follows; a pass waits until its unit is
+# there. Never may more units be whole than those of the pass at work and of the next `prefetch` passes, and none at
+# the end. *About 11 lines.*
+#
+# The check plays your plan on a clock: it counts units, gathers, and seconds of waiting.
+#
+# **Predict first:** the last unit works twice in a row. How many gathers does a step of L units need with prefetch 0?
+#
+# <details><summary>Hint 1: in words</summary>
+#
+# Write the passes as one list of unit numbers. Slide a window of `prefetch + 1` passes over it.
+# </details>
+#
+# <details><summary>Hint 2: two lines missing</summary>
+#
+# ```python
+# passes = [*range(num_units), *reversed(range(num_units))]
+# plan, held = [], set()
+# for place, unit in enumerate(passes):
+#     for ahead in passes[place : place + prefetch + 1]:
+#         ...  # gather it, unless it is held
+#     plan.append(f"{'forward' if place < num_units else 'backward'} {unit}")
+#     ...  # free what the window of the next pass has not
+# ```
+# </details>
+
+
+# %% exercise="week04.plan"
+def gather_plan(num_units, prefetch):
+    """The events of one step in order: "gather 3", "forward 3", "backward 3" and "free 3"."""
+    ### BEGIN SOLUTION
+    passes = [*range(num_units), *reversed(range(num_units))]
+    plan, held = [], set()
+    for place, unit in enumerate(passes):
+        for ahead in passes[place : place + prefetch + 1]:
+            if ahead not in held:
+                plan.append(f"gather {ahead}")
+                held.add(ahead)
+        plan.append(f"{'forward' if place < num_units else 'backward'} {unit}")
+        done = held - set(passes[place + 1 : place + prefetch + 2])
+        plan += [f"free {other}" for other in sorted(done)]
+        held -= done
+    return plan
+    ### END SOLUTION
+
+
+# %% check="week04.plan" points=3
+cases = [{"num_units": 3, "prefetch": 0}, {"num_units": 4, "prefetch": 1}]
+check("week04.plan", gather_plan, cases=cases)
+
+# %% [markdown]
+# ## 5 · Gather, use, free on real ranks
+#
+# Two helpers, out of week 3. They know about padding, so that you need not.
+
+
+# %%
+def gathered(shard, width, group):
+    """All ranks' slices as one width × width weight."""
+    whole = shard.new_empty(dist.get_world_size(group) * len(shard))
+    dist.all_gather_single(whole, shard, group=group)
+    return whole[: width * width].view(width, width)
+
+
+def mean_slice(gradient, shard, group):
+    """This rank's slice of the mean of all ranks' gradients, as long as `shard`."""
+    size = dist.get_world_size(group)
+    mine = torch.empty_like(shard)
+    flat = pad(gradient.reshape(-1), (0, size * len(shard) - gradient.numel()))
+    dist.reduce_scatter_single(mine, flat, group=group)
+    return mine / size
+
+
+# %% [markdown]
+# The model: unit u is `x = torch.tanh(x @ weight)` with a square weight, of which this rank holds `shards[u]`.
+#
+# **`zero3_step(shards, x, gradient, *, group)`** runs forward and backward and returns `(output, slices)`. `gradient`
+# is the gradient of this rank's loss for its output; `slices[u]` is this rank's slice of the mean gradient of weight u,
+# padding included. Gather a unit for its forward, let it go, gather it again for its backward. *About 13 lines.*
+#
+# Autograd is in the way here: `x @ weight` *saves* the weight for its backward, and what autograd saves is not freed.
+# Hence forward without it; in the backward run the layer once more, with gradients, and go back at once. (You meet
+# that as recomputation in week 6; `Zero3` in `labs/` frees the memory under autograd's feet instead.)
+#
+# **Predict first:** with 64 units of 0.8 MB on 4 ranks, what is a rank's peak above its slices?
+#
+# <details><summary>Hint 1: what the forward leaves behind</summary>
+#
+# The input of each layer, in a list.
+# </details>
+#
+# <details><summary>Hint 2: the backward, one line missing</summary>
+#
+# ```python
+# for shard, x in zip(reversed(shards), reversed(inputs)):
+#     leaf = x.detach().requires_grad_()
+#     weight = gathered(shard, x.shape[1], group).requires_grad_()
+#     torch.tanh(leaf @ weight).backward(gradient)
+#     ...  # keep this rank's slice
+#     gradient = leaf.grad
+# ```
+# </details>
+
+
+# %% exercise="week04.step"
+def zero3_step(shards, x, gradient, *, group):
+    """Forward and backward with one whole weight at a time; returns (output, mean gradient slices by unit)."""
+    ### BEGIN SOLUTION
+    width, inputs, slices = x.shape[1], [], []
+    with torch.no_grad():
+        for shard in shards:
+            inputs.append(x)
+            x = torch.tanh(x @ gathered(shard, width, group))
+    output = x
+    for shard, x in zip(reversed(shards), reversed(inputs), strict=True):
+        leaf = x.detach().requires_grad_()
+        weight = gathered(shard, width, group).requires_grad_()
+        torch.tanh(leaf @ weight).backward(gradient)
+        slices.insert(0, mean_slice(weight.grad, shard, group))
+        gradient = leaf.grad
+    return output, slices
+    ### END SOLUTION
+
+
+# %% check="week04.step" points=3
+values = {"ranks": 2, "width": 3, "units": 2, "part": "values"}
+memory = {"ranks": 4, "width": 448, "units": 64, "part": "memory"}
+check("week04.step", zero3_step, cases=[values, memory])
+
+# %% [markdown]
+# The second case is about memory: its judge reads the peak of your process from the kernel. Gather all, use all, free
+# all gives the same numbers and does not pass.
+#
+# ## 6 · Predict, then measure: three times the model
+#
+# DDP sends 2(N−1)/N · S. Here it is two gathers and a reduce-scatter, **3(N−1)/N · S: 1.5 times DDP**. The peak of
+# the weights is one unit and the d ahead. **What happens to both if you make one unit of the whole model?** Commit to
+# an answer, then run. `most` is what a rank had gathered at once.
+
+
+# %%
+def bytes_and_peak(layers_per_unit, prefetch):
+    layers, k = [torch.nn.Linear(64, 64) for _ in range(6)], layers_per_unit
+    model = torch.nn.Sequential(*(torch.nn.Sequential(*layers[i : i + k]) for i in range(0, 6, k)))
+    zero = Zero3(model, torch.optim.SGD, units=list(model), prefetch=prefetch, lr=0.1)
+    most = []
+    for layer in layers:
+        layer.register_forward_pre_hook(
+            lambda *_: most.append(sum(vector.full.untyped_storage().nbytes() for vector in zero.units))
+        )
+    for _ in range(2):  # the first step learns the order of the units
+        with meter.record() as bill:
+            model(torch.ones(4, 64)).sum().backward()
+            zero.step()
+        zero.zero_grad()
+    return bill.sent_bytes, max(most)
+
+
+# %%
+num_bytes = 4 * 6 * (64 * 64 + 64)
+print(f"S = {num_bytes:,} bytes; DDP sends {traffic.zero_bytes(2, num_bytes, 0):,.0f}")
+wraps = {}
+for layers, prefetch in [(1, 0), (1, 1), (1, 2), (6, 1)]:
+    due = traffic.zero_bytes(2, num_bytes, 3), min((1 + prefetch) * layers, 6) * num_bytes // 6
+    sent, most = shardlab.run(bytes_and_peak, layers, prefetch, ranks=2)[0]
+    name = f"{6 // layers} unit(s), prefetch {prefetch}"
+    print(f"{name}: predicted to send {due[0]:,.0f}, sent {sent:,.0f};", end=" ")
+    print(f"predicted to hold {due[1]:,} at most, held {most:,}")
+    wraps[name] = most
+figure, ax = figures.new_axes(7, 2.2)
+figures.show(figure, figures.draw_bars(ax, wraps, title="One unit around the model: all weights are whole at once"))
+
+# %% [markdown]
+# The bytes are equal to the last one. **One unit around the whole model frees nothing when it matters**: it is gathered
+# before the first layer and freed after the last. The job runs, its loss is right, the slices are small, and the peak
+# is that of ZeRO-2. That is what `FSDP(model)` without a wrapping policy and `fully_shard(model)` without a call for
+# each block do.
+#
+# | prefetch | peak of the weights | what is exposed |
+# |---|---|---|
+# | 0 | the largest unit | every gather |
+# | 1 | the largest pair of neighbours | the first, if a gather takes no longer than a pass |
+# | d | the largest d+1 neighbours | no less, unless units are of very different sizes |
+#
+# ## 7 · A weight that two units share
+#
+# GPT's embedding and its output layer are often one weight. Here is a chain in which layer i uses weight `uses[i]`. It
+# keeps its gathered weights for the backward (`reshard_after_forward=False`: 2(N−1)/N · S, and ZeRO-2's memory). Its
+# output is right. **Where would you look? Run, and look at both lines.**
+
+
+# %%
+class GatherWithABug(torch.autograd.Function):
+    """Forward: the whole weight. Backward: its gradient, averaged into the slice."""
+
+    @staticmethod
+    def forward(ctx, shard, width, group):
+        ctx.shard, ctx.group = shard, group
+        return gathered(shard, width, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.shard.grad = mean_slice(gradient, ctx.shard, ctx.group)
+        return None, None, None
+
+
+def step_with_a_bug(shards, uses, x, gradient, *, group):
+    shards = [shard.clone().requires_grad_() for shard in shards]
+    for number in uses:
+        x = torch.tanh(x @ GatherWithABug.apply(shards[number], x.shape[1], group))
+    x.backward(gradient)
+    return x.detach(), [shard.grad for shard in shards]
+
+
+# %%
+torch.manual_seed(0)
+weights, batch = [torch.randn(4, 4) / 2 for _ in range(2)], torch.randn(3, 4)
+
+
+def norms_of(uses):
+    shards = [weight.flatten().chunk(2)[dist.get_rank()] for weight in weights]
+    output, slices = step_with_a_bug(shards, uses, batch, torch.ones(3, 4), group=dist.group.WORLD)
+    return output.norm(), [one.square().sum() for one in slices]
+
+
+for uses in ([0, 1], [0, 1, 0]):
+    leaves, x = [weight.clone().requires_grad_() for weight in weights], batch
+    for number in uses:
+        x = torch.tanh(x @ leaves[number])
+    x.sum().backward()
+    (norm, first), (_, second) = shardlab.run(norms_of, uses, ranks=2)
+    ratios = [float((a + b).sqrt() / w.grad.norm()) for a, b, w in zip(first, second, leaves, strict=True)]
+    print(f"layers use weights {uses}: output {norm / x.norm():.3f}, gradients {[round(ratio, 3) for ratio in ratios]}")
+
+# %% [markdown]
+# All should be 1.000. The shared weight learns from one of its uses only, and no loss value says so. PyTorch's FSDP2
+# trained tied weights wrongly, too: with a vocabulary that N does not divide, the last rank's slice of a weight shared
+# by two groups was *never updated* (pytorch issue 176076, 2026). Since torch 2.13 it raises an error and asks for both
+# modules in one group.
+#
+# ### Bug hunt: `tied_step`
+#
+# Copy the class and the step, repair them, and name the step **`tied_step(shards, uses, x, gradient, *, group)`**. Each
+# weight is used at least once. Leave the inputs alone. *About 15 lines; one of them was the bug.*
+
+
+# %% exercise="week04.tied"
+class Gather(torch.autograd.Function):
+    """Forward: the whole weight. Backward: its gradient, averaged into the slice."""
+
+    @staticmethod
+    def forward(ctx, shard, width, group):
+        """The whole weight of width × width, out of this rank's slice."""
+        ### BEGIN SOLUTION
+        ctx.shard, ctx.group = shard, group
+        return gathered(shard, width, group)
+        ### END SOLUTION
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """One gradient for each argument of `forward`, None for those that need none."""
+        ### BEGIN SOLUTION
+        return mean_slice(gradient, ctx.shard, ctx.group), None, None  # autograd adds up what the uses return
+        ### END SOLUTION
+
+
+def tied_step(shards, uses, x, gradient, *, group):
+    """Layer i uses weight uses[i]; returns (output, mean gradient slices by weight)."""
+    ### BEGIN SOLUTION
+    shards = [shard.clone().requires_grad_() for shard in shards]
+    for number in uses:
+        x = torch.tanh(x @ Gather.apply(shards[number], x.shape[1], group))
+    x.backward(gradient)
+    return x.detach(), [shard.grad for shard in shards]
+    ### END SOLUTION
+
+
+# %% check="week04.tied" points=2
+cases = [{"ranks": 2, "width": 3, "uses": [0, 1]}, {"ranks": 2, "width": 3, "uses": [0, 1, 0]}]
+check("week04.tied", tied_step, cases=cases)
+
+# %% [markdown]
+# > **Two uses, twice the bytes.** Your repaired step gathers and reduces the shared weight once for each use. `Zero3`
+# > and FSDP2's one group gather it once and hold it whole meanwhile: memory for bytes, again.
+#
+# ## 8 · Pay with precision: gather in eight bits
+#
+# A third of the bytes are gathers for the forward. ZeRO++ (qwZ) sends them as int8 codes (量化), with one scale
+# (缩放因子) for each block: a quarter of fp32's bytes, half of bf16's. Why a scale for each block? One large number
+# would set the scale for all.
+#
+# **`quantized_all_gather(shard, block, *, group)`**: `shard` is flat float32 and of one length on all ranks. For each
+# `block` numbers (the last block may be shorter) the scale is the largest absolute value over 127, a code is the number
+# over the scale, rounded. Return the float32 vector that all ranks' shards become, in rank order. On the wire: **a byte
+# a number and four a block**, nothing else. And every rank must end with the *same* numbers. *About 12 lines.*
+#
+# <details><summary>Hint</summary>
+#
+# Which rank is tempted to keep exact numbers? Decode your own message as well. `codes.view(torch.uint8)` and
+# `scales.view(torch.uint8)` are bytes, and bytes can be joined by `torch.cat`.
+# </details>
+
+
+# %% exercise="week04.quantized-gather"
+def quantized_all_gather(shard, block, *, group):
+    """All ranks' shards end to end, through int8 codes and a float32 scale a block; shard: flat, float32."""
+    ### BEGIN SOLUTION
+    size, num = dist.get_world_size(group), len(shard)
+    blocks = pad(shard, (0, -num % block)).view(-1, block)
+    scales = blocks.abs().amax(dim=1) / 127
+    codes = (blocks / scales.clamp(min=1e-38)[:, None]).round().to(torch.int8).view(-1)[:num]
+    message = torch.cat([codes.view(torch.uint8), scales.view(torch.uint8)])
+    messages = message.new_empty(size * len(message))
+    dist.all_gather_single(messages, message, group=group)
+    shards = []
+    for one in messages.view(size, -1):
+        scales = one[num:].clone().view(torch.float32).repeat_interleave(block)[:num]
+        shards.append(one[:num].view(torch.int8) * scales)
+    return torch.cat(shards)
+    ### END SOLUTION
+
+
+# %% check="week04.quantized-gather" points=3
+cases = [{"ranks": 2, "numbers": 8, "block": 4}, {"ranks": 2, "numbers": 600, "block": 256, "zeros": True}]
+check("week04.quantized-gather", quantized_all_gather, cases=cases)
+
+# %% [markdown]
+# ZeRO++ has two more ideas. **hpZ**: after the forward, each *node* keeps a copy of the weights, cut over its own ranks
+# (a secondary shard); the backward gathers from the neighbours, over the fast link, for 2P/(ranks of a node) bytes of
+# memory. **qgZ**: gradients travel as codes in one all-to-all and are added up by their owner, in fp32. In a ring
+# they would be rounded N−1 times.
+#
+# **Predict, then measure**, on four ranks in two nodes. Weights here are float32; from bf16, eight bits save less.
+
+
+# %%
+def plus_step(options, in_nodes):
+    nodes = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
+    node = nodes[dist.get_rank() // 2] if in_nodes else None
+    zero = ZeroPlusPlus(model, torch.optim.SGD, units=list(model), node=node, lr=0.1, **options)
+    with meter.record() as bill:
+        model(torch.ones(4, 64)).square().mean().backward()
+        zero.step()
+    return bill.sent_bytes
+
+
+# %%
+sent = {}
+qwz, qgz = {"quantized_weights": True}, {"quantized_gradients": True}
+for name, options, per_node in [
+    ("ZeRO-3", {}, None),
+    ("qwZ", qwz, None),
+    ("qwZ + hpZ", qwz, 2),
+    ("qwZ + hpZ + qgZ", qwz | qgz, 2),
+]:
+    due = 4 * plus_bytes(4, 64 * 64 + 64, 4, ranks_per_node=per_node, **options)
+    sent[name] = shardlab.run(plus_step, options, per_node is not None, ranks=4)[0]
+    print(f"{name}: predicted {due:,.0f}, sent {sent[name]:,.0f} bytes")
+figure, ax = figures.new_axes(7, 2.2)
+figures.show(figure, figures.draw_bars(ax, sent, title="What one rank of four sends in a step"))
+
+# %% [markdown]
+# With hpZ a rank sends *more* here: the backward's gather is exact again. But it no longer leaves the node, and the
+# slow link between nodes carries a gather less.
+#
+# ## 9 · Pay with seconds: offload
+#
+# The optimizer needs 12 of the 16 bytes once a step. Offload (卸载) keeps them in the host's memory: each step the
+# slice of the gradients goes down, the slice of new weights comes up, 2P/N bytes each. Keep the weights there as well
+# (PyTorch's `CPUOffloadPolicy`) and each gather begins with a copy from the host.
+
+# %%
+num_parameters, pcie = 65e9, 32e9
+for num_ranks in (8, 64):
+    held = memory_states.zero_state_bytes(num_parameters, num_ranks, 3)
+    seconds = (held.parameters + held.gradients) / pcie
+    print(f"{num_ranks} GPUs: {held.total / 1e9:.1f} GB of states on each; offload the optimizer:", end=" ")
+    print(f"{(held.total - held.optimizer) / 1e9:.1f} GB, and {seconds:.2f} s a step over PCIe at 32 GB/s")
+
+# %% [markdown]
+# ## 10 · Read real code
+#
+# Open `torch/distributed/fsdp/_fully_shard/_fully_shard.py` and `_fsdp_param_group.py` beside it (PyTorch 2.13).
+# Three questions:
+#
+# 1. `"ranks_of_the_backward"`: `fully_shard(block, mesh=mesh, reshard_after_forward=8)` on a mesh of 64 ranks. How many
+#    ranks take part in a block's all-gather in the **backward**? A number.
+# 2. `"records"`: the backward prefetches in the reverse order of the forward. Which method of `FSDPParamGroup` writes
+#    that order down? A name.
+# 3. `"order"`: in `FSDPParamGroup.post_backward`, in which order come `reshard`, `foreach_reduce` and
+#    `accumulate_unsharded_grad_if_needed`, where gradients are reduced? A list of three names.
+
+# %% exercise="week04.reading"
+reading_answers = {"ranks_of_the_backward": None, "records": None, "order": None}
+### BEGIN SOLUTION
+reading_answers["ranks_of_the_backward"] = 8  # hpZ: the secondary shard of ZeRO++
+reading_answers["records"] = "_record_post_forward"
+reading_answers["order"] = ["accumulate_unsharded_grad_if_needed", "reshard", "foreach_reduce"]
+### END SOLUTION
+
+# %% check="week04.reading" points=1
+check("week04.reading", reading_answers)
+
+# %% [markdown]
+# ## 11 · Challenge: save on 4 ranks, load on 2
+#
+# Each of F ranks saved one file: its slice of unit 0, behind it its slice of unit 1, and so on, every unit cut in F
+# equal slices of ⌈size/F⌉ numbers, padding at its end. Two nodes are gone, and training goes on with other slices.
+# Nobody can hold the whole model, so nobody may load it whole.
+#
+# **`reading_plan(unit_sizes, num_files, num_ranks, rank)`** returns what one of the new ranks reads: a list of
+# `(file, begin, end)`, places in the file counted in numbers. Read one after the other they are its new slices of all
+# units in order, *without* padding. **Target: no number too many, and one piece at most of a unit in each file.**
+# *About 11 lines.*
+#
+# Two units of 10 and 6 numbers, 4 files (`-` is padding), seen from the new rank 0 of 2:
+#
+# ```
+# file 0: 0 1 2 | a b      reads (0, 0, 3) and (1, 0, 2): 0 1 2 3 4
+# file 1: 3 4 5 | c d            (0, 3, 5) and (1, 3, 4): a b c
+# file 2: 6 7 8 | e f
+# file 3: 9 - - | - -
+# ```
+
+
+# %% exercise="week04.reshard"
+def reading_plan(unit_sizes, num_files, num_ranks, rank):
+    """Pieces (file, begin, end) that are, one behind the other, this rank's new slices of all units, unpadded."""
+    ### BEGIN SOLUTION
+    plan, offset = [], 0
+    for size in unit_sizes:
+        old, new = -(-size // num_files), -(-size // num_ranks)
+        for file in range(num_files):
+            begin = max(rank * new, file * old)
+            end = min((rank + 1) * new, (file + 1) * old, size)
+            if begin < end:
+                plan.append((file, offset + begin - file * old, offset + end - file * old))
+        offset += old  # each unit takes as much of every file
+    return plan
+    ### END SOLUTION
+
+
+# %% check="week04.reshard" points=3
+sizes = {"unit_sizes": [10, 6], "num_files": 4, "num_ranks": 2}
+check("week04.reshard", reading_plan, cases=[sizes | {"rank": rank} for rank in range(2)])
+
+# %% [markdown]
+# The package does it with PyTorch's distributed checkpoint. Train three steps on four ranks, save; load on two, compare
+# every weight.
+
+
+# %%
+def new_zero():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(torch.nn.Linear(7, 7) for _ in range(3)))  # 56 numbers a unit
+    return Zero3(model, torch.optim.Adam, units=list(model), lr=0.1)
+
+
+def train_and_save(folder):
+    zero = new_zero()
+    for _ in range(3):
+        zero.zero_grad()
+        zero.module(torch.ones(2, 7) + dist.get_rank()).square().mean().backward()
+        zero.step()
+    checkpoint.save(zero, folder, step=3)
+    return zero.full_parameters()
+
+
+def load(folder):
+    zero = new_zero()
+    return checkpoint.load(zero, checkpoint.latest(folder)), zero.full_parameters()
+
+
+with tempfile.TemporaryDirectory() as folder:
+    before = shardlab.run(train_and_save, folder, ranks=4)[0]
+    step, after = shardlab.run(load, folder, ranks=2)[0]
+print(f"loaded step {step}; all weights equal: {all(torch.equal(before[name], after[name]) for name in before)}")
+
+# %% [markdown]
+# ## 12 · Interview: 65B over 10 GbE, how many seconds a step?
+#
+# **`seconds_a_step(num_parameters, num_ranks, bits_per_second)`** returns the seconds that the bytes of one step need
+# on each rank's own link, with weights and gradients in bf16: with DDP, and with ZeRO-3. *About 3 lines.*
+
+
+# %% exercise="week04.ethernet"
+def seconds_a_step(num_parameters, num_ranks, bits_per_second):
+    """(DDP, ZeRO-3): seconds of sending a step's bytes, 2 a parameter, over a link of so many bits a second."""
+    ### BEGIN SOLUTION
+    num_bytes = 2 * num_parameters * (num_ranks - 1) / num_ranks
+    bytes_per_second = bits_per_second / 8
+    return 2 * num_bytes / bytes_per_second, 3 * num_bytes / bytes_per_second
+    ### END SOLUTION
+
+
+# %% check="week04.ethernet" points=1
+cases = [{"num_parameters": 65 * 10**9, "num_ranks": 64, "bits_per_second": 10**10}]
+check("week04.ethernet", seconds_a_step, cases=cases)
+
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: both numbers for 64 GPUs; what *you* measured of the
+# factor 3 and of the quantised gather in sections 6 and 8; whether a larger batch or more GPUs help, and why; which of
+# this week's remedies you would take, and what each costs.
+
+# %% [markdown] manual="week04.interview" points=2
+# ### BEGIN SOLUTION
+# 65B parameters in bf16 are 130 GB. A rank sends 2·63/64·130 GB = 256 GB with DDP and 384 GB with ZeRO-3; 10 GbE
+# carries 1.25 GB/s, so a step takes 205 s or 307 s for its bytes alone. In section 6 my ranks sent exactly 1.5 times
+# what DDP sends; with all of ZeRO++ they sent 43% of ZeRO-3's bytes, from float32.
+#
+# DDP is the shorter number and no choice: its states, 1040 GB, fit no GPU. More GPUs do not help: (N−1)/N is nearly 1
+# already. A larger batch does, for the bytes of a step do not depend on it; but with gradient accumulation ZeRO-3
+# gathers the weights again in every microbatch, unless they are kept. Inside a node the link is hundreds of times as
+# fast, so keep the slices within a node (hybrid sharding, or hpZ for the backward) and cross the Ethernet with
+# gradients only, 1/8 of them from each GPU, in 8 bits. Each costs: memory for the copies, precision for the bits.
+#
+# Full marks: both numbers with their reason, one measured number, batch against GPUs, one remedy with its price.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 13 · Recap
+#
+# <details><summary>80 equal blocks, N = 64, prefetch 1. Which share of the weights is on a rank at its peak?</summary>
+#
+# Its slice, 1/64, and two blocks of 80: about 4%.
+# </details>
+#
+# <details><summary>You accumulate gradients over 8 microbatches. What does ZeRO-3 send, and DDP?</summary>
+#
+# ZeRO-3 gathers twice in every microbatch: 16 gathers, and 8 reductions if it keeps no whole gradients. DDP all-reduces
+# once, at the end.
+# </details>
+#
+# <details><summary>FSDP runs out of memory at the first forward, though 16P/N fits easily. Where do you look?</summary>
+#
+# At the units: is the whole model one? Then at the activations, which nobody has cut.
+# </details>
+#
+# ## 14 · Take away
+#
+# > **One.** 16P/N bytes of states, and at the peak the slice and the units of prefetch + 1 passes. N×, of the states
+# > only.
+#
+# > **Two.** Three times the model: gather, gather, reduce. 1.5 times DDP's bytes, and hidden only if a unit computes
+# > longer than the next one travels.
+#
+# > **Three.** The unit decides: too large frees nothing, too small pays latency; a weight in two units needs a rule.
+#
+# ## 15 · Going further
+#
+# - Rajbhandari et al., *ZeRO*, arXiv 1910.02054. Look for: section 7, where the 1.5 is derived.
+# - Zhao et al., *PyTorch FSDP*, arXiv 2304.11277. Look for: section 3.2.1, how units trade memory against throughput,
+#   and the rate limiter that keeps prefetch from filling the memory.
+# - Wang et al., *ZeRO++*, arXiv 2306.10209. Look for: the error of a scale for the tensor against one for each block.
+# - Ren et al., *ZeRO-Offload*, arXiv 2101.06840. Look for: why the optimizer goes to the host, the backward not.
+#
+# **An experiment, not graded.** In section 6, try units of 2 and 3 layers, and a model whose third layer is four times
+# as wide. Which unit sets the peak, and would you cut it differently?

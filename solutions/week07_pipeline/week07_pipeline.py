@@ -1,0 +1,625 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Week 7 · Pipeline parallelism (流水线并行): a model too deep for one GPU
+#
+# *2.5 hours · 2 to 4 ranks · no GPU needed*
+#
+# After this week you can
+#
+# - [ ] **build** GPipe and 1F1B as data, and run them on real ranks;
+# - [ ] **predict** the bubble and the memory of a schedule, and see both hold;
+# - [ ] **find** a gradient that is M times too long behind a loss that is right.
+#
+# **Before you start**, answer three questions for yourself.
+#
+# <details><summary>What does the backward of a layer need?</summary>
+#
+# The gradient of its output, from the layer behind it, and its own input, from the forward. So a layer keeps its
+# activations (激活) until its backward.
+# </details>
+#
+# <details><summary>You add up the gradients of four quarters of a batch. Is the sum the batch's gradient?</summary>
+#
+# If the loss is a sum over samples: yes. If it is a mean: no, the sum of four means is four times the mean.
+# </details>
+#
+# <details><summary>When does a blocking send return?</summary>
+#
+# When the other side receives (week 1). Never count on a buffer.
+# </details>
+
+# %%
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import figures, meter
+from shardlab.costs import axis_traffic, flops, traffic
+from shardlab.costs.layout import Layout
+from shardlab.costs.model_zoo import find_model
+from shardlab.pipeline_parallel import builders
+from shardlab.pipeline_parallel.asleep import run_asleep
+from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.schedule import parse_schedule
+from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.stages import ModuleStage
+from torch.nn.functional import mse_loss
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · The problem in numbers
+#
+# GPT-3 has 96 layers and needs more than one server of eight GPUs. Tensor parallelism (week 5) over two servers
+# splits every layer and all-reduces four activations a layer, over the slow link. Or the first server takes layers 0
+# to 47 and the second the rest: then one activation crosses, and its gradient comes back. Guess the ratio, then run.
+
+# %%
+gpt3 = find_model("gpt3-175b")
+activation = axis_traffic.activation_bytes_of(gpt3, Layout())
+tensor = 4 * gpt3.layers * traffic.ring_all_reduce_bytes(16, activation)
+pipeline = 2 * axis_traffic.pp_boundary_bytes(gpt3, Layout(pp=2))
+print(f"one activation: {activation / 1e6:.1f} MB; {tensor / pipeline:.0f} times the bytes")
+
+bars = {"tensor parallel over 16 ranks: each sends": tensor, "two stages: out and back": pipeline}
+figure, ax = figures.new_axes(7, 1.8)
+figures.show(figure, figures.draw_bars(ax, bars, title="A microbatch crosses a stage boundary for next to nothing"))
+
+# %% [markdown]
+# Bytes are cheap here. The price is waiting: a stage (流水段) that has no input yet does nothing.
+#
+# ### Warm-up: the bubble
+#
+# Cut the batch into M microbatches (微批次) and let them follow each other through P equal stages. Rank P−1 begins
+# P−1 units late, and rank 0 ends P−1 units after it could have. What a rank idles is the bubble (气泡).
+#
+# **`bubble_and_speedup(num_ranks, num_microbatches)`** returns the idle share of a rank's step, and how many times
+# faster the pipeline is than *one* GPU that does the whole batch alone. *About 2 lines.*
+#
+# > **A correction.** Lecture notes (ours included) say that the bubble of two stages at M = 4 "costs 20% against a
+# > single GPU". It costs 20% of **two** GPUs: both are used at M/(M+P−1) = 80%, and the step is 1.6 times as fast as
+# > on one GPU. Your second number says so.
+
+
+# %% exercise="week07.bubble"
+def bubble_and_speedup(num_ranks, num_microbatches):
+    """(idle share of a rank, speed-up over one GPU with the same batch) of P equal stages and M microbatches."""
+    ### BEGIN SOLUTION
+    units = num_microbatches + num_ranks - 1
+    return (num_ranks - 1) / units, num_microbatches * num_ranks / units
+    ### END SOLUTION
+
+
+# %% check="week07.bubble" points=1
+cases = [{"num_ranks": 2, "num_microbatches": num} for num in (1, 4, 8)]
+check("week07.bubble", bubble_and_speedup, cases=cases)
+
+# %% [markdown]
+# ## 2 · The picture first
+#
+# Two ranks, each with half of the layers. Blue is a forward; a backward takes twice as long and is drawn as its two
+# halves. Grey is the bubble. Its *length* is the same three times; what shrinks is its share.
+
+# %%
+by_hand = parse_schedule([["0F0", "0B0"], ["1F0", "1B0"]])
+for schedule in (by_hand, builders.gpipe(2, 4), builders.gpipe(2, 8)):
+    figure, ax = figures.new_axes(7, 1.8)
+    figures.show(figure, figures.draw_timeline(ax, schedule, name="GPipe"))
+
+# %% [markdown]
+# ## 3 · Notation
+#
+# - **P** ranks, one stage each; **M** microbatches. Papers write p and m.
+# - **`1F3`**: microbatch 3 forward in stage 1; **`1B3`** its backward. This is torch's grammar too.
+# - A **schedule** (调度) is data: for every rank the list of such texts, in order.
+#   `[["0F0", "0B0"], ["1F0", "1B0"]]` is a whole step of two ranks.
+# - **`W[L_P, I, J]`**: layers are split over the pipeline axis. What a rank does not hold, it never sees.
+#
+# No loop with sends and receives: the order is written down once, and the same value is checked, drawn, simulated and
+# run.
+#
+# ## 4 · Cut the model into stages
+#
+# The slowest stage sets the pace of all, so cut by seconds and not by number of layers. **`split_stages(seconds,
+# num_stages)`** takes the cost of each layer, whole numbers, and returns how many layers each stage gets: in order,
+# one or more each, the slowest stage as quick as it can be. *About 10 lines.*
+#
+# <details><summary>Hint 1: another question</summary>
+#
+# Can it be done with no stage above a limit? Fill stage after stage and see. Then try limits.
+# </details>
+#
+# <details><summary>Hint 2: one line missing</summary>
+#
+# ```python
+# for limit in range(max(seconds), sum(seconds) + 1):
+#     sizes, place = [], 0
+#     for stages_left in reversed(range(num_stages)):
+#         size = 1
+#         while ...:  # the next layer fits, and each stage to come keeps one
+#             size += 1
+#         sizes.append(size)
+#         place += size
+#     if place == len(seconds):
+#         return sizes
+# ```
+# </details>
+
+
+# %% exercise="week07.split-stages"
+def split_stages(seconds, num_stages):
+    """Number of layers of each stage, so that the slowest stage is as quick as it can be; seconds: one for a layer."""
+    ### BEGIN SOLUTION
+    for limit in range(max(seconds), sum(seconds) + 1):
+        sizes, place = [], 0
+        for stages_left in reversed(range(num_stages)):
+            size = 1
+            while place + size < len(seconds) - stages_left and sum(seconds[place : place + size + 1]) <= limit:
+                size += 1
+            sizes.append(size)
+            place += size
+        if place == len(seconds):
+            return sizes
+    ### END SOLUTION
+
+
+# %% check="week07.split-stages" points=2
+gpt2 = find_model("gpt2")
+layer = flops.layer_matmul_flops(gpt2) + flops.attention_core_flops(gpt2)
+tenths = round(10 * flops.output_flops(gpt2) / layer)
+print(f"GPT-2's output layer costs as much as {tenths / 10} of its 12 layers")
+cases = [{"seconds": [1] * 6 + [4], "num_stages": 3}, {"seconds": [10] * 12 + [tenths], "num_stages": 4}]
+check("week07.split-stages", split_stages, cases=cases)
+
+# %% [markdown]
+# ## 5 · Talking to both neighbours
+#
+# In the middle of a step an activation goes to the rank behind while a gradient comes back from it. The code below
+# sends first and receives second, on every rank. **Which rank gets through? Commit to an answer, then run.**
+
+
+# %%
+def everybody_sends_first(activation, gradient):
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    if rank < last:
+        dist.send(activation, group_dst=rank + 1)
+    if rank > 0:
+        dist.send(gradient, group_dst=rank - 1)
+    # ... and only then would anybody receive
+
+
+try:
+    shardlab.run(everybody_sends_first, torch.ones(4), torch.ones(4), ranks=3, timeout=5)
+except shardlab.RanksFailed as report:
+    print(report)
+
+# %% [markdown]
+# Nobody does. Two neighbours that both send wait for each other, and a pipeline is neighbours all the way.
+#
+# ### Hang hunt: `exchange_with_neighbours`
+#
+# **`exchange_with_neighbours(activation, gradient, *, group)`** sends `activation` to rank+1 and `gradient` to rank−1,
+# and returns what came: `(activation from rank−1, gradient from rank+1)`. All have one shape and dtype. Rank 0 has
+# nobody before it: its `gradient` is None, and so is the first thing that it returns; the last rank likewise on its
+# side. Only send and receive; leave the inputs alone. *About 12 lines.*
+
+
+# %% exercise="week07.neighbours"
+def exchange_with_neighbours(activation, gradient, *, group):
+    """Send the activation to rank+1 and the gradient to rank-1; returns (activation before, gradient behind)."""
+    ### BEGIN SOLUTION
+    rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
+    before = None if rank == 0 else torch.empty_like(gradient)
+    behind = None if rank == last else torch.empty_like(activation)
+    works = []
+    if rank < last:
+        works += [dist.isend(activation, group_dst=rank + 1, group=group)]
+        works += [dist.irecv(behind, group_src=rank + 1, group=group)]
+    if rank > 0:
+        works += [dist.isend(gradient, group_dst=rank - 1, group=group)]
+        works += [dist.irecv(before, group_src=rank - 1, group=group)]
+    for work in works:
+        work.wait()
+    return before, behind
+    ### END SOLUTION
+
+
+# %% check="week07.neighbours" points=2
+check("week07.neighbours", exchange_with_neighbours, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 1024}])
+
+# %% [markdown]
+# > **A correction.** "P2P volume = activation × microbatches" counts one direction at one boundary. The gradients come
+# > back (×2), there are P−1 boundaries, v chunks on a rank cross v times as often, and sequence parallelism sends 1/t
+# > of it. You will count it in section 10.
+#
+# ## 6 · GPipe
+#
+# All forwards, then all backwards. **`gpipe(num_ranks, num_microbatches)`** returns the schedule: for every rank its
+# list of texts, rank r running stage r. *About 4 lines.* The check reads your texts, sees whether the step can run at
+# all, and plays it on a clock.
+
+
+# %% exercise="week07.gpipe"
+def gpipe(num_ranks, num_microbatches):
+    """GPipe as data: a list for each rank, of texts such as "1F3" (stage, letter, microbatch)."""
+    ### BEGIN SOLUTION
+    schedule = []
+    for rank in range(num_ranks):
+        forwards = [f"{rank}F{m}" for m in range(num_microbatches)]
+        backwards = [f"{rank}B{m}" for m in range(num_microbatches)]
+        schedule.append(forwards + backwards)
+    return schedule
+    ### END SOLUTION
+
+
+# %% check="week07.gpipe" points=2
+cases = [{"num_ranks": 2, "num_microbatches": 4}, {"num_ranks": 4, "num_microbatches": 8}]
+check("week07.gpipe", gpipe, cases=cases)
+
+# %% [markdown]
+# ## 7 · A loss that is right and a gradient that is not
+#
+# Here is a whole GPipe step on real ranks: each stage is `tanh(x @ weight)`, and the last rank has the loss. It was
+# "tested": its loss is that of one process. **Where would you look for the bug? Run, and look at both lines.**
+
+
+# %%
+def step_with_a_bug(weight, microbatches, targets, *, group):
+    rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
+    weight, alive, losses = weight.clone().requires_grad_(), [], []
+    for given in microbatches:
+        x = given if rank == 0 else torch.empty_like(given)
+        if rank > 0:
+            dist.recv(x, group_src=rank - 1, group=group)
+        y = torch.tanh(x.requires_grad_(rank > 0) @ weight)
+        alive.append((x, y))
+        if rank < last:
+            dist.send(y.detach(), group_dst=rank + 1, group=group)
+    for (x, y), target in zip(alive, targets, strict=True):
+        if rank < last:
+            gradient = torch.empty_like(y)
+            dist.recv(gradient, group_src=rank + 1, group=group)
+            y.backward(gradient)
+        else:
+            losses.append(mse_loss(y, target))
+            losses[-1].backward()
+        if rank > 0:
+            dist.send(x.grad, group_dst=rank - 1, group=group)
+    return (sum(losses).detach() / len(losses) if rank == last else None), weight.grad
+
+
+# %%
+torch.manual_seed(0)
+weight, batch, target = torch.randn(4, 4) / 2, torch.randn(12, 4), torch.randn(12, 4)
+
+
+def tied_step(num_microbatches):
+    cut = batch.chunk(num_microbatches), target.chunk(num_microbatches)
+    return step_with_a_bug(weight, *cut, group=dist.group.WORLD)
+
+
+leaf = weight.clone().requires_grad_()
+loss = mse_loss(torch.tanh(torch.tanh(batch @ leaf) @ leaf), target)
+loss.backward()
+for num in (1, 4):
+    (_, first), (their_loss, last) = shardlab.run(tied_step, num, ranks=2)
+    print(f"{num} microbatches: loss {their_loss / loss:.3f}, gradient {(first + last).norm() / leaf.grad.norm():.3f}")
+
+# %% [markdown]
+# Both numbers should be 1.000. The loss is logged and looks fine; with Adam, which does not care how long a gradient
+# is, even the curve does. Gradient clipping cares. PyTorch's torchtitan had this bug (issue 2972, 2026): the pipeline's
+# loss was divided *after* the backward, for the log only.
+#
+# ### Bug hunt: `pipeline_step`
+#
+# Copy the step, repair it, and name it **`pipeline_step(weight, microbatches, targets, *, group)`**. It returns the
+# mean loss over all numbers of the batch on the last rank (None elsewhere), and the gradient of that loss for this
+# rank's weight. The last microbatch of an epoch may have fewer rows than the others: 1/M is then not right either.
+# Leave the inputs alone. *About 22 lines; one of them was the bug.*
+
+
+# %% exercise="week07.pipeline-step"
+def pipeline_step(weight, microbatches, targets, *, group):
+    """One GPipe step; returns (mean loss of the whole batch on the last rank or None, its gradient for `weight`)."""
+    ### BEGIN SOLUTION
+    rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
+    weight, alive, losses = weight.clone().requires_grad_(), [], []
+    for given in microbatches:
+        x = given if rank == 0 else torch.empty_like(given)
+        if rank > 0:
+            dist.recv(x, group_src=rank - 1, group=group)
+        y = torch.tanh(x.requires_grad_(rank > 0) @ weight)
+        alive.append((x, y))
+        if rank < last:
+            dist.send(y.detach(), group_dst=rank + 1, group=group)
+    for (x, y), target in zip(alive, targets, strict=True):
+        if rank < last:
+            gradient = torch.empty_like(y)
+            dist.recv(gradient, group_src=rank + 1, group=group)
+            y.backward(gradient)
+        else:
+            losses.append(mse_loss(y, target) * len(target) / sum(map(len, targets)))
+            losses[-1].backward()
+        if rank > 0:
+            dist.send(x.grad, group_dst=rank - 1, group=group)
+    return (sum(losses).detach() if rank == last else None), weight.grad
+    ### END SOLUTION
+
+
+# %% check="week07.pipeline-step" points=3
+sizes = {"ranks": 2, "numbers": 4, "rows": 3}
+cases = [
+    sizes | {"microbatches": 4, "part": "equal microbatches"},
+    sizes | {"microbatches": 3, "last_rows": 1, "part": "a short microbatch"},
+]
+check("week07.pipeline-step", pipeline_step, cases=cases)
+
+# %% [markdown]
+# > **A tied embedding is a second trap of this kind.** Look at the cell that compared: both ranks held the *same*
+# > weight, and only `first + last`, the sum of the two ranks' gradients, was the gradient of one process. In GPT the
+# > first stage embeds tokens and the last one uses the same matrix for the logits. Each of the two sees its own half of
+# > the gradient. Frameworks all-reduce it over a group of just these two ranks, once a step; forget it, and the two
+# > copies drift apart without a word.
+#
+# ## 8 · 1F1B: the same bubble, a fraction of the memory
+#
+# In GPipe every rank holds the activations of all M microbatches. But the last rank could go backward as soon as it
+# has gone forward. **1F1B**: rank r warms up with P−1−r forwards, then does one forward and one backward in turns, and
+# ends with the backwards that are left.
+#
+# **Predict first:** how many activations does rank r hold at most? And does the bubble shrink?
+#
+# **`one_f_one_b(num_ranks, num_microbatches)`** returns the schedule, also for fewer microbatches than ranks. *About 8
+# lines.*
+
+
+# %% exercise="week07.one-f-one-b"
+def one_f_one_b(num_ranks, num_microbatches):
+    """1F1B as data, in the order of the paper (PTD-P, figure 4, above)."""
+    ### BEGIN SOLUTION
+    schedule = []
+    for rank, forwards in enumerate(gpipe(num_ranks, num_microbatches)):
+        backwards = forwards[num_microbatches:]
+        warm = min(num_ranks - 1 - rank, num_microbatches)
+        steady = zip(forwards[warm:num_microbatches], backwards, strict=False)
+        pairs = [slot for pair in steady for slot in pair]
+        schedule.append(forwards[:warm] + pairs + backwards[num_microbatches - warm :])
+    return schedule
+    ### END SOLUTION
+
+
+# %% check="week07.one-f-one-b" points=3
+cases = [{"num_ranks": 2, "num_microbatches": 4}, {"num_ranks": 4, "num_microbatches": 8}]
+check("week07.one-f-one-b", one_f_one_b, cases=cases)
+
+# %%
+for name, build in [("GPipe", builders.gpipe), ("1F1B", builders.one_f_one_b)]:
+    schedule = build(4, 8)
+    timeline = simulate(schedule)
+    print(f"{name}: idle {timeline.idle[0]:g} of {timeline.makespan:g}; peaks {peak_activations(schedule)}")
+    figure, ax = figures.new_axes(8, 2.6)
+    figures.show(figure, figures.draw_timeline(ax, schedule, name=name))
+
+# %% [markdown]
+# The bubble is the same, (P−1)/(M+P−1) = 3/11. The memory is min(P−r, M) instead of M: it no longer grows with M, so
+# you can now afford the M that makes the bubble small. To draw or run yours, write `parse_schedule(one_f_one_b(4, 8))`
+# instead of `builders.one_f_one_b(4, 8)`, here and below.
+#
+# ## 9 · Choose and run
+#
+# Move the sliders, predict, then press *Run it*: real ranks, real messages, stages that sleep.
+
+# %% tags=["interactive"]
+figures.schedule_explorer("1f1b", run=run_asleep)
+
+# %% [markdown]
+# ## 10 · Predict, then measure
+#
+# **The bubble.** Stages that *sleep* for an exact time show it on any laptop: two cores can run four sleepers, but
+# not four matrix products. First the utilisation of two stages, then both schedules on four ranks.
+
+# %%
+for num in (1, 4, 8):
+    schedule = builders.gpipe(2, num)
+    predicted, measured = simulate(schedule), run_asleep(schedule)
+    print(f"2 stages, M = {num}: predicted {1 - predicted.bubble:.0%} busy, measured {1 - measured.bubble:.0%}")
+for name, build in [("GPipe", builders.gpipe), ("1F1B", builders.one_f_one_b)]:
+    predicted, measured = simulate(build(4, 8)), run_asleep(build(4, 8))
+    print(f"{name}, 4 stages, M = 8: predicted {predicted.bubble:.1%} idle, measured {measured.bubble:.1%}")
+figure, ax = figures.new_axes(8, 2.6)
+figures.show(figure, figures.draw_timeline(ax, measured.schedule, measured=measured, name="1F1B"))
+
+# %% [markdown]
+# **Bytes and memory.** Now with real layers: `execute` runs the same data, the meter counts what a rank hands to
+# `send`, and two hooks of autograd count the activations that it keeps and gives back. Which ranks send half as much?
+
+
+# %%
+def sent_and_held(schedule, rows=4, width=64):
+    rank, batch, held = dist.get_rank(), [torch.randn(rows, width) for _ in range(8)], [0]
+
+    def keep(tensor):
+        held.append(held[-1] + (tensor.shape == (rows, width)))
+        return tensor
+
+    def give_back(tensor):
+        held.append(held[-1] - (tensor.shape == (rows, width)))
+        return tensor
+
+    begin = {"inputs": batch} if rank == 0 else {"input_like": batch[0]}
+    end = {"loss": lambda y, m: y.sum()} if rank == len(schedule) - 1 else {}
+    stages = {rank: ModuleStage(torch.nn.Linear(width, width), **begin, **end)}
+    with meter.record() as bill, torch.autograd.graph.saved_tensors_hooks(keep, give_back):
+        execute(schedule, stages, group=dist.group.WORLD)
+    return bill.sent_bytes, max(held)
+
+
+print("predicted", [(4 * 64 * 4) * 8 * boundaries for boundaries in (1, 2, 2, 1)])
+for name, build in [("GPipe", builders.gpipe), ("1F1B", builders.one_f_one_b)]:
+    sent, held = zip(*shardlab.run(sent_and_held, build(4, 8), ranks=4), strict=True)
+    print(f"{name}: sent {sent}; predicted to hold {peak_activations(build(4, 8))}, held {held}")
+
+# %% [markdown]
+# ## 11 · Read real code
+#
+# Open `Schedule1F1B._step_microbatches` in `torch/distributed/pipelining/schedules.py` and
+# `megatron/core/pipeline_parallel/schedules.py` of NVIDIA/Megatron-LM. Three questions:
+#
+# 1. `"forwards_first"`: torch runs `Schedule1F1B` on 8 stages with 32 microbatches. How many forwards does the rank of
+#    **stage 2** do before its first backward? A number.
+# 2. `"divides"`: which function of Megatron's file divides the loss by `num_microbatches`, before the backward? A
+#    name.
+# 3. `"order"`: one turn of torch's loop in the steady state has two batches of messages, each named by its `desc`, and
+#    two calls of `self._stage` that compute. Which, in order? A list of four names.
+
+# %% exercise="week07.reading"
+reading_answers = {"forwards_first": None, "divides": None, "order": None}
+### BEGIN SOLUTION
+reading_answers["forwards_first"] = 6  # 8 - 2: the warm-up of 5, and the forward of the first pair
+reading_answers["divides"] = "forward_step_calc_loss"
+steady = ["fwd_send_bwd_recv", "backward_one_chunk", "bwd_send_fwd_recv", "forward_one_chunk"]
+reading_answers["order"] = steady
+### END SOLUTION
+
+# %% check="week07.reading" points=1
+check("week07.reading", reading_answers)
+
+# %% [markdown]
+# ## 12 · Challenge: a schedule under a cap
+#
+# Your GPUs hold the activations of C microbatches, and C is less than P. **`capped(num_ranks, num_microbatches,
+# max_activations)`** returns a schedule of F and B in which no rank ever holds more, and which takes *no longer than
+# it must*. F takes 1 unit, B takes 2. *About 17 lines.*
+#
+# How long must it take? A microbatch that enters rank 0 leaves it 3P units later at the earliest, and only C can be
+# inside. With M = qC + s and 1 ≤ s ≤ C, the last s enter after q such rounds: **3·((q+1)P + s − 1)** units. That is
+# `least_makespan` in `shardlab.pipeline_parallel.bounds`, and it can be reached. For P = 4, M = 8, C = 2: 51 units
+# instead of 33.
+#
+# 1F1B with a shorter warm-up obeys the cap, but takes 69: somewhere a rank waits for a forward while a backward lies
+# ready. When yours is right, measure it: `run_asleep(parse_schedule(capped(4, 8, 2)))`.
+#
+# <details><summary>Hint</summary>
+#
+# Do not look for a pattern: play the clock. Note when each pass ends. Of all passes that could come next, on any
+# rank, append the one that can begin first; at the same time a backward goes before a forward.
+# </details>
+
+
+# %% exercise="week07.capped"
+def capped(num_ranks, num_microbatches, max_activations):
+    """A schedule of F (1 unit) and B (2) in the least time, no rank holding more than max_activations."""
+    ### BEGIN SOLUTION
+    schedule, ends = [[] for _ in range(num_ranks)], {}
+    free, num_f, num_b = ([0] * num_ranks for _ in range(3))
+    while min(num_b) < num_microbatches:
+        could = []
+        for r in range(num_ranks):
+            f, b, before, behind = num_f[r], num_b[r], f"{r - 1}F{num_f[r]}", f"{r + 1}B{num_b[r]}"
+            if b < f and (r == num_ranks - 1 or behind in ends):
+                could.append((max(free[r], ends.get(behind, 0)), "B", r, b))
+            if f < num_microbatches and f - b < max_activations and (r == 0 or before in ends):
+                could.append((max(free[r], ends.get(before, 0)), "F", r, f))
+        begin, kind, r, m = min(could)
+        schedule[r].append(f"{r}{kind}{m}")
+        ends[schedule[r][-1]] = free[r] = begin + (1 if kind == "F" else 2)
+        (num_f if kind == "F" else num_b)[r] += 1
+    return schedule
+    ### END SOLUTION
+
+
+# %% check="week07.capped" points=3
+cases = [{"num_ranks": 4, "num_microbatches": 8, "max_activations": most} for most in (4, 2, 1)]
+check("week07.capped", capped, cases=cases)
+
+# %% [markdown]
+# ## 13 · Interview: P = 8, bubble below 10%: what is the smallest M?
+#
+# **`smallest_num_microbatches(num_ranks, percent)`** returns the smallest M whose bubble is *below* `percent` %, for
+# whole numbers of per cent. Mind the word. *About 2 lines.*
+
+
+# %% exercise="week07.smallest"
+def smallest_num_microbatches(num_ranks, percent):
+    """The smallest number of microbatches for which the bubble (P-1)/(M+P-1) is below `percent` per cent."""
+    ### BEGIN SOLUTION
+    return (num_ranks - 1) * (100 - percent) // percent + 1
+    ### END SOLUTION
+
+
+# %% check="week07.smallest" points=1
+cases = [{"num_ranks": 4, "percent": 30}, {"num_ranks": 8, "percent": 10}]
+check("week07.smallest", smallest_num_microbatches, cases=cases)
+
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: the number and why it is not one less; how far *your*
+# measured bubble of section 10 was from the formula, and why; what so many microbatches cost in GPipe and in 1F1B; what
+# stops you from raising M for ever; what you would try instead.
+
+# %% [markdown] manual="week07.interview" points=2
+# ### BEGIN SOLUTION
+# From 7/(M+7) < 1/10 follows M > 63, so M = 64; at 63 the bubble is exactly 10%. On my machine the measured bubble was
+# between 28% and 31% for P = 4, M = 8, where the formula says 27.3%: messages and waking up take about a millisecond a
+# slot, which the formula does not know, and stages are rarely equal.
+#
+# In GPipe 64 microbatches mean the activations of 64 microbatches on every GPU. In 1F1B rank 0 holds 8, whatever M is,
+# so 1F1B is what makes such an M possible.
+#
+# M cannot grow for ever: with a fixed batch each microbatch gets smaller until the GPU's matrix products are
+# inefficient, and with a fixed microbatch the batch grows beyond what helps training, the more so as data parallelism
+# multiplies it. Instead I would interleave v chunks a rank (bubble divided by v, messages times v), use a zero-bubble
+# schedule, or fewer stages and more tensor parallelism inside the server.
+#
+# Full marks: 64 with the reason, one measured number, GPipe against 1F1B memory, one limit of M, one remedy.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 14 · Recap
+#
+# <details><summary>P = 4, M = 8: what share idles, and does 1F1B change it?</summary>
+#
+# 3/11, and no: 1F1B changes the memory, from 8, 8, 8, 8 microbatches to 4, 3, 2, 1.
+# </details>
+#
+# <details><summary>Which rank of 1F1B runs out of memory first?</summary>
+#
+# Rank 0: it holds P microbatches, and often the embedding. The last rank holds one, but has the logits.
+# </details>
+#
+# <details><summary>You double the microbatches of a fixed batch. Which bytes change?</summary>
+#
+# None in total: twice as many messages, each half as large. Latency is paid twice as often.
+# </details>
+#
+# ## 15 · Take away
+#
+# > **One.** The bubble is (P−1)/(M+P−1): only M makes it small. M costs memory in GPipe; in 1F1B it does not.
+#
+# > **Two.** A stage boundary costs one activation forward and one gradient back: the axis for slow links.
+#
+# > **Three.** A right loss proves nothing about the gradient. Compare the gradient of every stage, tied weights too,
+# > with one process.
+#
+# ## 16 · Going further
+#
+# - Huang et al., *GPipe*, arXiv 1811.06965. Look for: when they find the bubble negligible (M ≥ 4P), and what your
+#   formula says of it.
+# - Narayanan et al., *PTD-P*, arXiv 2104.04473. Look for: figure 4, and how section 2.2 counts the bubble as a share of
+#   the *ideal* time, (p−1)/m, and not of the whole.
+# - Fan et al., *DAPPLE*, arXiv 2007.01045. Look for: how they choose stages of unequal size.
+# - Megatron Bridge, *Parallelisms Guide*, its part on the pipeline. Look for: how the first and last stage get fewer
+#   layers.
+#
+# **An experiment, not graded.** Simulate 1F1B with `Costs(forward=[1, 1, 1, 2])` (and the same for the gradients): one
+# stage is twice as slow. How much of your carefully reduced bubble is left?

@@ -1,0 +1,582 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Week 8 · Zero bubble (零气泡): a backward in two halves
+#
+# *2.5 hours · 2 to 4 ranks · no GPU needed*
+#
+# After this week you can
+#
+# - [ ] **build** interleaved 1F1B, ZB-H1 and a V schedule, and split a backward into its two halves;
+# - [ ] **predict** what each idles and holds, and see it on ranks that really wait;
+# - [ ] **decide** when plain 1F1B is the better choice.
+#
+# **Before you start**, answer three questions for yourself.
+#
+# <details><summary>What is the bubble (气泡) of 1F1B with P ranks and M microbatches?</summary>
+#
+# (P−1)/(M+P−1) of the step: every rank idles for P−1 forwards and P−1 backwards.
+# </details>
+#
+# <details><summary>How many activations (激活) does rank r hold in 1F1B?</summary>
+#
+# min(P−r, M): the first rank the most, the last rank one.
+# </details>
+#
+# <details><summary>Who waits for a backward?</summary>
+#
+# The stage before, for the gradient of *its* output. Nobody else: hold on to this, the week hangs on it.
+# </details>
+
+# %%
+from collections import Counter
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import figures
+from shardlab.pipeline_parallel import builders
+from shardlab.pipeline_parallel.asleep import run_asleep
+from shardlab.pipeline_parallel.communicate import Batch, communicate
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.schedule import Action, Kind, inputs_of
+from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.stages import ModuleStage
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.flop_counter import FlopCounterMode
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · The problem in numbers
+#
+# 1024 GPUs, 16 stages, 32 microbatches a step, 1F1B. How many of the GPUs, on average, do nothing? Guess, then run.
+
+# %%
+for name, build in [("1F1B", builders.one_f_one_b), ("ZB-H1", builders.zb_h1), ("ZBV", builders.zbv)]:
+    timeline = simulate(build(16, 32))
+    print(f"{name}: {timeline.bubble:.1%} of the time idle, as if {1024 * timeline.bubble:.0f} of 1024 GPUs were off")
+
+figure, ax = figures.new_axes(8, 4.6)
+figures.show(figure, figures.draw_timeline(ax, builders.one_f_one_b(16, 32), name="1F1B"))
+
+# %% [markdown]
+# A third of the machine waits, and more microbatches are not always to be had: the batch is as large as training
+# bears. This week the same work is put into another *order*. No arithmetic is saved.
+#
+# ## 2 · The picture first
+#
+# Two ranks, four microbatches. Above 1F1B; its backwards are drawn as their two halves, orange and yellow. Below
+# ZB-H1, with the same boxes.
+
+# %%
+for name, build in [("1F1B", builders.one_f_one_b), ("ZB-H1", builders.zb_h1)]:
+    figure, ax = figures.new_axes(7, 1.9)
+    figures.show(figure, figures.draw_timeline(ax, build(2, 4), name=name))
+
+# %% [markdown]
+# Rank 0 waits for orange boxes only: the gradient of rank 1's *input*. The yellow ones, gradients of weights, are
+# waited for by nobody before the optimizer. So rank 1 lets its first yellow box wait, rank 0 begins earlier, and the
+# last yellow boxes fill what was grey.
+#
+# Choose a schedule below, predict, press *Run it*: real ranks that sleep instead of computing.
+
+# %% tags=["interactive"]
+figures.schedule_explorer("zb-h1", run=run_asleep)
+
+# %% [markdown]
+# ## 3 · Notation
+#
+# - **P** ranks, **M** microbatches (微批次), **v** chunks (分块) of the model on a rank.
+# - **F** forward; **I** the gradient of a stage's input (输入梯度); **W** the gradient of its weights (权重梯度);
+#   **B** = I and W in one go. In formulas the letters stand for seconds.
+# - A slot is a text: `"1F3"` is microbatch 3 forward in stage 1. **A schedule is one list of texts for each rank.**
+#
+# > **Whose B?** DeepSeek's DualPipe table prints (P−1)(F+B−2W) for ZB-H1, with B the *full* backward. The
+# > zero-bubble paper prints the same letters for ZB-H2, with B the *input* gradient alone. With I and W there is no
+# > doubt, and two different numbers. Read the legend first.
+#
+# ### Warm-up: two bubbles
+#
+# Follow rank 0 in the pictures, for P ranks now. **`bubbles(num_ranks, forward, input_gradient, weight_gradient)`**
+# returns how long a rank idles in a step, by 1F1B and by ZB-H1, for M ≥ P and W no longer than F and I. With four
+# ranks and F = I = W = 1 it is 9 and 3. *About 2 lines.*
+
+
+# %% exercise="week08.bubbles"
+def bubbles(num_ranks, forward, input_gradient, weight_gradient):
+    """Idle seconds of one rank in a step: (1F1B, ZB-H1)."""
+    ### BEGIN SOLUTION
+    whole = (num_ranks - 1) * (forward + input_gradient + weight_gradient)
+    return whole, whole - 2 * (num_ranks - 1) * weight_gradient
+    ### END SOLUTION
+
+
+# %% check="week08.bubbles" points=1
+sizes = {"num_ranks": 4, "forward": 1.0}
+costs = [{"input_gradient": 1.0, "weight_gradient": 1.0}, {"input_gradient": 1.2, "weight_gradient": 0.8}]
+check("week08.bubbles", bubbles, cases=[sizes | cost for cost in costs])
+
+# %% [markdown]
+# ## 4 · More chunks: interleaved 1F1B
+#
+# The older remedy (2021) leaves the backward whole. A rank holds v chunks: rank r has the stages r, r+P, r+2P, … Each
+# takes a v-th of the time, so the first microbatch is through a *rank* v times sooner, and the bubble is divided by v.
+#
+# The order on one rank: microbatches go in rounds of P. A round passes the first chunk, then the second, …; backward
+# the last chunk comes first. Warm up with (v−1)P + 2(P−1−r) forwards (all of them, if there are fewer); then F and B
+# in turn; then the backwards that are left.
+#
+# **`interleaved(num_ranks, num_microbatches, num_chunks)`** returns the lists of texts, with letters F and B. M is a
+# multiple of P. *About 12 lines.*
+#
+# <details><summary>Hint</summary>
+#
+# For one rank: write the list of all its forwards in order, then that of its backwards; weave the two afterwards.
+# </details>
+
+
+# %% exercise="week08.interleaved"
+def interleaved(num_ranks, num_microbatches, num_chunks):
+    """Interleaved 1F1B: for each rank its slots in order, such as ["0F0", "0F1", "2F0", ...]."""
+    ### BEGIN SOLUTION
+    rounds = [range(first, first + num_ranks) for first in range(0, num_microbatches, num_ranks)]
+    schedule = []
+    for rank in range(num_ranks):
+        stages = range(rank, num_ranks * num_chunks, num_ranks)
+        forwards = [f"{stage}F{m}" for part in rounds for stage in stages for m in part]
+        backwards = [f"{stage}B{m}" for part in rounds for stage in reversed(stages) for m in part]
+        warmup = min((num_chunks - 1) * num_ranks + 2 * (num_ranks - 1 - rank), len(forwards))
+        pairs = zip(forwards[warmup:], backwards, strict=False)
+        steady = [slot for pair in pairs for slot in pair]
+        schedule.append(forwards[:warmup] + steady + backwards[len(forwards) - warmup :])
+    return schedule
+    ### END SOLUTION
+
+
+# %% check="week08.interleaved" points=3
+cases = [{"num_ranks": p, "num_microbatches": m, "num_chunks": 2} for p, m in [(2, 4), (4, 8)]]
+check("week08.interleaved", interleaved, cases=cases)
+
+# %% [markdown]
+# What does it cost? **Predict** for v = 1, 2, 4: idle time, messages, activations on rank 0. (The package's builder
+# stands in for yours, here and below; `parse_schedule` of `shardlab.pipeline_parallel.schedule` turns your lists into
+# such a schedule.)
+
+
+# %%
+def num_messages(schedule):
+    steps = [step for steps in communicate(schedule) for step in steps if isinstance(step, Batch)]
+    return sum(len(step.messages) for step in steps) // 2  # each is listed by sender and receiver
+
+
+for v in (1, 2, 4):
+    schedule = builders.interleaved(4, 8, v) if v > 1 else builders.one_f_one_b(4, 8)
+    idle = simulate(schedule, Costs(1 / v, 1 / v, 1 / v)).idle[0]
+    held = peak_activations(schedule)[0] / v
+    print(f"v = {v}: idle {idle:g}, {num_messages(schedule)} messages, {held:g} activations on rank 0")
+
+# %% [markdown]
+# > **"P2P volume = activation × microbatches"** is per boundary *and direction*. With the backward it is twice that,
+# > and v chunks have vP−1 boundaries instead of P−1: the 2·8·3 = 48 messages of v = 1 become 2·8·7 and 2·8·15.
+#
+# ## 5 · The backward has two halves
+#
+# A stage of linear layers: `inputs[0]` is what the stage got, layer l computes `inputs[l] @ weights[l]`, and a ReLU
+# stands *between* layers, so `inputs[l+1]` is the ReLU of that; no ReLU after the last layer.
+#
+# A gradient g arrives at the output of one linear layer. **I** needs the weights: it is `g @ weight.T`, and goes on
+# through the ReLU before. **W** is `input.T @ g`. It needs no weights and no other layer's gradient: only what came
+# in and what arrived, two tensors a layer. Write them down and W can wait.
+#
+# - **`input_gradient(weights, inputs, gradient)`** returns the gradient of `inputs[0]`, and the list `arrived`:
+#   for each layer, the gradient of its output. *About 7 lines.*
+# - **`weight_gradients(inputs, arrived)`** returns the gradient of each weight. *One line.*
+
+
+# %% exercise="week08.split-backward"
+def input_gradient(weights, inputs, gradient):
+    """I. weights[l]: [in, out]; inputs[l]: [rows, in]; gradient: of the stage's output. (gradient, arrived)."""
+    ### BEGIN SOLUTION
+    arrived = []
+    for layer in reversed(range(len(weights))):
+        arrived.insert(0, gradient)
+        gradient = gradient @ weights[layer].T
+        if layer > 0:
+            gradient = gradient * (inputs[layer] > 0)
+    return gradient, arrived
+    ### END SOLUTION
+
+
+def weight_gradients(inputs, arrived):
+    """W. arrived[l]: the gradient of layer l's output. Returns a list, the gradient of each weight."""
+    ### BEGIN SOLUTION
+    return [layer_input.T @ gradient for layer_input, gradient in zip(inputs, arrived, strict=True)]
+    ### END SOLUTION
+
+
+# %% check="week08.split-backward" points=2
+check("week08.split-backward", input_gradient, weight_gradients, cases=[{"sizes": [2, 3, 2], "part": p} for p in "IW"])
+
+# %% [markdown]
+# How long do the three take? **Predict** the ratio F : I : W in multiplications, then count them. `ModuleStage` splits
+# the backward of any module, on autograd's own graph.
+
+# %%
+mlp = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64))
+stage = ModuleStage(mlp, input_like=torch.empty(32, 64))
+halves = {"F": stage.forward, "I": stage.input_gradient, "W": stage.weight_gradient}
+for letter, compute in halves.items():
+    with FlopCounterMode(display=False) as counter:
+        compute(0) if letter == "W" else compute(0, torch.randn(32, 64))
+    print(f"{letter}: {counter.get_total_flops():,} operations")
+
+# %% [markdown]
+# Equal, for linear layers: that is why papers draw F = I = W. Attention has products without weights: there W is
+# shorter than I, and there is less to fill bubbles with.
+#
+# ## 6 · Gradients that nobody hears of
+#
+# Pipelines are replicated: week 2's data parallelism averages every gradient over the replicas. DDP learns from a
+# *hook* in autograd that a gradient is ready. Here are two replicas. **What does each have in `.grad`, with a whole
+# backward and with one in two halves?**
+
+
+# %%
+def gradients_of_two_replicas(is_split):
+    model = DistributedDataParallel(nn.Linear(2, 2, bias=False))
+    rows = torch.full((1, 2), dist.get_rank() + 1.0, requires_grad=True)
+    output, weight = model(rows).sum(), model.module.weight
+    if is_split:
+        torch.autograd.grad(output, rows, retain_graph=True)  # I
+        (weight.grad,) = torch.autograd.grad(output, weight)  # W
+    else:
+        output.backward()
+    return weight.grad[0].tolist()
+
+
+for is_split in (False, True):
+    print("two halves" if is_split else "whole     ", shardlab.run(gradients_of_two_replicas, is_split, ranks=2))
+
+# %% [markdown]
+# `autograd.grad` returns a gradient and tells nobody. No error, no warning: two replicas now train two different
+# models. The split backward of `torch.distributed.pipelining` computes its W with this very call.
+#
+# ### Bug hunt: `weight_gradient`
+#
+# The W of M microbatches of one layer, on every replica. The hook is what DDP does; the loop goes round it.
+#
+# ```python
+# def weight_gradient(weight, inputs, gradients, *, group):
+#     weight = nn.Parameter(weight.clone())
+#     weight.register_post_accumulate_grad_hook(average_over(group))
+#     weight.grad = torch.zeros_like(weight)
+#     for layer_input, gradient in zip(inputs, gradients):
+#         weight.grad += layer_input.T @ gradient
+#     return weight.grad
+# ```
+#
+# Repair it: **`weight_gradient(weight, inputs, gradients, *, group)`** returns, on every rank of the group, the mean
+# over the group of the sum over microbatches. **Send the gradient once**, not once a microbatch. *About 5 lines.*
+
+
+# %% exercise="week08.hooks"
+def weight_gradient(weight, inputs, gradients, *, group):
+    """inputs[m]: [rows, in], gradients[m]: [rows, out] of microbatch m; returns [in, out], equal on every rank."""
+    ### BEGIN SOLUTION
+    total = torch.zeros_like(weight)
+    for layer_input, gradient in zip(inputs, gradients, strict=True):
+        total += layer_input.T @ gradient
+    dist.all_reduce(total, group=group)  # what the hook would have done, after the last W
+    return total / dist.get_world_size(group)
+    ### END SOLUTION
+
+
+# %% check="week08.hooks" points=2
+check("week08.hooks", weight_gradient, cases=[{"ranks": 2, "numbers": 8, "microbatches": 2}])
+
+# %% [markdown]
+# ## 7 · ZB-H1
+#
+# Now the order. Warm up as 1F1B does, with P−1−r forwards; then F and I in turn. Where do the W go?
+#
+# - Rank 0 has time between any two I's: it does its W at once.
+# - On the last rank a W at once would keep rank P−2 waiting for the next I. It puts off P−1 of them.
+# - In between: rank r begins W with its r-th pair (from 0), the oldest first, and is r behind until the end.
+# - Nobody may hold more than P activations, and a microbatch's stay until its **W**.
+#
+# **`zb_h1(num_ranks, num_microbatches)`** returns the lists of texts, with letters F, I, W. M may be smaller than P.
+# *About 12 lines.*
+#
+# <details><summary>Hint: rank 1 of 3, M = 4</summary>
+#
+# `1F0 1F1 1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3`
+# </details>
+
+
+# %% exercise="week08.zb-h1"
+def zb_h1(num_ranks, num_microbatches):
+    """ZB-H1: for each rank its slots in order, F, I and W."""
+    ### BEGIN SOLUTION
+    schedule = []
+    for rank in range(num_ranks):
+        warmup = min(num_ranks - 1 - rank, num_microbatches)
+        slots = [f"{rank}F{m}" for m in range(warmup)]
+        for m in range(num_microbatches):
+            if m + warmup < num_microbatches:
+                slots.append(f"{rank}F{m + warmup}")
+            slots.append(f"{rank}I{m}")
+            if m >= rank:
+                slots.append(f"{rank}W{m - rank}")
+        first_left = max(0, num_microbatches - rank)
+        schedule.append(slots + [f"{rank}W{m}" for m in range(first_left, num_microbatches)])
+    return schedule
+    ### END SOLUTION
+
+
+# %% check="week08.zb-h1" points=3
+check("week08.zb-h1", zb_h1, cases=[{"num_ranks": p, "num_microbatches": m} for p, m in [(2, 4), (4, 8)]])
+
+# %% [markdown]
+# ## 8 · Predict, then measure
+#
+# **Which zero?** ZB-H2 warms up twice as long, holds 2P−1 activations, and its paper says that the bubble is zero. Look
+# at the figure: is it?
+
+# %%
+schedule = builders.zb_h2(4, 8)
+timeline = simulate(schedule)
+print(f"idle of the whole step {timeline.idle}, idle within the rank's own span {timeline.span_idle}")
+figure, ax = figures.new_axes(8, 2.6)
+figures.show(figure, figures.draw_timeline(ax, schedule, name="ZB-H2"))
+
+# %% [markdown]
+# No rank waits between its first slot and its last: by its **own span** (自身跨度) the bubble is zero. By the
+# **makespan** (总时长) every rank idles P−1, as it begins late or ends early. If all ranks meet at the optimizer, the
+# makespan is what you pay; ZB-H2 counts on an optimizer that lets ranks run on. Always name both.
+#
+# **Measure.** Four real ranks, eight microbatches, 30 ms a pass. How far above the prediction will they be?
+
+# %%
+cases = {
+    "1F1B": (builders.one_f_one_b(4, 8), Costs()),
+    "interleaved, v = 2": (builders.interleaved(4, 8), Costs(0.5, 0.5, 0.5)),
+    "ZB-H1": (builders.zb_h1(4, 8), Costs()),
+    "ZB-H1, W short": (builders.zb_h1(4, 8), Costs(1, 1.2, 0.8)),
+    "ZB-H2": (builders.zb_h2(4, 8), Costs()),
+    "ZBV, two half stages": (builders.zbv(4, 8), Costs(0.5, 0.5, 0.5)),
+}
+for name, (schedule, costs) in cases.items():
+    timeline, due = run_asleep(schedule, costs), simulate(schedule, costs)
+    idle, span = max(timeline.idle), timeline.span_idle[0]
+    print(f"{name:20} time {timeline.makespan:5.1f} ({due.makespan:g})", end="   ")
+    print(f"idle {idle:4.1f} ({max(due.idle):g})   within rank 0's span {span:4.1f} ({due.span_idle[0]:g})")
+
+# %% [markdown]
+# In brackets what the clock predicts. The rest are messages and waking up, about a millisecond a slot; shorter passes
+# and a busy machine show more of it.
+#
+# **Is it still the same training?** Two ranks, a real stage on each, a whole backward and one in two halves.
+
+
+# %%
+def gradients(schedule, batches):
+    torch.manual_seed(dist.get_rank())
+    module, is_last = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), dist.get_rank() == 1
+    stage = ModuleStage(
+        module,
+        inputs=None if is_last else batches,
+        input_like=batches[0] if is_last else None,
+        loss=(lambda output, microbatch: output.square().mean()) if is_last else None,
+    )
+    execute(schedule, {dist.get_rank(): stage}, group=dist.group.WORLD)
+    return [parameter.grad for parameter in module.parameters()]
+
+
+batches = list(torch.randn(4, 16, 8))
+whole, split = (
+    shardlab.run(gradients, build(2, 4), batches, ranks=2) for build in (builders.one_f_one_b, builders.zb_h1)
+)
+pairs = zip(whole[0] + whole[1], split[0] + split[1], strict=True)
+difference = max((one - two).abs().max().item() for one, two in pairs)
+print(f"largest difference of any gradient on any rank: {difference:.1e}")
+
+# %% [markdown]
+# ## 9 · Read real code
+#
+# Open `backward_input` in `labs/shardlab/pipeline_parallel/split_backward.py`, `_input` and `_compute` in `execute.py`
+# beside it, and `torch/distributed/pipelining/_backward.py`. Three questions:
+#
+# 1. `"late_cuts"`: a stage is `Sequential(a, ReLU(), b, ReLU(), a)` with two linear layers `a` and `b`; `a` is used
+#    twice. How many cuts are left in `late`, for W to start from? A number.
+# 2. `"weights_by"`: which function of `torch.autograd` computes the weights' gradients in torch's
+#    `stage_backward_weight`? A name.
+# 3. `"order"`: a rank in the middle runs an I. Which three methods are called, in order: one of the mailbox, one of
+#    the stage, one of the mailbox? A list of names.
+
+# %% exercise="week08.reading"
+reading_answers = {"late_cuts": None, "weights_by": None, "order": None}
+### BEGIN SOLUTION
+reading_answers["late_cuts"] = 1  # b's: tied weights cannot wait, a W would count both uses twice
+reading_answers["weights_by"] = "grad"
+reading_answers["order"] = ["take", "input_gradient", "put"]
+### END SOLUTION
+
+# %% check="week08.reading" points=1
+check("week08.reading", reading_answers)
+
+# %% [markdown]
+# ## 10 · Challenge: half the memory, little bubble
+#
+# A **V**: rank r holds stage r on the way down and stage 2P−1−r on the way up. The last rank turns a microbatch round
+# without a message, and the loss comes back to rank 0, which can begin its I early. Chunks are half a stage, so
+# activations count half.
+#
+# **`v_schedule(num_ranks, num_microbatches, max_activations)`** returns the lists of texts (F, I, W) of such a
+# schedule; a rank holds at most `max_activations`, from F to W. All passes take 1; 2 to 4 ranks, M ≥ 2P.
+#
+# - `max_activations = 2P`, 1F1B's memory: **ZBV**. Nobody waits within its own span; the step takes 6M + P − 1.
+# - `max_activations = P + 2`, about half: idle no more than interleaved 1F1B, 3(P−1), which holds nearly twice as
+#   many. The step takes 6M + 3(P−1) at most. (V-Half's own order idles 5 on four ranks.)
+#
+# One way, *about 20 lines*: play a clock. At each tick every rank takes the first pass on its *wish list* that is
+# ready. `inputs_of(Action("F", stage, microbatch), num_stages)` lists what must be done before, `str(action)` is its
+# text. Which order of wishes? When may an F not begin though its input is there?
+
+
+# %% exercise="week08.v-schedule"
+def v_schedule(num_ranks, num_microbatches, max_activations):
+    """A V of two chunks a rank, within max_activations half-size activations held from F to W."""
+    ### BEGIN SOLUTION
+    stages, done, begun = 2 * num_ranks, set(), Counter()
+    lanes = [[] for _ in range(num_ranks)]
+    while len(done) < 3 * stages * num_microbatches:
+        tick = []
+        for rank, lane in enumerate(lanes):
+            down, up = rank, stages - 1 - rank
+            room = max_activations - sum((a.kind == "F") - (a.kind == "W") for a in lane)
+            wishes = [("F", up)] * (room > 0) + [("F", down)] * (room > 1)  # one place stays free for the way up
+            wishes += [("I", up), ("I", down), ("W", up), ("W", down)]
+            actions = [Action(*wish, begun[wish]) for wish in wishes if begun[wish] < num_microbatches]
+            action = next((action for action in actions if done.issuperset(inputs_of(action, stages))), None)
+            if action:
+                begun[action.kind, action.stage] += 1
+                lane.append(action)
+                tick.append(action)
+        done.update(tick)
+    return [[str(action) for action in lane] for lane in lanes]
+    ### END SOLUTION
+
+
+# %% check="week08.v-schedule" points=3
+bounds = [{"max_activations": 8, "part": "ZBV"}, {"max_activations": 6, "part": "half"}]
+check("week08.v-schedule", v_schedule, cases=[{"num_ranks": 4, "num_microbatches": 8} | bound for bound in bounds])
+
+# %% [markdown]
+# Memory against time, on four ranks. Try bounds between, with your own schedule.
+
+# %%
+names = ["zbv", "v-half", "v-min"]
+for name in names:
+    schedule = builders.BUILDERS[name](4, 8)
+    held, idle = max(peak_activations(schedule, until=Kind.W)), simulate(schedule).idle[0]
+    print(f"{name}: {held} half activations, idle {idle:g} of {simulate(schedule).makespan:g}")
+figure, ax = figures.new_axes(8, 2.6)
+figures.show(figure, figures.draw_timeline(ax, builders.v_half(4, 8), name="V-Half"))
+
+# %% [markdown]
+# ## 11 · Interview: when does 1F1B win?
+#
+# Two halves are not free: two launches, the graph kept between them; with recomputation the forward is repeated for
+# *both*. Say I + W takes `extra` seconds more than B, for every microbatch. The bubble is paid once a step.
+#
+# **`one_f_one_b_wins_from(num_ranks, weight_gradient, extra)`** returns the smallest M ≥ P for which a step of 1F1B
+# takes *less* time than one of ZB-H1. (F and I drop out.) *About 2 lines.*
+#
+# <details><summary>Hint</summary>
+#
+# 1F1B takes (M+P−1)(F+B), ZB-H1 M(F+B+e) + (P−1)(F+I−W), and I = B + e − W. Subtract.
+# </details>
+
+
+# %% exercise="week08.wins"
+def one_f_one_b_wins_from(num_ranks, weight_gradient, extra):
+    """The smallest number of microbatches, at least num_ranks, from which 1F1B is quicker than ZB-H1."""
+    ### BEGIN SOLUTION
+    saved = (num_ranks - 1) * (2 * weight_gradient - extra)
+    return max(num_ranks, int(saved // extra) + 1)
+    ### END SOLUTION
+
+
+# %% check="week08.wins" points=1
+check("week08.wins", one_f_one_b_wins_from, cases=[{"num_ranks": 4, "weight_gradient": 1.0, "extra": 0.16}])
+
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: what ZB-H1 saves and when it is paid; your number of
+# microbatches for an `extra` that you believe; one number that you measured in section 8; memory until W instead of
+# until I; what must be watched when gradients are averaged over replicas.
+
+# %% [markdown] manual="week08.interview" points=2
+# ### BEGIN SOLUTION
+# ZB-H1 saves 2(P−1)W of idle time in a step, once. If the split costs e more for a microbatch, 1F1B catches up at
+# M(e) = (P−1)(2W−e)/e: with 4 ranks, W = 1 and e = 0.16 from 35 microbatches on. So 1F1B (or interleaving) wins with
+# many microbatches, with recomputation (the forward is repeated for I and for W), with custom kernels that compute
+# both gradients in one call, and when W is much shorter than I, as in long-context attention.
+#
+# Measured on four ranks with 8 microbatches: 1F1B idles about 9 of 33 units, ZB-H1 about 3 of 27.
+#
+# ZB-H1 holds activations until W: up to P on every rank, where 1F1B's later ranks hold fewer. And hooks: a W computed
+# beside autograd is not seen by DDP or FSDP, so the average must be called after the last W.
+#
+# Full marks: saving once against cost per microbatch, a number of their own, one measurement, one of memory or hooks.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 12 · Recap
+#
+# <details><summary>Which half of a backward may wait, and until when?</summary>
+#
+# W, until the optimizer. It keeps the layer's input and the gradient that arrived.
+# </details>
+#
+# <details><summary>P = 4, M = 8, F = I = W. What share of the step does ZB-H1 idle?</summary>
+#
+# P−1 = 3 of 3M + P − 1 = 27: one ninth. 1F1B: 9 of 33.
+# </details>
+#
+# <details><summary>A paper reports a bubble of zero. What do you ask?</summary>
+#
+# By whose clock: the rank's own span or the makespan? And with how many activations?
+# </details>
+#
+# ## 13 · Take away
+#
+# > **One.** Only I is waited for. W is filler, and filler turns a bubble into work.
+#
+# > **Two.** A schedule trades three things: idle time, activations, messages. Name all three when you compare.
+#
+# > **Three.** Whoever computes gradients beside autograd must also do what hooks would have done.
+#
+# ## 14 · Going further
+#
+# - Qi et al., *Zero Bubble Pipeline Parallelism*, arXiv 2401.10241. Look for: table 2 with both bubbles, and how
+#   ZB-H2 lets the optimizer run on before all ranks have met.
+# - Qi et al., *Pipeline Parallelism with Controllable Memory*, arXiv 2405.15362. Look for: the building block, and why
+#   its length is its memory.
+# - Narayanan et al., arXiv 2104.04473. Look for: where interleaving costs more than it saves.
+#
+# **An experiment, not graded.** `Costs(message=0.1)`: which of the schedules suffers most, and does ZBV still beat
+# ZB-H1? Then `builders.greedy(4, 8)`: greedy for I, and slower than ZB-H1. Draw it and find the W that came too early.
