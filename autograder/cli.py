@@ -48,7 +48,7 @@ def grade(
     json_file: Annotated[Path | None, typer.Option("--json", help="write points and sentences here too")] = None,
     student: Annotated[list[str] | None, typer.Option(help="only this student (may be repeated)")] = None,
     seed: Annotated[int | None, typer.Option(help="draw the inputs of an earlier run again")] = None,
-    workers: Annotated[int | None, typer.Option(help="submissions at a time; one a core without it")] = None,
+    workers: Annotated[int | None, typer.Option(help="submissions at a time, by default cores + 1")] = None,
     scheduler: Annotated[str | None, typer.Option(help="a Dask cluster, such as tcp://10.0.0.1:8786")] = None,
     self_check: Annotated[bool, typer.Option("--self-check", help="allow a machine without isolation")] = False,
     publish: Annotated[bool, typer.Option(help="write gradebook and feedback pages")] = True,

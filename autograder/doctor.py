@@ -7,6 +7,7 @@ import sys
 
 from shardlab.doctor import NOTE, OK, Finding
 
+from autograder import containers
 from autograder.sandbox import LEVELS, level
 
 
@@ -14,7 +15,9 @@ def sandbox() -> Finding:
     """How well submissions can be confined here: a note, because a student needs no sandbox."""
     found = level()
     value = f"level {found}: {LEVELS[found]}"
-    if found >= 2:
+    if found == 2:
+        return Finding("sandbox", f"{value} ({' '.join(containers.found() or ())})", OK)
+    if found == 3:
         return Finding("sandbox", value, OK)
     return Finding("sandbox", value, NOTE, f"to grade, {_remedy()}")
 
@@ -24,4 +27,7 @@ def _remedy() -> str:
         return "use a Linux machine"
     if shutil.which("bwrap") is None:
         return "install bubblewrap (on Debian and Ubuntu: apt install bubblewrap)"
-    return "leave the container, or let this user make user namespaces (sysctl user.max_user_namespaces)"
+    return (
+        "leave the container, or let this user make user namespaces (sysctl user.max_user_namespaces), or use podman "
+        f"or docker ({containers.why_not()})"
+    )

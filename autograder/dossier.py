@@ -6,44 +6,61 @@ import ast
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from autograder import checks, ingest, notebooks
-from autograder.checks.base import Check
 from autograder.course import ROOT
 
 
 @dataclass(frozen=True)
 class Dossier:
-    """One submission, ready to be judged on any machine: `answers[exercise]` is None where there is no cell."""
+    """One submission, ready to be judged on any machine: `answers[exercise]` is None where there is no cell.
+
+    `exhibits` holds the code cells that the instructor grades, where something was written.
+    """
 
     student: str
     week: str
     answers: dict[str, dict[str, Any] | None]
     notes: list[str]
     found: bool
+    exhibits: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
         """The same for the same answers: a submission that has not changed need not be judged again."""
-        return hashlib.sha256(json.dumps(self.answers, sort_keys=True).encode()).hexdigest()
+        whole = [self.answers, self.exhibits] if self.exhibits else self.answers
+        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
 def open_dossier(student: str, week: str, submitted: Path, root: Path = ROOT) -> Dossier:
     """Read a submission as data; whatever is wrong with it is a note."""
     submission = ingest.read_submission(student, week, submitted, root)
-    answers = {check.exercise: answer_of(check, submission, root) for check in checks.of_week(week)}
-    return Dossier(student, week, answers, submission.notes, submission.found)
+    answers = {check.exercise: answer_of(check.exercise, submission, root) for check in checks.of_week(week)}
+    shown = {name: answer_of(name, submission, root) for name in _to_show(submission, root)}
+    exhibits = {name: answer for name, answer in shown.items() if answer is not None}
+    return Dossier(student, week, answers, submission.notes, submission.found, exhibits)
 
 
-def answer_of(check: Check, submission: ingest.Submission, root: Path = ROOT) -> dict[str, Any] | None:
+def _to_show(submission: ingest.Submission, root: Path) -> list[str]:
+    """The exercises whose code cell the instructor grades and the student has written in."""
+    names = []
+    for cell in notebooks.release(submission.week, root).cells:
+        marks = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "code" and marks.get("grade") and marks.get("solution"):
+            written = submission.cells.get(marks["grade_id"], "").strip()
+            names += [notebooks.exercise_id(marks["grade_id"])] if written not in ("", cell.source.strip()) else []
+    return names
+
+
+def answer_of(exercise: str, submission: ingest.Submission, root: Path = ROOT) -> dict[str, Any] | None:
     """The student's cells for one exercise: their extra cells, the exercises before it, and its own cell, as text."""
-    own = notebooks.grade_id(check.exercise)
+    own = notebooks.grade_id(exercise)
     if own not in submission.cells:
         return None
-    cells = [[f"{check.exercise} extra {number}", source, False] for number, source in enumerate(submission.extra, 1)]
+    cells = [[f"{exercise} extra {number}", source, False] for number, source in enumerate(submission.extra, 1)]
     for cell in notebooks.release(submission.week, root).cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
         if cell.cell_type == "code" and name in submission.cells:

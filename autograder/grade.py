@@ -14,12 +14,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from autograder import checks, notebooks
+from autograder import checks, exhibits, notebooks
 from autograder.course import ROOT
 from autograder.dossier import Dossier, open_dossier
 from autograder.integrity.hashes import checks_hash, sealed
@@ -32,11 +32,12 @@ Verdicts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdicts of one dossier, and where they were reached."""
+    """The verdicts of one dossier, where they were reached, and what the instructor's own cells show."""
 
     verdicts: list[Verdict]
     level: int
     seconds: float
+    exhibits: dict[str, exhibits.Exhibit] = field(default_factory=dict)
 
 
 def students_in(submitted: Path, week: str) -> list[str]:
@@ -74,17 +75,19 @@ def grade(
         for verdicts in results.values():
             done(verdicts)
         rest = [one for one in dossiers if one.student not in results]
-        threads = max(1, min(workers or os.cpu_count() or 1, len(rest)))
+        threads = max(1, min(workers or (os.cpu_count() or 1) + 1, len(rest)))  # one waits for the kernel at a time
         for dossier, judged in judge_all(rest, chosen, workers=threads, scheduler=scheduler) if rest else ():
             results[dossier.student] = verdicts_of(dossier, judged, chosen)
+            exhibits.write(judged.exhibits, exhibits.file_of(_verdict_file(dossier.student, week, root)))
             write_verdicts(results[dossier.student], root)
             done(results[dossier.student])
     return [results[name] for name in names]
 
 
 def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
-    """Judge every exercise of one submission."""
+    """Judge every exercise of one submission, and run the code cells that the instructor grades."""
     began = time.monotonic()
+    judge.end_submission()  # the one before, however it ended
     verdicts = []
     for check in checks.of_week(dossier.week):
         answer = dossier.answers[check.exercise]
@@ -94,7 +97,8 @@ def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
             verdicts.append(Verdict(check.exercise, 0.0, check.points, reason))
         else:
             verdicts.append(judge.judge(check, answer, seed_for(seed, dossier.student)))
-    return Judged(verdicts, level(), round(time.monotonic() - began, 3))
+    shown = {name: exhibits.show(judge, answer) for name, answer in dossier.exhibits.items()}
+    return Judged(verdicts, level(), round(time.monotonic() - began, 3), shown)
 
 
 def grade_one(student: str, week: str, submitted: Path, judge: Judge, seed: int, root: Path = ROOT) -> Verdicts:

@@ -56,6 +56,12 @@ class Judge:
         if self.zygote is not None:
             self.zygote.close()
 
+    def end_submission(self) -> None:
+        """The next answer is another student's: a container of level 2 is not used again, namespaces are anyway new."""
+        if self.zygote is not None and self.zygote.level == 2:
+            self.zygote.close()
+            self.zygote = None
+
     def judge(self, check: Check, answer: dict[str, Any], seed: int, cases: Sequence[Case] | None = None) -> Verdict:
         """Judge one answer, {"preamble", "cells"} or {"pickle"}, on `cases`, or on public and freshly drawn ones.
 
@@ -77,7 +83,7 @@ class Judge:
 
     def _judge_batch(self, check: Check, batch: Batch, answer: dict[str, Any], problems: dict[str, str]) -> None:
         """Run a batch in one job and note the first problem of its part."""
-        answers = _split(self._ask_again(check.request(_merged(batch), answer)), len(batch))
+        answers = _split(self.ask(check.request(_merged(batch), answer)), len(batch))
         for (case, task), came in zip(batch, answers, strict=True):
             try:
                 problem = check.judge(case, task, came)
@@ -87,13 +93,14 @@ class Judge:
                 problems[case.get("part", "")] = f"{_name(case)}: {problem}" if "ranks" in case else problem
                 return
 
-    def _ask_again(self, request: dict[str, Any]) -> Answer:
-        """Ask, and ask a new sandbox if this one was lost."""
+    def ask(self, request: dict[str, Any]) -> Answer:
+        """Ask; ask a new sandbox if this one was lost, and once more if time ran out, as a busy machine can be late."""
         for _ in range(ATTEMPTS - 1):
             try:
-                return self._ask(request)
+                answer = self._ask(request)
             except SandboxLost:
                 continue
+            return self._ask(request) if answer.timed_out else answer
         return self._ask(request)
 
     def _ask(self, request: dict[str, Any]) -> Answer:
@@ -110,11 +117,19 @@ class Judge:
                 except plain.NotPlain as error:
                     report = report or f"A rank handed in something that is no result: {error}."
             ranks.append(came if isinstance(came, dict) else {})
-        return Answer(ranks, report, answer["loopback_bytes"], answer["printed"], answer["wire"])
+        return Answer(
+            ranks,
+            report,
+            answer["loopback_bytes"],
+            answer["printed"],
+            answer["wire"],
+            timed_out=answer["timed_out"],
+            peak_bytes=[end["peak_bytes"] for end in answer["ends"]],
+        )
 
 
 class JudgePool:
-    """A few judges, each with a sandbox of its own, that work through a list side by side."""
+    """A few judges, each with a sandbox of its own, that work through a list of submissions side by side."""
 
     def __init__(self, num_judges: int) -> None:
         self._judges = [Judge() for _ in range(num_judges)]
@@ -137,6 +152,7 @@ class JudgePool:
             try:
                 return work(judge, item)
             finally:
+                judge.end_submission()
                 self._free.put(judge)
 
         with ThreadPoolExecutor(len(self._judges)) as threads:
@@ -144,9 +160,14 @@ class JudgePool:
 
 
 def _batches(check: Check, cases: Sequence[Case], tasks: Sequence[Task]) -> list[Batch]:
-    """One job a case; all cases of a formula share one."""
+    """One job a case; without ranks, all cases of one part that call the same function share one."""
     pairs = list(zip(cases, tasks, strict=True))
-    return [pairs] if check.program == "without_ranks" else [[pair] for pair in pairs]
+    if check.program != "without_ranks":
+        return [[pair] for pair in pairs]
+    batches: dict[tuple[str, str | None], Batch] = {}
+    for case, task in pairs:
+        batches.setdefault((case.get("part", ""), task.call), []).append((case, task))
+    return list(batches.values())
 
 
 def _merged(batch: Batch) -> Task:
@@ -187,15 +208,17 @@ def _verdict(check: Check, parts: set[str], problems: dict[str, str]) -> Verdict
     return Verdict(check.exercise, points, check.points, clean(text))
 
 
-def clean(text: str) -> str:
-    """A text that may contain a student's own words, without control characters and not too long."""
+def clean(text: str, most: int = MOST_TEXT) -> str:
+    """A text that may contain a student's own words, without control characters and of at most so many."""
     kept = "".join(c if c == "\n" or c.isprintable() else "\ufffd" for c in text)
-    return kept if len(kept) <= MOST_TEXT else kept[: MOST_TEXT - 20] + "\n… (cut)"
+    return kept if len(kept) <= most else kept[: most - 20] + "\n… (cut)"
 
 
 def _name(case: Case) -> str:
     """A case as a student knows it from the visible check: `4 ranks, 15 numbers, bfloat16`."""
-    words = [f"With {case['ranks']} ranks", f"{case['numbers']} numbers"]
+    words = [f"With {case['ranks']} ranks"]
+    if "numbers" in case:
+        words.append(f"{case['numbers']} numbers")
     if "dtype" in case:
         words.append(case["dtype"])
     if "subgroup" in case:

@@ -24,8 +24,9 @@ from nbgrader.utils import is_grade, is_solution, parse_utc
 from traitlets import Unicode
 from traitlets.config import Config
 
-from autograder import ingest, notebooks
+from autograder import exhibits, ingest, notebooks
 from autograder.course import ROOT, load_config, run_step
+from autograder.told import told
 
 NO_VERDICT = "Not graded: there is no verdict for this exercise, which counts as 0 until it is graded."
 
@@ -45,11 +46,27 @@ def publish(week: str, students: list[str], course_root: Path = ROOT, submitted:
     One student's problem never ends the batch. Only one process may publish at a time (the gradebook is SQLite).
     Raises ValueError when the week's own cells no longer fit the gradebook.
     """
+    enter(week, course_root)
+    return publish_entered(week, students, course_root, submitted)
+
+
+def enter(week: str, course_root: Path = ROOT) -> None:
+    """Enter the week's cells and points into the gradebook, as nbgrader's `generate_assignment` does: once a class.
+
+    Raises ValueError when they no longer fit what stands there.
+    """
     root = Path(course_root).resolve()
-    week = notebooks.find_week(week, root)
-    config = load_config(root)
-    folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory
+    config, week = load_config(root), notebooks.find_week(week, root)
     notebooks.generate(notebooks.read_source(week, root), week, config, config.CourseDirectory.db_url)
+
+
+def publish_entered(
+    week: str, students: list[str], course_root: Path = ROOT, submitted: Path | None = None
+) -> list[Published]:
+    """As `publish`, for a week that has been entered."""
+    root = Path(course_root).resolve()
+    config, week = load_config(root), notebooks.find_week(week, root)
+    folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory
     with tempfile.TemporaryDirectory() as clean:
         return [_publish_one(student, week, root, config, folder, Path(clean)) for student in students]
 
@@ -97,7 +114,10 @@ class RestoreNotebook(NbGraderPreprocessor):
 
 
 class ImportVerdict(NbGraderPreprocessor):
-    """Write each verdict into the output of its check, where nbgrader looks for points; nothing is executed."""
+    """Write each verdict into the output of its check, where nbgrader looks for points; nothing is executed.
+
+    A code cell that the instructor grades gets what it showed in the sandbox.
+    """
 
     verdicts_directory = Unicode("autograder/verdicts", help="where `autograder grade` writes verdicts").tag(
         config=True
@@ -105,12 +125,16 @@ class ImportVerdict(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
         names = resources["nbgrader"]
-        verdicts = read_verdicts(Path(self.verdicts_directory, names["student"], f"{names['assignment']}.json"))
+        path = Path(self.verdicts_directory, names["student"], f"{names['assignment']}.json")
+        verdicts, shown = read_verdicts(path), exhibits.read(exhibits.file_of(path))
         for cell in nb.cells:
             if cell.cell_type != "code":
                 continue
             cell.outputs, cell.execution_count = [], None
-            if is_grade(cell) and not is_solution(cell):
+            if is_grade(cell) and is_solution(cell):
+                own = shown.get(notebooks.exercise_id(cell.metadata.nbgrader.grade_id))
+                cell.outputs = list(exhibits.outputs(own, cell.source))
+            elif is_grade(cell):
                 marks = cell.metadata.nbgrader
                 points, text = verdict_of(verdicts, notebooks.exercise_id(marks.grade_id), float(marks.points))
                 cell.outputs = [
@@ -141,14 +165,20 @@ def verdict_of(verdicts: dict, exercise: str, max_points: float) -> tuple[float,
 
 
 class FeedbackTable(NbGraderPreprocessor):
-    """Collect exercise, points and sentence of each graded cell for the top of the feedback page."""
+    """Collect what each graded cell got and what was said about it, for the feedback page.
+
+    `rows` stand in its table, `row_of` finds the one of an answer's cell, or of its check's.
+    """
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
         names = resources["nbgrader"]
         graded = [cell for cell in nb.cells if is_grade(cell)]
         with Gradebook(names["db_url"]) as gradebook:
             names["rows"] = [_feedback_row(cell, gradebook, names) for cell in graded]
-        names["num_waiting"] = sum(row["waits"] for row in names["rows"])
+        names["title"] = _title(nb) or names["assignment"]
+        names["row_of"] = {row["answer"]: row for row in names["rows"]} | {row["cell"]: row for row in names["rows"]}
+        names["num_right"] = sum(row["state"] == "right" for row in names["rows"])
+        names["num_waiting"] = sum(row["state"] == "waits" for row in names["rows"])
         names["notes"] = list(nb.metadata.get("notes", []))
         return nb, resources
 
@@ -168,9 +198,20 @@ def _feedback_row(cell: NotebookNode, gradebook: Gradebook, names: dict) -> dict
         text = marks.get("comment") or "graded by the instructor"
     return {
         "cell": cell.id,
-        "exercise": notebooks.exercise_id(marks.grade_id),
+        "answer": marks.grade_id.removesuffix("-check")[:64],
+        "exercise": notebooks.exercise_id(marks.grade_id).split(".", 1)[-1],
         "points": "–" if waits else f"{marks.score:g}",
         "max": f"{marks.points:g}",
-        "text": text,
-        "waits": waits,
+        "state": "waits" if waits else _state(marks.score, marks.points),
+        "told": told(text),
     }
+
+
+def _state(score: float, most: float) -> str:
+    return "right" if score >= most else "partly" if score > 0 else "wrong"
+
+
+def _title(notebook: NotebookNode) -> str:
+    """The first heading of a notebook."""
+    lines = (line for cell in notebook.cells if cell.cell_type == "markdown" for line in cell.source.split("\n"))
+    return next((line.removeprefix("# ").strip() for line in lines if line.startswith("# ")), "")

@@ -87,6 +87,6 @@ def no_isolation() -> str:
     """Why official grades are refused here, and what to do."""
     return (
         f"This machine isolates submissions at level {sandbox.level()} ({sandbox.LEVELS[sandbox.level()]}). "
-        f"Grades need level {sandbox.OFFICIAL} or more: install bubblewrap and allow user namespaces, or grade in the "
-        "course's container. To try answers out all the same: --self-check --no-publish."
+        f"Grades need level {sandbox.OFFICIAL} or more: install bubblewrap and allow user namespaces, or install "
+        "podman or docker. To try answers out all the same: --self-check --no-publish."
     )

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from shardlab import meter
 from shardlab.ranks.inside import own_traceback
 
-from autograder.jobs import plain, student
+from autograder.jobs import plain, student, trained
 
 _OUR_FRAMES = re.compile(r'  File "[^"\n]*/autograder/jobs/[^\n]*\n(?:    [^\n]*\n)*')
 MOST_ERROR = 2000  # characters of a student's own traceback
@@ -20,24 +20,36 @@ MOST_ERROR = 2000  # characters of a student's own traceback
 def on_rank(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
     """One rank of an exercise that runs on ranks. `seal` closes the last doors, before the first line of student code.
 
-    1. make the groups, on every rank in the same order  2. seal  3. load the cells  4. call, recorded  5. report
+    1. make the groups, on every rank in the same order, and what is to be trained  2. seal  3. load the cells
+    4. call, recorded  5. report
     """
     mine = request["mine"]
     student.mask(request["masked"])
     groups = [dist.new_group(members) if members is not None else dist.group.WORLD for members in request["groups"]]
+    args = trained.build(mine["args"]) if request["trains"] and mine is not None else None
     seal()
     if request["seals"]:
         dist.new_group = _no_new_group
-    try:
-        functions = student.load(request["answer"], request["functions"], callables=request["call"] is not None)
-    except student.StudentError as error:
-        return plain.encode({"refused": str(error)})
-    except BaseException as error:
-        return plain.encode({"refused": f"The cell fails when it is run: {_told(error)}"})
+    functions = _functions(request)
+    if isinstance(functions, str):
+        return plain.encode({"refused": functions})
     if mine is None:  # not a member of the group that works
         return plain.encode({"absent": True})
     kwargs = {name: groups[index] for name, index in mine["groups"].items()}
-    return plain.encode(_call(functions[request["call"]], mine["args"], kwargs))
+    function = functions[request["call"]]
+    if args is not None:
+        return plain.encode(_train(function, args, kwargs, mine["reports"]))
+    return plain.encode(_call(function, mine["args"], kwargs))
+
+
+def _functions(request: dict[str, Any]) -> dict[str, Any] | str:
+    """What the student's cells define, by name, or the sentence that says why not."""
+    try:
+        return student.load(request["answer"], request["functions"], callables=request["call"] is not None)
+    except student.StudentError as error:
+        return str(error)
+    except BaseException as error:
+        return f"The cell fails when it is run: {_told(error)}"
 
 
 def _told(error: BaseException) -> str:
@@ -53,12 +65,9 @@ def without_ranks(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
     """An exercise that is a formula: one call for each list of arguments."""
     student.mask(request["masked"])
     seal()
-    try:
-        functions = student.load(request["answer"], request["functions"], callables=request["call"] is not None)
-    except student.StudentError as error:
-        return plain.encode({"refused": str(error)})
-    except BaseException as error:
-        return plain.encode({"refused": f"The cell fails when it is run: {_told(error)}"})
+    functions = _functions(request)
+    if isinstance(functions, str):
+        return plain.encode({"refused": functions})
     if request["call"] is None:  # the answer is a value, not a function
         return plain.encode(
             {"answers": [{"value": _plain_or_refused(functions[name])} for name in request["functions"]]}
@@ -72,6 +81,26 @@ def _guarded(function: Callable, args: list) -> dict[str, Any]:
         return {"value": _plain_or_refused(function(*args))}
     except Exception as error:
         return {"raised": _told(error)}
+
+
+def _train(function: Callable, args: list, kwargs: dict[str, Any], wanted: list[str]) -> dict[str, Any]:
+    """Call a function that trains what it is given, and report that too."""
+    kept: list[Any] = []
+
+    def keeping(*args: Any, **kwargs: Any) -> Any:
+        kept.append(function(*args, **kwargs))
+        return trained.plain_part(kept[0])
+
+    came = _call(keeping, args, kwargs)
+    if not kept:
+        return came
+    came["args"] = None if trained.RESULT_ALONE in wanted else trained.plain_part(args)
+    try:
+        report = trained.report(args, kept[0], wanted)
+        plain.encode(report)
+    except Exception as error:
+        return {"raised": _told(error), "kinds": came["kinds"]}
+    return came | {"trained": report}
 
 
 def _call(function: Callable, args: list, kwargs: dict[str, Any]) -> dict[str, Any]:

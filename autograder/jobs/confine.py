@@ -75,7 +75,10 @@ def settle(masked: Sequence[str]) -> None:
     """In process 1 of the new namespaces: loopback up, private empty folders over the shared ones, answers away."""
     libc = _libc()
     libc.mount(None, b"/", None, _PRIVATE | _RECURSIVE, None)
-    for path in map(_file_of, masked):
+    for path in map(file_of, masked):
+        if path.is_dir():
+            libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _READ_ONLY, b"size=4k")
+            continue
         libc.mount(b"/dev/null", os.fsencode(path), None, _BIND, None)
         if (cache := path.parent / "__pycache__").is_dir():
             libc.mount(b"tmpfs", os.fsencode(cache), b"tmpfs", 0, None)
@@ -140,12 +143,14 @@ def _programs_below(folder: str) -> list[str]:
     return [path for path in found if path.startswith(folder + os.sep)]
 
 
-def _file_of(module: str) -> Path:
-    """Where the source of one of shardlab's modules lies: shardlab.costs.traffic is costs/traffic.py."""
-    path = Path(str(shardlab.__file__)).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    if not path.is_file():
-        raise FileNotFoundError(f"a check hides {module}, but there is no {path.name}")
-    return path
+def file_of(module: str) -> Path:
+    """Where one of shardlab's modules lies: shardlab.costs.traffic is costs/traffic.py, a package is its folder."""
+    path = Path(str(shardlab.__file__)).parent.joinpath(*module.split(".")[1:])
+    if (path / "__init__.py").is_file():
+        return path
+    if not path.with_suffix(".py").is_file():
+        raise FileNotFoundError(f"a check hides {module}, but there is no {path.name}.py")
+    return path.with_suffix(".py")
 
 
 def _ioctl(sock: socket.socket, code: int, request: bytearray) -> int:

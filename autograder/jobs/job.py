@@ -16,12 +16,18 @@ from shardlab.ranks import transports
 from shardlab.ranks.call import Outcome, RankEnd
 from shardlab.ranks.supervise import adopt_orphans, supervise
 
-from autograder.jobs import call, confine, parcels, plain, syscalls
+from autograder.jobs import call, confine, contained, exhibit, parcels, plain, syscalls, trained
+from autograder.jobs.connections import Connections
+from autograder.jobs.peaks import Peaks
 from autograder.jobs.watch import Watch
 from autograder.jobs.wire import Tap
 
 Seal = Callable[[], None]
-PROGRAMS: dict[str, Callable[[dict, Seal], bytes]] = {"on_rank": call.on_rank, "without_ranks": call.without_ranks}
+PROGRAMS: dict[str, Callable[[dict, Seal], bytes]] = {
+    "on_rank": call.on_rank,
+    "without_ranks": call.without_ranks,
+    "exhibit": exhibit.on_stage,
+}
 KEPT_OUTPUT = 4096
 MOST_OUTPUT = 20 << 20
 MOST_HANDED_IN = 2 << 30  # bytes that the supervisor takes from all ranks
@@ -30,33 +36,46 @@ MOST_RESULT = 96 << 20  # bytes of one rank's result that go on to the judge
 
 
 @contextmanager
-def tap(request: dict[str, Any], inside: bool) -> Iterator[Tap | None]:
-    """A listener on the job's loopback, where the job has one of its own and ranks that talk."""
-    listener = Tap() if inside and request["program"] == "on_rank" else None
+def tap(request: dict[str, Any], level: int) -> Iterator[Tap | Connections | None]:
+    """What counts between ranks that talk, where the job has a loopback of its own: packets, or connections."""
+    kind = {3: Tap, 2: Connections}.get(level) if request["program"] == "on_rank" else None
+    listener = kind() if kind else None
     yield listener
     if listener is not None:
         listener.close()
 
 
-def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], tap: Tap | None, inside: bool) -> bytes:
+def work(
+    request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], tap: Tap | Connections | None, level: int
+) -> bytes:
     """Supervise the ranks of a request and describe how they ended.
 
-    `parts` are the files with the answer and each rank's input, `ours` the descriptors that no rank may keep, `inside`
-    says whether this process is the first of its own namespaces.
+    `parts` are the files with the answer and each rank's input, `ours` the descriptors that no rank may keep. At
+    `level` 3 this process is the first of its own namespaces, at 2 it is in a container that serves one submission.
     """
     adopt_orphans()
     num_ranks = request["ranks"]
-    watch = Watch(request["memory_all_bytes"], num_ranks) if inside else None
+    watch = Watch(request["memory_all_bytes"], num_ranks) if level >= 2 else None
+    carried = confine.loopback_bytes()  # in a container, by the jobs before this one
+    peaks = Peaks() if level >= 2 and request["trains"] else None
     meeting = parcels.anonymous() if sys.platform == "linux" and request["program"] == "on_rank" else -1
     printed: list[str] = []
+    kept_output = request.get("kept_output", KEPT_OUTPUT)
     _limit_own_memory()
 
     def emit(rank: int, text: str) -> None:
-        if sum(map(len, printed)) < KEPT_OUTPUT:
-            printed.append(f"[rank {rank}] {text}")
+        if sum(map(len, printed)) < kept_output:
+            printed.append(f"[rank {rank}] {text}" if num_ranks > 1 else text)
 
     def as_a_rank(rank: int) -> bytes:
-        return _live(request, rank, parts, ours, meeting, tap, inside)
+        return _live(request, rank, parts, ours, meeting, tap, peaks, level)
+
+    def is_too_much() -> bool:
+        if isinstance(tap, Connections):
+            tap.look()
+        if peaks is not None:
+            peaks.look()
+        return watch is not None and watch()
 
     try:
         outcome = supervise(
@@ -65,7 +84,7 @@ def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], tap
             timeout=request["timeout"],
             transport=transports.GLOO,
             emit=emit,
-            cancelled=watch or (lambda: False),
+            cancelled=is_too_much,
             most_output=MOST_OUTPUT,
             joined=request["program"] == "on_rank" and meeting < 0,
         )
@@ -78,17 +97,17 @@ def work(request: dict[str, Any], parts: Sequence[int], ours: Sequence[int], tap
     wire = tap.read() if tap is not None else None
     if tap is not None and tap.num_noted == 0:  # no line of the student's has run
         raise OSError("the ranks did not come together")
-    ends = [_described(end) for end in outcome.ends]
+    most = peaks.of(num_ranks) if peaks is not None else [None] * num_ranks
+    ends = [_described(end) | {"peak_bytes": peak} for end, peak in zip(outcome.ends, most, strict=True)]
     return plain.encode(
         {
             "ends": ends,
             "report": outcome.report and outcome.report[:MOST_TEXT],
             "timed_out": outcome.timed_out,
             "seconds": outcome.seconds,
-            "loopback_bytes": confine.loopback_bytes() if inside else -1,
+            "loopback_bytes": confine.loopback_bytes() - carried if level >= 2 else -1,
             "wire": wire,
-            "printed": "".join(printed)[:KEPT_OUTPUT],
-            "inside": inside,
+            "printed": "".join(printed)[:kept_output],
         }
     )
 
@@ -106,8 +125,9 @@ def _live(
     parts: Sequence[int],
     ours: Sequence[int],
     meeting: int,
-    tap: Tap | None,
-    inside: bool,
+    tap: Tap | Connections | None,
+    peaks: Peaks | None,
+    level: int,
 ) -> bytes:
     """In a rank, before any thread or student code.
 
@@ -125,8 +145,12 @@ def _live(
             os.close(descriptor)
     if tap is not None:
         tap.keep_only_notes()
-    if inside and not confine.settle_rank():
+    if peaks is not None:
+        peaks.keep_only_notes()
+    if level == 3 and not confine.settle_rank():
         raise OSError("a rank cannot be shut in")
+    if level == 2:
+        contained.settle_rank(rank, own["masked"])
     confine.limit(seconds=own["timeout"], memory_bytes=own["memory_bytes"])
     confine.separate()
     store = None
@@ -138,10 +162,14 @@ def _live(
         if store is not None and own["seals"]:
             store.set_timeout(datetime.timedelta(seconds=1))
             os.close(meeting)  # with it the store: from here on ranks hear of each other by messages alone
-        if not syscalls.refuse(network=own["seals"]) and inside:
+        if not syscalls.refuse(network=own["seals"], contained=level == 2) and level >= 2:
             raise OSError("a rank cannot be shut in")
         if tap is not None:
             tap.note_sockets(rank)
+        if own["trains"]:
+            trained.settle()
+        if peaks is not None:
+            peaks.note(rank)
 
     return PROGRAMS[own["program"]](own, seal)
 

@@ -41,6 +41,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "init_module": (175, 105),
     "finit_module": (313, 273),
     "kexec_load": (246, 104),
+    "syslog": (103, 116),
     "personality": (135, 92),
     # ways from rank to rank that are no message
     "add_key": (248, 217),
@@ -51,6 +52,11 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "msgget": (68, 186),
     "mq_open": (240, 180),
     "flock": (73, 32),
+    "futex_waitv": (449, 449),
+    "futex_wake": (454, 454),
+    "futex_wait": (455, 455),
+    "futex_requeue": (456, 456),
+    "set_tid_address": (218, 96),
     "inotify_init": (253, None),
     "inotify_init1": (294, 26),
     "fanotify_init": (300, 262),
@@ -61,6 +67,11 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "sched_setscheduler": (144, 119),
     "sched_setattr": (314, 274),
     "ioprio_set": (251, 30),
+    "ioprio_get": (252, 31),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
     "fadvise64": (221, 223),
     "mincore": (27, 232),
     "preadv2": (327, 286),
@@ -77,43 +88,63 @@ NETWORK: dict[str, tuple[int | None, int | None]] = {
     "socketpair": (53, 199),
     "setsockopt": (54, 208),
 }
+# in a container the ranks share file systems and a user: what tells of a file without opening it, signals to others
+IN_A_CONTAINER: dict[str, tuple[int | None, int | None]] = {"statfs": (137, 43), "fstatfs": (138, 44)}
+SIGNALS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131)}
+CLOCKS = {  # a clock with a negative number is another process's time on the processor
+    "clock_gettime": (228, 113),
+    "clock_getres": (229, 114),
+    "clock_nanosleep": (230, 115),
+    "timer_create": (222, 107),
+}
 # calls about a process, allowed about oneself alone: name: (x86-64, aarch64), which argument must be 0
 ABOUT_ONESELF = {
     "prlimit64": ((302, 261), 0),
     "sched_setaffinity": ((203, 122), 0),
     "sched_getaffinity": ((204, 123), 0),
+    "sched_getattr": ((315, 275), 0),
+    "sched_getparam": ((143, 121), 0),
+    "sched_getscheduler": ((145, 120), 0),
+    "sched_rr_get_interval": ((148, 127), 0),
+    "getpgid": ((121, 155), 0),
+    "getsid": ((124, 156), 0),
     "getpriority": ((140, 141), 1),
     "setpriority": ((141, 140), 1),
 }
 _FAMILIES = (1, 2, 10, 16)  # sockets that belong to a network namespace: unix, IPv4, IPv6, netlink
 _CLONE, _CLONE3, _FCNTL, _SECCOMP = (56, 220), (435, 435), (72, 25), (317, 277)
+_FUTEX, _FUTEX_WAITS, _FUTEX_PRIVATE = (202, 98), (0, 9), 0x80  # FUTEX_WAIT, FUTEX_WAIT_BITSET
 _NEW_NAMESPACES = 0x7E020000
 _LOCKS = (6, 7, 37, 38, 1024, 1026)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
+_SIGNALS_OF_FILES = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a file that is ready signals any process
+_IOCTL, _OWNERS_OF_SOCKETS = (16, 29), (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP: the same for a connection
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, the kernel's name of the machine
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER_AT, _MACHINE_AT, _FIRST_AT = 0, 4, 16  # offsets in seccomp_data
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
 
 
-def refuse(*, network: bool) -> bool:
+def refuse(*, network: bool, contained: bool = False) -> bool:
     """Refuse the calls above in all threads of this process, with `network` those that open sockets too.
+
+    `contained` adds what ranks without namespaces of their own must not do; a signal then reaches this process alone.
 
     False where the system has no such filter. It stays for ever, in children as well; privileges must be gone already.
     """
     machine = _MACHINES.get(os.uname().machine)
     if sys.platform != "linux" or machine is None:
         return False
-    code = b"".join(_program(*machine, network=network))
+    code = b"".join(_program(*machine, network=network, contained=contained))
     kept = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(kept)))
     libc = ctypes.CDLL(None, use_errno=True)
     return libc.syscall(_SECCOMP[machine[0]], 1, 1, program) == 0  # a filter, for all threads
 
 
-def _program(column: int, machine: int, *, network: bool) -> list[bytes]:
+def _program(column: int, machine: int, *, network: bool, contained: bool) -> list[bytes]:
     """The filter, instruction by instruction: it reads the call's number and its first arguments."""
-    calls = list(REFUSED.values()) + (list(NETWORK.values()) if network else [])
+    calls = [*REFUSED.values(), *(NETWORK.values() if network else ()), *(IN_A_CONTAINER.values() if contained else ())]
     code = [
         _do(_LOAD, _MACHINE_AT),
         _do(_EQUAL, machine, 1, 0),
@@ -129,8 +160,14 @@ def _program(column: int, machine: int, *, network: bool) -> list[bytes]:
             code += [_do(_EQUAL, call[column] or 0, 0, 1), _do(_RETURN, _ERROR | _EPERM)]
     for call, place in ABOUT_ONESELF.values():
         code += _if_argument(call[column], place, (0,), allow=True)
+    for call in CLOCKS.values():
+        code += _unless_negative(call[column])
+    code += _only_own_wakes(_FUTEX[column])
+    for call in SIGNALS.values() if contained else ():
+        code += _if_argument(call[column], 0, (os.getpid(),), allow=True)
     code += _if_argument(NETWORK["socket"][column] or 0, 0, _FAMILIES, allow=True)
-    code += _if_argument(_FCNTL[column], 1, _LOCKS, allow=False)
+    code += _if_argument(_FCNTL[column], 1, (*_LOCKS, *_SIGNALS_OF_FILES), allow=False)
+    code += _if_argument(_IOCTL[column], 1, _OWNERS_OF_SOCKETS, allow=False)
     return [
         *code,
         _do(_EQUAL, _CLONE[column], 0, 4),
@@ -151,6 +188,25 @@ def _if_argument(call: int, place: int, values: Sequence[int], *, allow: bool) -
         code += [_do(_EQUAL, value, 0, 1), each]
     code.append(rest)
     return [_do(_EQUAL, call, 0, len(code)), *code]
+
+
+def _unless_negative(call: int) -> list[bytes]:
+    """Allow one call if its first argument is not negative."""
+    decision = [_do(_AT_LEAST, 1 << 31, 0, 1), _do(_RETURN, _ERROR | _EPERM), _do(_RETURN, _ALLOW)]
+    return [_do(_EQUAL, call, 0, 1 + len(decision)), _do(_LOAD, _FIRST_AT), *decision]
+
+
+def _only_own_wakes(call: int) -> list[bytes]:
+    """Allow futexes inside a process, and waiting for the kernel, as joining a thread does.
+
+    Any file that two ranks may read is a place where one could wake the other.
+    """
+    refused, allowed = _do(_RETURN, _ERROR | _EPERM), _do(_RETURN, _ALLOW)
+    decision = [_do(_ANY_BIT, _FUTEX_PRIVATE, 0, 1), allowed, _do(_AND, 0x7F)]
+    for kind in _FUTEX_WAITS:
+        decision += [_do(_EQUAL, kind, 0, 1), allowed]
+    decision.append(refused)
+    return [_do(_EQUAL, call, 0, 1 + len(decision)), _do(_LOAD, _FIRST_AT + 8), *decision]
 
 
 def _do(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

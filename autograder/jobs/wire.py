@@ -69,7 +69,29 @@ class Tap:
 
     def read(self) -> list | None:
         """[[source rank, target rank, kind, frames, bytes], ...] since the notes; None if that cannot be told."""
-        owners: dict[int, int] = {}
+        owners, begins = self._read_notes()
+        streams = self._streams()
+        if streams is None:
+            return None
+        found: Counter[tuple[int, int, str]] = Counter()
+        frames: Counter[tuple[int, int, str]] = Counter()
+        for (source, target), stream in streams.items():
+            ranks = owners.get((source, target), -1), owners.get((target, source), -1)
+            if -1 in ranks:
+                kinds = [("unknown", len(stream))] if stream else []
+            else:
+                kinds = _frames(stream, begins[source, target])
+            for kind, num_bytes in kinds:
+                found[*ranks, kind] += num_bytes
+                frames[*ranks, kind] += 1
+        return [[*key, frames[key], num_bytes] for key, num_bytes in found.items()]
+
+    def _read_notes(self) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+        """Of each end of each connection, (own port, peer's port): its rank, and the bytes it had sent.
+
+        Only both ports together name an end: Linux gives two ranks the same port when their peers' ports differ.
+        """
+        owners: dict[tuple[int, int], int] = {}
         begins: dict[tuple[int, int], int] = {}
         os.set_blocking(self.notes_out, False)
         with suppress(BlockingIOError):
@@ -77,25 +99,9 @@ class Tap:
                 rank, sockets = json.loads(line)
                 self.num_noted += 1
                 for own, peer, sent in sockets:
-                    owners[own] = rank
+                    owners[own, peer] = rank
                     begins[own, peer] = sent
-        streams = self._streams()
-        if streams is None:
-            return None
-        found: Counter[tuple[int, int, str]] = Counter()
-        frames: Counter[tuple[int, int, str]] = Counter()
-        for (source, target), stream in streams.items():
-            if (source, target) not in begins or target not in owners:
-                if stream:
-                    key = (owners.get(source, -1), owners.get(target, -1), "unknown")
-                    found[key] += len(stream)
-                    frames[key] += 1
-                continue
-            for kind, num_bytes in _frames(stream, begins[source, target]):
-                key = (owners[source], owners[target], kind)
-                found[key] += num_bytes
-                frames[key] += 1
-        return [[*key, frames[key], num_bytes] for key, num_bytes in found.items()]
+        return owners, begins
 
     def _streams(self) -> dict[tuple[int, int], bytearray] | None:
         """Each direction of each connection as the bytes that went that way; None if packets were lost."""
@@ -150,15 +156,24 @@ def _frames(stream: bytearray, at: int) -> list[tuple[str, int]]:
 
 def _own_ports() -> list[tuple[int, int, int]]:
     """(own port, peer's port, bytes sent) of each connection of this process."""
-    sockets = []
+    return [(one.getsockname()[1], one.getpeername()[1], sent_so_far(one)) for one in own_connections()]
+
+
+def own_connections() -> Iterator[socket.socket]:
+    """A duplicate of each TCP connection of this process, open until the next one is asked for."""
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
             if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
                 continue
             with socket.socket(fileno=os.dup(int(name))) as one:
                 if one.family == socket.AF_INET and one.type == socket.SOCK_STREAM:
-                    facts = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 232)
-                    (sent,) = struct.unpack_from("Q", facts, _BYTES_SENT)
-                    (waiting,) = struct.unpack_from("I", facts, _NOT_SENT)
-                    sockets.append((one.getsockname()[1], one.getpeername()[1], sent + waiting))
-    return sockets
+                    one.getpeername()  # a listener has none
+                    yield one
+
+
+def sent_so_far(connection: socket.socket) -> int:
+    """Bytes that this end of a connection has given to the kernel to send, by the kernel's own count."""
+    facts = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 232)
+    sent, again = struct.unpack_from("2Q", facts, _BYTES_SENT)
+    (waiting,) = struct.unpack_from("I", facts, _NOT_SENT)
+    return sent - again + waiting

@@ -1,8 +1,8 @@
 """The zygote: a program with torch and shardlab imported and no secret, which forks one confined job a request.
 
 `python -m autograder.jobs.zygote` reads requests from standard input and writes answers to standard output, each a
-length and a plain message. The judge starts one per slot, inside bubblewrap where that exists. Answers and inputs of a
-submission pass it unread (see parcels).
+length and a plain message. The judge starts one per slot, inside bubblewrap or a container where there is one; the
+argument is the level of isolation. Answers and inputs of a submission pass it unread (see parcels).
 """
 
 from __future__ import annotations
@@ -17,26 +17,29 @@ from typing import Any
 
 import numpy  # noqa: F401 - jobs find it imported
 import torch
+import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
 from shardlab import meter  # noqa: F401
 
-from autograder.jobs import confine, job, parcels, plain
+from autograder.jobs import confine, contained, job, parcels, plain
 
 SLACK = 15.0  # seconds that a job may take beyond its ranks' own limit
 
 
-def serve(source: int, target: int, confined: bool) -> None:
+def serve(source: int, target: int, level: int) -> None:
     """Answer requests until the judge closes the pipe: a plain message, then `parts` parcels."""
     while (head := parcels.read_exactly(source, parcels.LENGTH.size)) is not None:
         (length,) = parcels.LENGTH.unpack(head)
         request = plain.decode(parcels.read_exactly(source, length) or b"")
         parts = [parcels.receive(source) for _ in range(request["parts"])]
-        answer = _in_a_job(request, parts, confined)
+        answer = _in_a_job(request, parts, level)
         parcels.send(target, answer)
         for descriptor in (answer, *parts):
             os.close(descriptor)
+        if level == 2 and not contained.clean_up():
+            return  # the next job starts in a new container
 
 
-def _in_a_job(request: dict[str, Any], parts: Sequence[int], confined: bool) -> int:
+def _in_a_job(request: dict[str, Any], parts: Sequence[int], level: int) -> int:
     """Fork the process that leaves our namespaces; its child is the job. Wait, and end them both: the answer's file.
 
     The job says when its answer is complete. Linux takes its namespaces apart while the judge reads.
@@ -46,7 +49,7 @@ def _in_a_job(request: dict[str, Any], parts: Sequence[int], confined: bool) -> 
     outer = os.fork()
     if outer == 0:
         os.close(told)
-        _leave_and_work(request, parts, answer, held, confined)
+        _leave_and_work(request, parts, answer, held, level)
     os.close(held)
     ended, _, _ = select.select([told], [], [], request["timeout"] + SLACK)
     os.close(told)
@@ -60,22 +63,24 @@ def _in_a_job(request: dict[str, Any], parts: Sequence[int], confined: bool) -> 
     return answer
 
 
-def _leave_and_work(request: dict[str, Any], parts: Sequence[int], answer: int, held: int, confined: bool) -> None:
+def _leave_and_work(request: dict[str, Any], parts: Sequence[int], answer: int, held: int, level: int) -> None:
     """1. into namespaces of our own  2. fork process 1  3. supervise the ranks there  4. answer and die."""
     confine.end_with_parent()
-    inside = confined and confine.enter_namespaces()
+    entered = level == 3 and confine.enter_namespaces()
     pid = os.fork()
     if pid:
         os.waitpid(pid, 0)
         os._exit(0)
     confine.end_with_parent()
     try:
-        if inside:
+        if entered:
             confine.settle(request["masked"])
+        elif level == 3:
+            raise OSError("no namespaces, where there were some when this program started")
         else:
             os.setsid()
-        with job.tap(request, inside) as tap:  # closing it takes its time
-            _hand_in(answer, job.work(request, parts, (answer, held, 3, 4), tap, inside))
+        with job.tap(request, level) as tap:  # closing it takes its time
+            _hand_in(answer, job.work(request, parts, (answer, held, 3, 4), tap, level))
             os.write(held, b".")
     except BaseException as error:
         with suppress(OSError):
@@ -101,7 +106,7 @@ def main() -> None:
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()  # jobs share the memory of what is imported: no collection of theirs writes into it
-    serve(3, 4, confined="--confined" in sys.argv)
+    serve(3, 4, level=int(sys.argv[1]))
 
 
 if __name__ == "__main__":

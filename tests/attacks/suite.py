@@ -85,13 +85,23 @@ def _read(path: Path) -> Case:
     return Case(path=path, story=story, **marks)  # type: ignore[arg-type]
 
 
-def judge_case(case: Case, judge: Judge, folder: Path, places: dict[str, str]) -> Verdict:
-    """The verdict on one case; `places` are the words between @ signs in its source."""
-    if case.is_malformed:
-        return _judge_submission(case, judge, folder)
-    source = case.path.read_text().split('"""', 2)[2].lstrip("\n")
+def source_of(case: Case, places: dict[str, str]) -> str:
+    """The student's cell of a case; `places` are the words between @ signs in it."""
+    return with_places(case.path.read_text().split('"""', 2)[2].lstrip("\n"), places)
+
+
+def with_places(source: str, places: dict[str, str]) -> str:
+    """A source with what the words between @ signs stand for."""
     for word, value in places.items():
         source = source.replace(f"@{word}@", value)
+    return source
+
+
+def judge_case(case: Case, judge: Judge, folder: Path, places: dict[str, str]) -> Verdict:
+    """The verdict on one case."""
+    if case.is_malformed:
+        return _judge_submission(case, judge, folder)
+    source = source_of(case, places)
     check = checks.find(case.exercise)
     if case.timeout is not None:
         check = replace(check, timeout=case.timeout)

@@ -3,16 +3,14 @@
 import json
 import os
 import shutil
-import socket
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import suite
+from honeypot import SECRET, Honeypot, laid_out
 from nbgrader.api import Gradebook
 
 from autograder import checks, grade, nbgrader_bridge
@@ -20,7 +18,6 @@ from autograder.course import ROOT, load_config
 from autograder.judge import Judge, JudgePool
 from autograder.sandbox import level
 
-SECRET = "a-secret-of-the-grader"
 CASES = suite.load()
 CATALOGUE = set(
     """
@@ -38,62 +35,28 @@ if level() < 3:
 class Run:
     """What came of a run of all cases."""
 
+    honeypot: Honeypot
     wrong: dict[str, str | None] = field(default_factory=dict)
     after: dict[str, str | None] = field(default_factory=dict)
     left: dict[str, list[str]] = field(default_factory=dict)
-    callers: int = 0
-    honeypot: dict[str, Any] = field(default_factory=dict)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """All cases, two at a time, each followed by an honest answer in the same sandbox."""
     folder = tmp_path_factory.mktemp("attacks")
-    honeypot = folder / "honeypot"
-    honeypot.mkdir()
-    with sqlite3.connect(honeypot / "gradebook.db") as base:
-        base.execute("create table grade (manual_score)")
-        base.execute("insert into grade values (1)")
-    base.close()
-    result = Run()
-    os.environ["SYS602_SECRET"] = SECRET
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_UNIX) as unix:
-        unix.bind(str(honeypot / "socket"))
-        unix.listen()
-        places = {
-            "ROOT": str(ROOT),
-            "HONEY": str(honeypot),
-            "PORT": str(listener.getsockname()[1]),
-            "SECRET": SECRET,
-            "DEEP": "(" * 5000 + ")" * 5000,
-            "NULL": "\0",
-        }
+    with laid_out(folder / "honeypot") as pot:
+        result = Run(pot)
 
         def attack(judge: Judge, case: suite.Case) -> None:
-            verdict = suite.judge_case(case, judge, folder, places)
+            verdict = suite.judge_case(case, judge, folder, pot.places)
             result.wrong[case.name] = suite.wrong_with(case, verdict, SECRET)
-            result.left[case.name] = suite.left_behind(judge, honeypot)
+            result.left[case.name] = suite.left_behind(judge, pot.folder)
             result.after[case.name] = suite.honest_answer(judge)
 
         with JudgePool(2) as pool:
             list(pool.map(attack, CASES))
-        listener.setblocking(False)
-        unix.setblocking(False)
-        result.callers = sum(_was_called(one) for one in (listener, unix))
-    del os.environ["SYS602_SECRET"]
-    with sqlite3.connect(honeypot / "gradebook.db") as base:
-        result.honeypot = {"scores": base.execute("select * from grade").fetchall()}
-    base.close()
-    result.honeypot["files"] = sorted(path.name for path in honeypot.iterdir())
     yield result
-
-
-def _was_called(listener: socket.socket) -> bool:
-    try:
-        listener.accept()[0].close()
-    except BlockingIOError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -110,8 +73,7 @@ def test_the_catalogue_is_covered_and_more():
 
 
 def test_the_host_is_as_it_was(run: Run):
-    assert run.callers == 0
-    assert run.honeypot == {"scores": [(1,)], "files": ["gradebook.db", "socket"]}
+    assert run.honeypot.is_untouched, run.honeypot
     assert not [one for one in psutil.Process().children(recursive=True) if "bwrap" in one.name()]
     assert not [path for path in Path("/sys/fs/cgroup").glob(f"*/sys602-{os.getpid()}-*")]
 

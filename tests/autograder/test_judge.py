@@ -1,5 +1,7 @@
 """The judge gives points for what was done on every rank, and a sentence for what was not."""
 
+from dataclasses import replace
+
 import pytest
 
 from autograder import checks, kill_matrix
@@ -93,3 +95,42 @@ def test_a_lost_sandbox_is_a_fault_and_not_a_wrong_answer(monkeypatch):
         monkeypatch.setattr(one, "_ask", lambda request: (_ for _ in ()).throw(SandboxLost("the machine is full")))
         verdict = judged(one, "week01.naive-bill", "def naive_all_reduce_bill(n, s): return 1, 1")
     assert verdict.fault and "the machine is full" in verdict.text
+
+
+LATE_ONCE = """
+def exchange(tensor, *, group):
+    {wait}
+    rank, peer = dist.get_rank(group), dist.get_rank(group) ^ 1
+    theirs = torch.empty_like(tensor)
+    for work in dist.batch_isend_irecv(
+        [
+            dist.P2POp(dist.isend, tensor, group=group, group_peer=peer),
+            dist.P2POp(dist.irecv, theirs, group=group, group_peer=peer),
+        ]
+    ):
+        work.wait()
+    return theirs
+"""
+
+
+def test_an_answer_that_was_late_gets_a_second_run_and_no_third(judge, monkeypatch):
+    check = replace(checks.find("week01.exchange"), timeout=1.0)
+    runs, ask = [], judge._ask
+
+    def counted(request):
+        cells = [["week01.exchange", LATE_ONCE.format(wait="pass" if len(runs) else "while True: pass"), True]]
+        runs.append(ask(request | {"answer": {"preamble": kill_matrix.PREAMBLE, "cells": cells}}))
+        return runs[-1]
+
+    monkeypatch.setattr(judge, "_ask", counted)
+    case = [{"ranks": 2, "numbers": 4}]
+    assert judge.judge(check, {}, 1, case).is_right
+    assert [one.timed_out for one in runs] == [True, False]
+
+    always = {
+        "preamble": kill_matrix.PREAMBLE,
+        "cells": [["week01.exchange", LATE_ONCE.format(wait="while True: pass"), True]],
+    }
+    monkeypatch.setattr(judge, "_ask", lambda request: runs.append(ask(request)) or runs[-1])
+    assert judge.judge(check, always, 1, case).points == 0
+    assert len(runs) == 4

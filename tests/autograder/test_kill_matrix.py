@@ -13,11 +13,14 @@ def test_every_check_has_enemies_and_friends():
         assert sum(not name.startswith("right_") for name in names) >= 4, check.exercise
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.slow
-def test_all_end_as_they_must():
+@pytest.mark.parametrize("week", [week for week, checks in WEEKS.items() if checks])
+def test_all_end_as_they_must(week):
     bad = [
-        f"{row.exercise} {row.name}: {'lived' if row.lived else 'died'}: {row.text}" for row in rows() if not row.is_due
+        f"{row.exercise} {row.name}: {'lived' if row.lived else 'died'}: {row.text}"
+        for row in rows([week])
+        if not row.is_due
     ]
     assert not bad, "\n".join(bad)
 

@@ -47,13 +47,23 @@ assert triple(2) == 6
 TINY_WEEK = "week01_tiny"
 
 
-def make_tiny_course(root: Path) -> Path:
+TINY_PLOT = """
+
+# %% manual="week01.plot" points=2
+def curve(number):
+    ### BEGIN SOLUTION
+    return [double(n) for n in range(number)]
+    ### END SOLUTION
+"""
+
+
+def make_tiny_course(root: Path, source: str = TINY_SOURCE) -> Path:
     """Write nbgrader_config.py, solutions/week01_tiny/ and the feedback template into a folder, and return it."""
     folder = root / "solutions" / TINY_WEEK
     folder.mkdir(parents=True)
     shutil.copy(ROOT / "nbgrader_config.py", root)
     shutil.copytree(ROOT / "autograder" / "templates", root / "autograder" / "templates")
-    (folder / f"{TINY_WEEK}.py").write_text(TINY_SOURCE)
+    (folder / f"{TINY_WEEK}.py").write_text(source)
     return root
 
 

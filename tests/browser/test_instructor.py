@@ -1,34 +1,63 @@
 """What an instructor does in the browser: the formgrader, a written answer, and the students' extensions."""
 
+import io
 import json
+import re
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 from lab_server import running_lab
 from nbgrader.api import Gradebook
+from PIL import Image
 from playwright.sync_api import Page, expect
 
-from autograder import nbgrader_bridge, notebooks
-from autograder.course import load_config
+from autograder import checks, demo, exhibits, grade, kill_matrix, nbgrader_bridge, notebooks
+from autograder.course import ROOT, load_config
+from autograder.sandbox import level
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "autograder"))
-from tiny_course import TINY_WEEK, hand_in, make_tiny_course
+from tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course
+
+WRONG = {
+    "week01.exchange": "both_send_first",
+    "week01.ring-all-reduce": "two_ranks_only",
+    "week01.ring-reduce-scatter": "sends_whole_tensors",
+}
+HOSTILE = """
+def naive_all_reduce_bill(num_ranks, num_bytes):
+    raise ValueError('<script>window.hacked = 1</script><img src="x" onerror="window.hacked = 1">')
+"""
+SCORES = {"honest": 17, "wrong": 6, "hostile": 16}  # the wrong ring is called by a later exercise too
+SENTENCES = {"wrong": "Deadlock: 2 of 2 ranks wait", "hostile": "onerror"}
+needs_sandbox = pytest.mark.skipif(level() < 3, reason=f"isolation is at level {level()} here: no grades")
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """JupyterLab in a tiny course with one graded submission whose written answer waits."""
-    course = make_tiny_course(tmp_path_factory.mktemp("course"))
+    """JupyterLab in a tiny course with one graded submission whose written answer and figure wait."""
+    course = make_tiny_course(tmp_path_factory.mktemp("course"), TINY_SOURCE + TINY_PLOT)
     notebooks.build("week01", course)
     written = 'Less than twice. <img src="x" onerror="window.hacked = 1"> <script>window.hacked = 1</script>'
-    hand_in(course, "ada", {"week01-double": "def double(x):\n    return 2 * x", "week01-interview": written})
+    plot = "plt.show()"
+    double = "def double(x):\n    return 2 * x"
+    hand_in(course, "ada", {"week01-double": double, "week01-interview": written, "week01-plot": plot})
     verdict = course / "autograder" / "verdicts" / "ada" / f"{TINY_WEEK}.json"
     verdict.parent.mkdir(parents=True)
     verdict.write_text(json.dumps({"exercises": {"week01.double": {"points": 3, "max": 3, "text": "Right."}}}))
+    shown = exhibits.Exhibit("<b>five</b> points", [_picture()], source=exhibits.source_hash(plot))
+    exhibits.write({"week01.plot": shown}, exhibits.file_of(verdict))
     nbgrader_bridge.publish("week01", ["ada"], course)
     with running_lab(course, tmp_path_factory.mktemp("home")) as lab:
         yield lab
+
+
+def _picture() -> bytes:
+    """A green PNG."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (120, 80), (0, 120, 80)).save(buffer, format="PNG")
+    return buffer.getvalue()
 
 
 def interview_grade(course: Path):
@@ -38,9 +67,9 @@ def interview_grade(course: Path):
         return grade.manual_score, comment.manual_comment
 
 
-def submission_id(course: Path) -> str:
+def submission_id(course: Path, student: str = "ada", week: str = TINY_WEEK) -> str:
     with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
-        return gradebook.find_submission_notebook(TINY_WEEK, TINY_WEEK, "ada").id
+        return gradebook.find_submission_notebook(week, week, student).id
 
 
 def test_the_formgrader_lists_the_week(lab, page: Page):
@@ -62,6 +91,18 @@ def test_a_written_answer_is_graded_by_hand_and_saved(lab, page: Page):
     assert interview_grade(lab.folder) == (1.5, "Say why.")
 
 
+def test_a_code_cell_is_graded_with_what_it_showed(lab, page: Page, tmp_path):
+    page.request.get(lab.at("/lab"))
+    page.goto(lab.at(f"/formgrader/submissions/{submission_id(lab.folder)}/"))
+    expect(page.get_by_text("<b>five</b> points")).to_be_visible()
+    picture = page.get_by_alt_text("Picture 1 that the cell shows")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [120, 80]
+    page.locator("#week01-plot").last.fill("2")
+    picture.scroll_into_view_if_needed()
+    page.screenshot(path=tmp_path / "figure.png")
+
+
 def test_the_menu_opens_formgrader_and_assignment_list(lab, page: Page):
     page.goto(lab.at("/lab"))
     page.get_by_role("menuitem", name="Nbgrader").click()
@@ -77,3 +118,71 @@ def test_validate_names_the_check_that_fails(lab, page: Page):
     page.goto(lab.at(f"/lab/tree/course/{TINY_WEEK}/{TINY_WEEK}.ipynb"))
     page.get_by_role("button", name="Validate").click()
     expect(page.get_by_text("NotImplementedError").first).to_be_visible()
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """JupyterLab in a course with week 1 of three students, graded and published: honest, wrong, hostile."""
+    course = tmp_path_factory.mktemp("graded")
+    shutil.copytree(ROOT / "solutions" / demo.WEEK, course / "solutions" / demo.WEEK)
+    shutil.copytree(ROOT / "autograder" / "templates", course / "autograder" / "templates")
+    shutil.copy(ROOT / "nbgrader_config.py", course)
+    submitted = course / "autograder" / "submitted"
+    demo.write_submission(submitted, "honest", {})
+    demo.write_submission(submitted, "wrong", {exercise: _known(exercise, name) for exercise, name in WRONG.items()})
+    demo.write_submission(submitted, "hostile", {"week01.naive-bill": HOSTILE})
+    grade.grade(demo.WEEK, submitted, root=course, seed=1)
+    nbgrader_bridge.publish(demo.WEEK, list(SCORES), course)
+    with running_lab(course, tmp_path_factory.mktemp("home")) as lab:
+        yield lab
+
+
+def _known(exercise: str, name: str) -> str:
+    paths = {path.stem: path for path in kill_matrix.mutants_of(checks.find(exercise))}
+    return kill_matrix.PREAMBLE + paths[name].read_text()
+
+
+@needs_sandbox
+def test_the_table_of_submissions_shows_every_score(graded, page: Page, tmp_path):
+    page.request.get(graded.at("/lab"))
+    page.goto(graded.at(f"/formgrader/manage_submissions/{demo.WEEK}"))
+    for student, points in SCORES.items():
+        expect(page.get_by_role("row", name=student)).to_contain_text(f"{points:g} / 19")
+    page.screenshot(path=tmp_path / "submissions.png")
+    page.goto(graded.at(f"/formgrader/gradebook/{demo.WEEK}/{demo.WEEK}"))
+    expect(page.locator("tbody tr").filter(has_text=" / 19")).to_have_count(3)
+    page.screenshot(path=tmp_path / "gradebook.png")
+
+
+@needs_sandbox
+@pytest.mark.parametrize("student", ["wrong", "hostile"])
+def test_a_submission_opens_with_its_sentences(graded, page: Page, tmp_path, student):
+    page.request.get(graded.at("/lab"))
+    page.goto(graded.at(f"/formgrader/submissions/{submission_id(graded.folder, student, demo.WEEK)}/"))
+    expect(page.get_by_text(SENTENCES[student]).first).to_be_visible()
+    assert page.evaluate("window.hacked") is None
+    page.screenshot(path=tmp_path / "submission.png")
+
+
+@needs_sandbox
+def test_the_feedback_page_says_what_is_wrong_where_and_what_helps(graded, page: Page, tmp_path):
+    page.goto((graded.folder / "autograder" / "feedback" / "wrong" / demo.WEEK / f"{demo.WEEK}.html").as_uri())
+    expect(page.locator(".score")).to_contain_text(re.compile(r"6 of\s+19 points"))
+    exchange = page.locator("#feedback tr", has=page.get_by_role("link", name="exchange", exact=True))
+    expect(exchange).to_contain_text("0 / 2")
+    expect(exchange).to_contain_text("Deadlock: 2 of 2 ranks wait")
+    expect(exchange.locator(".hint")).to_contain_text("both cannot send first")
+    all_reduce = page.locator("#feedback tr", has=page.get_by_role("link", name="ring-all-reduce", exact=True))
+    expect(all_reduce).to_contain_text("On rank 0, 2 of 7 numbers of the sum are wrong")
+    page.screenshot(path=tmp_path / "feedback.png")
+    exchange.get_by_role("link").click()
+    expect(page.locator(".detail").first).to_contain_text("rank 0 waits in send to rank 1")
+    page.screenshot(path=tmp_path / "answer.png")
+
+
+@needs_sandbox
+def test_the_feedback_page_of_an_attacker_is_harmless(graded, page: Page):
+    page.goto((graded.folder / "autograder" / "feedback" / "hostile" / demo.WEEK / f"{demo.WEEK}.html").as_uri())
+    expect(page.locator(".score")).to_contain_text(re.compile(r"16 of\s+19 points"))
+    expect(page.locator("#feedback")).to_contain_text("onerror")
+    assert page.evaluate("window.hacked") is None

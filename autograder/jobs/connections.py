@@ -1,0 +1,107 @@
+"""Bytes from rank to rank where nobody may read packets: the kernel's own count for each connection.
+
+Reading packets needs a privilege that a container of level 2 does not have. But whoever holds a connection may ask how
+many bytes it has sent. So each rank, before any student code, hands the supervisor a duplicate of its connections. The
+count includes the headers of gloo's frames and does not tell a message from a collective.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from autograder.jobs import wire
+
+MOST_CONNECTIONS = 253  # that Linux passes in one message
+
+
+@dataclass
+class Held:
+    """The sending end of one connection of a rank, and how many bytes it had sent before student code."""
+
+    rank: int
+    ports: tuple[int, int]  # its own and its peer's: only both together name an end, see wire.Tap
+    before: int
+    end: socket.socket
+    process: int  # a descriptor that can be read from when the rank has ended; -1 if it has already
+
+
+class Connections:
+    """Stands where `wire.Tap` does at level 3; `look` must be called often while ranks run."""
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ours.setblocking(False)
+        self._held: list[Held] = []
+        self._owners: dict[tuple[int, int], int] = {}  # of (own port, peer's port)
+        self._sent: list[tuple[int, tuple[int, int], int]] = []  # source rank, its ports, bytes
+        self.num_noted = 0
+
+    def close(self) -> None:
+        """Give up all connections."""
+        for one in (self._ours, self._theirs, *(held.end for held in self._held)):
+            one.close()
+
+    def keep_only_notes(self) -> None:
+        """In a rank: it may hand over its connections, and gets none."""
+        self._ours.close()
+
+    def note_sockets(self, rank: int) -> None:
+        """In a rank, before any student code: hand over its connections, with what each has sent so far."""
+        # not one.dup(): Python's own makes a connection wait, and the library's with it
+        ends = [socket.socket(fileno=os.dup(one.fileno())) for one in wire.own_connections()][:MOST_CONNECTIONS]
+        facts = [(end.getsockname()[1], end.getpeername()[1], wire.sent_so_far(end)) for end in ends]
+        note = json.dumps([rank, os.getpid(), facts]).encode()
+        socket.send_fds(self._theirs, [note], [end.fileno() for end in ends])
+        for one in (self._theirs, *ends):
+            one.close()
+
+    def look(self) -> None:
+        """Take what was handed over, and let go of the ends of ranks that are gone: their peers wait for that."""
+        while self._take_one():
+            pass
+        gone = [held for held in self._held if held.process < 0 or select.select([held.process], [], [], 0)[0]]
+        for held in gone:
+            self._count(held)
+        self._held = [held for held in self._held if held not in gone]
+
+    def read(self) -> list[list[Any]]:
+        """[[source rank, target rank, "bytes", 0, bytes], ...] since the ranks handed their connections over."""
+        self.look()
+        for held in self._held:
+            self._count(held)
+        self._held = []
+        found: Counter[tuple[int, int]] = Counter()
+        for source, (own, peer), num_bytes in self._sent:
+            found[source, self._owners.get((peer, own), -1)] += num_bytes
+        return [[*key, "bytes", 0, num_bytes] for key, num_bytes in found.items()]
+
+    def _take_one(self) -> bool:
+        try:
+            note, ends, _, _ = socket.recv_fds(self._ours, 1 << 16, MOST_CONNECTIONS)
+        except BlockingIOError:
+            return False
+        rank, pid, facts = json.loads(note)
+        self.num_noted += 1
+        for descriptor, (own_port, peer_port, sent) in zip(ends, facts, strict=True):
+            self._owners[own_port, peer_port] = rank
+            self._held.append(Held(rank, (own_port, peer_port), sent, socket.socket(fileno=descriptor), _watch(pid)))
+        return True
+
+    def _count(self, held: Held) -> None:
+        self._sent.append((held.rank, held.ports, wire.sent_so_far(held.end) - held.before))
+        held.end.close()
+        if held.process >= 0:
+            os.close(held.process)
+
+
+def _watch(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return -1

@@ -1,0 +1,78 @@
+"""Run a code cell that the instructor grades, and report what pictures it shows; the supervisor hears its prints."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from shardlab.ranks.inside import own_traceback
+
+from autograder.jobs import plain, student
+
+
+def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
+    """The student's other cells, silently and for their definitions alone; then the cell itself, as a notebook does."""
+    os.environ["MPLBACKEND"] = "module://autograder.jobs.canvas"
+    with _Silence():  # about fonts
+        from autograder.jobs import canvas
+    seal()
+    answer = request["answer"]
+    others = [cell for cell in answer["cells"] if not cell[2]]
+    ((name, source, _),) = [cell for cell in answer["cells"] if cell[2]]
+    error = None
+    try:
+        with _Silence():
+            student.load(answer | {"cells": others}, [], callables=False)
+        _run(f"<{name}>", source, vars(sys.modules["notebook"]))
+    except BaseException as problem:
+        error = own_traceback(problem)
+    try:
+        canvas.flush()
+    except BaseException as problem:
+        error = error or own_traceback(problem)
+    return plain.encode({"error": error, **canvas.shown})
+
+
+def _run(filename: str, source: str, space: dict[str, Any]) -> None:
+    """Execute a cell; what its last line is worth is displayed."""
+    source = "\n".join("pass" if line.startswith(("%", "!")) else line for line in source.split("\n"))
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    tree = ast.parse(source, filename)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    space["display"] = _display
+    exec(compile(tree, filename, "exec"), space)
+    if isinstance(last, ast.Expr) and not source.rstrip().endswith(";"):
+        _display(eval(compile(ast.Expression(last.value), filename, "eval"), space))
+    elif isinstance(last, ast.Expr):
+        exec(compile(ast.Module([last], []), filename, "exec"), space)
+
+
+def _display(*things: Any) -> None:
+    """Pictures as pictures, everything else as the text that Python has for it; no HTML."""
+    from autograder.jobs import canvas
+
+    for thing in things:
+        if thing is not None and not canvas.add(thing):
+            print(repr(thing))
+
+
+class _Silence:
+    """Prints, of programs that are started as well, go nowhere."""
+
+    def __enter__(self) -> None:
+        sys.stdout.flush()
+        self._kept = [os.dup(descriptor) for descriptor in (1, 2)]
+        null = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (1, 2):
+            os.dup2(null, descriptor)
+        os.close(null)
+
+    def __exit__(self, *_: object) -> None:
+        sys.stdout.flush()
+        for descriptor, kept in zip((1, 2), self._kept, strict=True):
+            os.dup2(kept, descriptor)
+            os.close(kept)

@@ -1,0 +1,151 @@
+"""Modules, optimizers and leaf tensors that are built for an exercise, and what a rank reports of them afterwards.
+
+They stand among the arguments as plain data (see `autograder.checks.training`), are built before the first line of
+student code, and are read after the call. The judge builds the same to compute what is due.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from shardlab import meter
+from torch import nn, optim
+
+from autograder.jobs.marked import marked_mlp
+
+RESULT_ALONE = "result alone"  # a report without even the arguments, whose sending a peak would count
+OPTIMIZERS: dict[str, Callable[..., optim.Optimizer]] = {"SGD": optim.SGD, "Adam": optim.Adam, "AdamW": optim.AdamW}
+
+
+def mlp(widths: Sequence[int], bias: bool = True) -> nn.Module:
+    """Linear layers of these widths with a ReLU between two: parameters "0.weight", "0.bias", "2.weight", …"""
+    layers: list[nn.Module] = []
+    for width_in, width_out in pairwise(widths):
+        layers += [nn.Linear(width_in, width_out, bias=bias), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+class LanguageModel(nn.Module):
+    """Token numbers to logits: an embedding, residual two-layer blocks, and a head that is the embedding again."""
+
+    def __init__(self, vocabulary: int, width: int, num_blocks: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.blocks = nn.ModuleList(mlp([width, 4 * width, width]) for _ in range(num_blocks))
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(batch, length) token numbers to (batch, length, vocabulary) logits."""
+        hidden = self.embedding(tokens)
+        for block in self.blocks:
+            hidden = hidden + block(hidden)
+        return self.head(hidden)
+
+
+MODULES: dict[str, Callable[..., nn.Module]] = {
+    "mlp": mlp,
+    "marked-mlp": marked_mlp,
+    "language-model": LanguageModel,
+}
+
+
+def build(args: Sequence[Any]) -> list[Any]:
+    """The arguments of a call, with modules, optimizers and leaves in place of their descriptions."""
+    built: list[Any] = []
+    for arg in args:
+        if not isinstance(arg, dict):
+            built.append(arg)
+        elif "module" in arg:
+            built.append(build_module(arg))
+        elif "optimizer" in arg:
+            parameters = built[arg["of"]].parameters()
+            built.append(OPTIMIZERS[arg["optimizer"]](parameters, **arg["settings"]))
+        elif "leaf" in arg:
+            built.append(arg["leaf"].clone().requires_grad_())
+        else:
+            built.append(arg)
+    return built
+
+
+def build_module(plan: dict[str, Any]) -> nn.Module:
+    """A module with the given weights, or with numbers drawn from a seed: `whole` ones, or small normal ones."""
+    module = MODULES[plan["module"]](**plan["sizes"])
+    generator = torch.Generator().manual_seed(plan.get("seed", 0))
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if "weights" in plan:
+                parameter.copy_(plan["weights"][name])
+            elif plan["whole"]:
+                parameter.copy_(torch.randint(-2, 3, parameter.shape, generator=generator))
+            else:
+                parameter.normal_(0, parameter.shape[-1] ** -0.5, generator=generator)
+    return module
+
+
+def settle() -> None:
+    """Touch the code that a training step needs and give freed memory back: a peak then counts the answer's own."""
+    module = mlp([64, 64, 1])
+    for kind in OPTIMIZERS.values():
+        optimizer = kind(module.parameters(), lr=0.0)
+        module(torch.ones(2, 64)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    del module, optimizer
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def report(args: Sequence[Any], value: Any, wanted: Sequence[str]) -> dict[str, Any]:
+    """Weights, gradients and bytes held of all modules passed in or returned, and of the leaves.
+
+    `wanted` names what travels of "weights" and "grads"; a measurement of memory wants neither.
+    """
+    objects = [*args, *_items(value)]
+    modules = [*dict.fromkeys(one for one in objects if isinstance(one, nn.Module))]
+    optimizers = [*dict.fromkeys(one for one in objects if isinstance(one, optim.Optimizer))]
+    held = meter.bytes_held(nn.ModuleList(modules))
+    return {
+        "weights": [_named(m, lambda p: p) for m in modules] if "weights" in wanted else [],
+        "grads": [_named(m, lambda p: p.grad) for m in modules] if "grads" in wanted else [],
+        "leaf_grads": [_local(one.grad) for one in args if _is_leaf(one)],
+        "held_bytes": {
+            "parameters": held.parameters,
+            "gradients": held.gradients,
+            "optimizer_state": sum(meter.bytes_held(nn.Module(), one).optimizer_state for one in optimizers),
+        },
+    }
+
+
+def plain_part(value: Any) -> Any:
+    """A value without the modules, optimizers and leaves in it, which cannot travel."""
+    if isinstance(value, nn.Module | optim.Optimizer) or _is_leaf(value):
+        return None
+    if type(value) in (list, tuple):
+        return type(value)(plain_part(item) for item in value)
+    return value
+
+
+def _named(module: nn.Module, part: Callable[[nn.Parameter], Any]) -> dict[str, Any]:
+    return {name: _local(part(parameter)) for name, parameter in module.named_parameters()}
+
+
+def _local(tensor: Any) -> Any:
+    """A plain tensor: of a sharded one, this rank's part; None stays None."""
+    if tensor is None:
+        return None
+    tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return tensor.detach().as_subclass(torch.Tensor)
+
+
+def _is_leaf(value: Any) -> bool:
+    return type(value) is torch.Tensor and value.requires_grad and value.is_leaf
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list | tuple) else [value]

@@ -1,0 +1,28 @@
+"""A verdict's text in the parts that a feedback page shows: what is wrong, where exactly, and what helps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_TRACEBACK = "Traceback (most recent call last):"
+_HINT, _RIGHT = "Hint: ", "Right: "
+
+
+@dataclass(frozen=True)
+class Told:
+    """`sentences` say what was seen; `detail` is the whole where lines follow: who waits for whom, a traceback."""
+
+    sentences: list[str]
+    detail: str = ""
+    hint: str = ""
+    right: str = ""
+
+
+def told(text: str) -> Told:
+    """Take a verdict's text apart; of a traceback, its last line is a sentence."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    hint = next((line.removeprefix(_HINT) for line in lines if line.startswith(_HINT)), "")
+    right = next((line.removeprefix(_RIGHT) for line in lines if line.startswith(_RIGHT)), "")
+    said = [line for line in lines if not line.startswith((_HINT, _RIGHT))]
+    sentences = [line for line in said if not line.startswith((" ", _TRACEBACK))]
+    return Told(sentences, "\n".join(said) if len(sentences) < len(said) else "", hint, right)

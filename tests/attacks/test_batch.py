@@ -1,0 +1,29 @@
+"""Attackers and honest students in one batch, small: the whole of it is `python -m benchmarks attack-batch`."""
+
+import pytest
+from batch import CASES, grade_batch
+
+from autograder.sandbox import level
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.sandbox, pytest.mark.slow]
+if level() < 3:
+    pytestmark.append(pytest.mark.skip(reason=f"isolation is at level {level()} here, and this is about level 3"))
+CHOSEN = [
+    "cheating/displayhook",
+    "cheating/sibling_memory",
+    "cheating/raw_socket_exchange",
+    "crashing/module_replaced_by_none",
+    "crashing/stack_overflow",
+    "hanging/threads_outlive",
+    "malformed/json_bomb",
+    "malformed/link_to_the_solution",
+    "tampering/html_in_errors",
+    "tampering/kill_everything",
+]
+
+
+def test_a_batch_is_graded_as_each_submission_is_alone(tmp_path):
+    attacks = [case for case in CASES if case.name in CHOSEN]
+    assert len(attacks) == len(CHOSEN)
+    found = grade_batch(tmp_path, attacks, num_honest=2, seed=602)
+    assert found.is_clean, found

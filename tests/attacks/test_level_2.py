@@ -1,0 +1,79 @@
+"""The attacks on points, secrets, neighbours and the machine, in a container whose ranks have no own namespaces.
+
+The points must be those of level 3. Sentences may differ: where another rank's files are not there at level 3, they
+cannot be opened here.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+import suite
+from honeypot import SECRET, Honeypot, laid_out
+
+from autograder import containers, sandbox
+from autograder.judge import Judge, JudgePool
+
+GROUPS = ("cheating", "reading", "tampering", "exhausting")
+ALL_CASES = ("cheating/hides_crossing_bytes", "cheating/claims_not_a_number_of_bytes")  # told by the large case alone
+CASES = [replace(case, sentence="-") for case in suite.load() if case.path.parent.name in GROUPS]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.sandbox, pytest.mark.slow]
+if containers.found() is None:
+    pytestmark.append(pytest.mark.skip(reason=f"no container can be started here: {containers.why_not()}"))
+
+
+@dataclass
+class Run:
+    """What came of a run of all cases."""
+
+    honeypot: Honeypot
+    wrong: dict[str, str | None] = field(default_factory=dict)
+    after: dict[str, str | None] = field(default_factory=dict)
+    left: dict[str, list[str]] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """All cases, two at a time, in two containers; harder than a class, where each submission has its own."""
+    folder = tmp_path_factory.mktemp("level2")
+    with pytest.MonkeyPatch.context() as patch, laid_out(folder / "honeypot") as pot:
+        patch.setenv("AUTOGRADER_LEVEL", "2")
+        patch.setattr(Judge, "end_submission", lambda judge: None)
+        sandbox.level.cache_clear()
+        assert sandbox.level() == 2
+        result = Run(pot)
+
+        def attack(judge: Judge, case: suite.Case) -> None:
+            chosen = replace(case, cases="all") if case.name in ALL_CASES else case
+            verdict = suite.judge_case(chosen, judge, folder, pot.places)
+            result.wrong[case.name] = suite.wrong_with(case, verdict, SECRET)
+            result.left[case.name] = _others_in_the_container(judge)
+            result.after[case.name] = suite.honest_answer(judge)
+
+        with JudgePool(2) as pool:
+            list(pool.map(attack, CASES))
+    sandbox.level.cache_clear()
+    yield result
+
+
+def _others_in_the_container(judge: Judge) -> list[str]:
+    """The processes of a container beside the zygote, which ends them after its answer is read."""
+    zygote = judge.zygote
+    if zygote is None or zygote.container is None:
+        return []
+    deadline = time.monotonic() + 5
+    while (left := zygote.container.processes()[1:]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_it_gets_what_it_has_earned(run: Run, case: suite.Case):
+    assert run.wrong[case.name] is None
+    assert run.left[case.name] == []
+    assert run.after[case.name] is None
+
+
+def test_the_host_is_as_it_was(run: Run):
+    assert run.honeypot.is_untouched, run.honeypot

@@ -1,0 +1,116 @@
+"""The whole grading run, from submissions to gradebook and feedback pages, by a user who is not root.
+
+As root the test becomes such a user: it copies the course into a folder that this user owns and drops every privilege.
+"""
+
+import csv
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+
+from autograder import demo
+from autograder.course import ROOT, load_config
+
+USER = 60_577 if os.getuid() == 0 else os.getuid()
+WEEK = demo.WEEK
+PARTS = ("autograder", "labs/shardlab", "solutions", "nbgrader_config.py")
+NOT_OURS = shutil.ignore_patterns("__pycache__", "submitted", "verdicts", "autograded", "feedback", "gradebook.db*")
+CHEAT = "import sys\n\ndef exchange(tensor, *, group):\n    sys.displayhook('x')\n    return tensor\n"
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.sandbox]
+
+
+def closed_folder(path: Path) -> Path | None:
+    """The topmost folder above `path`, or `path`, that other users may not enter."""
+    return next((one for one in reversed([path, *path.parents]) if not one.stat().st_mode & 0o001), None)
+
+
+def as_the_user(command: list[str]) -> list[str]:
+    """A command that becomes the user; a Python below root's own folder is shown to it, in its own view of files."""
+    if os.getuid() != 0:
+        return command
+    drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
+    pythons = sorted({Path(path).resolve() for path in (sys.prefix, sys.base_prefix)})
+    hidden = {path: top for path in pythons if (top := closed_folder(path)) is not None}
+    steps = [["mount", "-t", "tmpfs", "tmpfs", "/mnt"]] if hidden else []
+    for path in hidden:
+        steps += [["mkdir", "-p", f"/mnt{path}"], ["mount", "--bind", str(path), f"/mnt{path}"]]
+    steps += [["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(top)] for top in sorted(set(hidden.values()))]
+    for path in hidden:
+        steps += [["mkdir", "-p", str(path)], ["mount", "--bind", f"/mnt{path}", str(path)]]
+    script = " && ".join(map(shlex.join, [*steps, ["exec", *drop, *command]]))
+    return ["unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", script]
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A course that the user owns, with an honest and a cheating submission."""
+    root = tmp_path_factory.mktemp("ordinary")
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, root / part, ignore=NOT_OURS)
+        else:
+            shutil.copy(ROOT / part, root / part)
+    submitted = root / "autograder" / "submitted"
+    demo.write_submission(submitted, "honest", {})
+    demo.write_submission(submitted, "cheat", {"week01.exchange": CHEAT})
+    (root / "home").mkdir()
+    for folder, _, files in os.walk(root):
+        for name in (folder, *(os.path.join(folder, file) for file in files)):
+            os.chown(name, USER, USER if os.getuid() == 0 else -1)
+    for folder in (root, *root.parents):
+        if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o001)  # pytest's own folders are root's alone
+    return root
+
+
+def run(course: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the course's own copy as the user."""
+    environment = {
+        "HOME": str(course / "home"),
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join([str(course / "labs"), str(course)]),
+        "LANG": "C.UTF-8",
+    }
+    words = as_the_user([sys.executable, *command])
+    return subprocess.run(words, env=environment, cwd=course, capture_output=True, text=True, timeout=500, check=False)
+
+
+@pytest.fixture(scope="module")
+def level(course: Path) -> int:
+    """The level of isolation that the user has; skipped where nobody can become another user."""
+    answer = run(course, "-c", "import os, autograder.sandbox as s; print(os.getuid(), s.level())")
+    if answer.returncode != 0 and any(word in answer.stderr for word in ("unshare:", "setpriv:", "mount:")):
+        pytest.skip(f"nobody can become another user here: {answer.stderr.strip()}")
+    assert answer.returncode == 0, answer.stderr
+    user, found = map(int, answer.stdout.split())
+    assert user == USER
+    return found
+
+
+def test_a_class_is_graded_and_published_by_an_ordinary_user(course: Path, level: int):
+    if level < 3:
+        pytest.skip(f"an ordinary user is isolated at level {level} here, and this is about level 3")
+    answer = run(course, "-m", "autograder.cli", "grade", "week01")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    kept = {one: json.loads((verdicts(course) / one / f"{WEEK}.json").read_text()) for one in ("honest", "cheat")}
+    assert [one["level"] for one in kept.values()] == [3, 3]
+    points = {name: sum(e["points"] for e in one["exercises"].values()) for name, one in kept.items()}
+    assert points == {"honest": 17, "cheat": 15} and kept["cheat"]["exercises"]["week01.exchange"]["points"] == 0
+    with (verdicts(course) / f"{WEEK}.csv").open() as file:
+        assert {row["student"]: float(row["points"]) for row in csv.DictReader(file)} == points
+    with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
+        assert {name: gradebook.find_submission(WEEK, name).score for name in points} == points
+    pages = [course / "autograder" / "feedback" / name / WEEK / f"{WEEK}.html" for name in points]
+    assert all("week01" in page.read_text() for page in pages)
+
+
+def verdicts(course: Path) -> Path:
+    return course / "autograder" / "verdicts"

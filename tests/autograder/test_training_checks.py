@@ -1,0 +1,125 @@
+"""Checks see gradients, weights after a step, bytes held and a peak of memory: wrong steps die, right ones live."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from sample_checks import DATA_PARALLEL, DATA_PARALLEL_ANSWERS, ZERO_1, ZERO_1_ANSWERS
+
+from autograder.checks.training import (
+    holds_too_much,
+    leaf,
+    module,
+    module_with,
+    optimizer,
+    peak_too_high,
+    training_task,
+    wrong_grads,
+    wrong_leaf_grads,
+    wrong_weights,
+)
+from autograder.jobs import trained
+from autograder.judge import Judge
+from autograder.kill_matrix import PREAMBLE
+from autograder.sandbox import level
+
+needs_sandbox = pytest.mark.skipif(level() < 2, reason=f"isolation is at level {level()} here: no peak is read")
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Judge() as one:
+        yield one
+
+
+def judged(judge, check, source):
+    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, 7)
+
+
+@pytest.mark.parametrize("name", DATA_PARALLEL_ANSWERS)
+def test_a_data_parallel_step(judge, name):
+    verdict = judged(judge, DATA_PARALLEL, DATA_PARALLEL_ANSWERS[name])
+    assert verdict.is_right == name.startswith("right_"), verdict.text
+    assert "makes no sense" not in verdict.text
+
+
+@needs_sandbox
+@pytest.mark.parametrize("name", ZERO_1_ANSWERS)
+def test_a_zero_1_step(judge, name):
+    verdict = judged(judge, ZERO_1, ZERO_1_ANSWERS[name])
+    assert verdict.is_right == name.startswith("right_"), verdict.text
+    assert "makes no sense" not in verdict.text
+
+
+def asked(judge, source, *args, reports=("weights", "grads")):
+    """What one rank reports of `step(*args, group)`."""
+    task = training_task({"ranks": 1, "numbers": 1}, "step", {0: list(args)}, {}, reports=reports)
+    check = replace(DATA_PARALLEL, names=("step",))
+    return judge.ask(check.request(task, {"preamble": PREAMBLE, "cells": [["sample.step", source, True]]}))
+
+
+def test_a_leaf_a_tied_weight_and_given_weights_are_reported(judge):
+    source = """
+def step(net, model, x, *, group):
+    (net(x).sum() + model(torch.tensor([[0, 1]])).sum()).backward()
+"""
+    weight = torch.tensor([[1.0, -2.0]])
+    net = module_with("mlp", {"0.weight": weight}, widths=[2, 1], bias=False)
+    model = module("language-model", seed=1, vocabulary=5, width=4, num_blocks=1)
+    answer = asked(judge, source, net, model, leaf(torch.tensor([[3.0, 4.0]])))
+    came = answer.ranks[0]
+    assert answer.report is None and came["args"] == [None, None, None]
+    assert wrong_weights(0, came, {"0.weight": weight}) is None
+    assert wrong_grads(0, came, {"0.weight": torch.tensor([[3.0, 4.0]])}) is None
+    assert wrong_leaf_grads(0, came, [weight]) is None
+    assert "wrong" in str(wrong_leaf_grads(0, came, [weight + 1]))
+    assert list(came["trained"]["weights"][1]).count("head.weight") == 0  # it is the embedding
+    sizes = [p.numel() for p in trained.build_module(model).parameters()]
+    assert came["trained"]["held_bytes"]["parameters"] == 4 * (sum(sizes) + 2)
+
+
+def test_a_returned_optimizer_counts_and_a_missing_gradient_is_named(judge):
+    source = "def step(net, *, group):\n    net(torch.ones(1, 2)).sum().backward()\n"
+    source += "    opt = torch.optim.Adam(net.parameters())\n    opt.step()\n    opt.zero_grad()\n    return 3, opt\n"
+    came = asked(judge, source, module("mlp", seed=1, widths=[2, 1])).ranks[0]
+    assert came["value"] == {"plain": (3, None)}
+    assert came["trained"]["held_bytes"]["optimizer_state"] >= 2 * 4 * 3
+    assert "no gradient of 0.weight" in str(wrong_grads(0, came, {"0.weight": torch.ones(1, 2)}))
+    assert holds_too_much(0, came, {"optimizer_state": 8}, "little") is not None
+    assert holds_too_much(0, {}, {"optimizer_state": 8}, "little") is not None
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("source", "least", "most"),
+    [
+        ("def step(*, group):\n    pass", 0, 4e6),
+        ("def step(*, group):\n    torch.zeros(10_000_000).add_(1)", 40e6, 46e6),
+        ("kept = torch.zeros(10_000_000).add_(1)\ndef step(*, group):\n    pass", 40e6, 46e6),  # before the call
+        (
+            "def step(*, group):\n    if os.fork() == 0:\n        torch.zeros(10_000_000).add_(1)\n"
+            "        time.sleep(0.3)\n        os._exit(0)\n    os.wait()",
+            40e6,
+            200e6,  # in a process of its own, and what it shares with the rank counts again
+        ),
+    ],
+)
+def test_the_peak_is_what_the_answer_takes_wherever_it_takes_it(judge, source, least, most):
+    answer = asked(judge, source, reports=())
+    assert answer.report is None
+    (peak,) = answer.peak_bytes
+    assert least <= peak <= most
+
+
+@needs_sandbox
+def test_who_leaves_before_its_memory_was_read_is_told(judge):
+    answer = asked(judge, "def step(*, group):\n    os._exit(0)", reports=())
+    assert peak_too_high(replace(answer, peak_bytes=[None]), 0, 1e9, "nothing") is not None
+    assert peak_too_high(replace(answer, loopback_bytes=-1), 0, 0, "no sandbox") is None
+
+
+def test_what_there_is_not_is_refused_by_name():
+    with pytest.raises(ValueError, match="mlp"):
+        module("resnet", seed=1)
+    with pytest.raises(ValueError, match="AdamW"):
+        optimizer("Lion", of=0)
