@@ -17,13 +17,16 @@ import benchmarks
 from benchmarks.row import Row
 
 NO_BENCHMARKS = ("row", "__main__")
+ON_REQUEST = ("attack-batch",)  # minutes on all cores: only when it is named
 NAMES = [one.name.replace("_", "-") for one in iter_modules(benchmarks.__path__) if one.name not in NO_BENCHMARKS]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the named benchmarks, or all of them, one after the other."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measurements beside their peers.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all of them by default")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all but {', '.join(ON_REQUEST)} by default"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON list of rows")
     chosen = parser.parse_args(arguments)
     unknown = [name for name in chosen.names if name not in NAMES]
@@ -31,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"there is no benchmark {unknown[0]!r}: use {', '.join(NAMES)}")
     progress = Console(stderr=True)
     rows: list[Row] = []
-    for name in chosen.names or NAMES:
+    for name in chosen.names or [name for name in NAMES if name not in ON_REQUEST]:
         progress.print(f"measuring {name} …", highlight=False)
         rows += import_module(f"benchmarks.{name.replace('-', '_')}").measure()
     if chosen.json:

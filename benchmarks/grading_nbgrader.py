@@ -12,7 +12,7 @@ from statistics import median
 
 import nbformat
 from nbformat import v4
-from nbgrader.converters import Autograde, GenerateAssignment
+from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
@@ -20,7 +20,7 @@ from autograder import checks, dossier
 from autograder.course import ROOT, nbgrader_programs
 from autograder.demo import WEEK, write_submission
 from autograder.judge import Judge
-from autograder.nbgrader_bridge import publish
+from autograder.nbgrader_bridge import enter, publish_entered
 from benchmarks.row import Row, at_least_times
 
 EXERCISE = "week01.exchange"
@@ -37,11 +37,12 @@ assert all(shardlab.run(case, {numbers}, ranks=4, timeout=60, launcher="torchrun
 
 
 def measure() -> list[Row]:
-    """Alternate; each side grades one submission into a gradebook of its own."""
+    """Alternate; each side grades a submission into a gradebook that knows the week, and writes its feedback page."""
     ours, peer = [], []
     with tempfile.TemporaryDirectory() as folder, Judge() as judge:
         course, plain = _our_course(Path(folder, "ours")), Path(folder, "plain")
         config = _plain_course(plain)
+        enter(WEEK, course)
         _grade_ours(course, judge)  # both sandboxes and gradebooks are warm before the clock starts
         for _ in range(ROUNDS):
             ours.append(_seconds(lambda: _grade_ours(course, judge)))
@@ -66,9 +67,10 @@ def _our_course(folder: Path) -> Path:
 def _grade_ours(course: Path, judge: Judge) -> None:
     check = checks.find(EXERCISE)
     one = dossier.open_dossier("student", WEEK, course / "autograder" / "submitted", course)
-    if not judge.judge(check, one.answers[EXERCISE] or {}, 1, CASES).is_right:
-        raise RuntimeError("a right answer was not given its points")
-    publish(WEEK, ["student"], course)
+    verdict = judge.judge(check, one.answers[EXERCISE] or {}, 1, CASES)
+    if not verdict.is_right:
+        raise RuntimeError(f"a right answer was not given its points: {verdict.text}")
+    publish_entered(WEEK, ["student"], course)
 
 
 def _plain_course(folder: Path) -> Config:
@@ -103,7 +105,8 @@ def _handed_in(folder: Path) -> Path:
 
 
 def _grade_plainly(config: Config) -> None:
-    _quietly(Autograde(coursedir=CourseDirectory(config=config), config=config, force=True))
+    for step in (Autograde, GenerateFeedback):
+        _quietly(step(coursedir=CourseDirectory(config=config), config=config, force=True))
 
 
 def _quietly(step) -> None:
