@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from shardlab.mesh_command import mesh
 from shardlab.plan_command import memory, plan, predict
 from shardlab.schedule_command import schedule
 
@@ -40,6 +41,7 @@ def doctor(
 
 
 app.command()(schedule)
+app.command()(mesh)
 app.command()(plan)
 app.command()(memory)
 app.command()(predict)

@@ -1,0 +1,89 @@
+"""Numbers in a box: a rank is a number whose digits are its coordinates. No process, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Ranks 0 to N-1 laid out on named axes; the first axis changes fastest, as the last digit of a number does.
+
+    axes: (name, size) from the innermost to the outermost. rank = sum of coordinate * stride, and the stride of an axis
+    is the product of the sizes before it (as in Megatron-Core's parallel_state.py, RankGenerator).
+    Raises ValueError for an axis named twice or a size below 1.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.axes]
+        if len(set(names)) < len(names):
+            raise ValueError(f"an axis is named twice in {', '.join(names)}: name each once")
+        for name, size in self.axes:
+            if type(size) is not int or size < 1:
+                raise ValueError(f"{name} = {size!r} is no size of an axis: use a whole number of 1 or more")
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Size by axis, the innermost first."""
+        return dict(self.axes)
+
+    @property
+    def world(self) -> int:
+        """How many ranks there are: the product of all sizes."""
+        return prod(self.sizes.values())
+
+    @property
+    def strides(self) -> dict[str, int]:
+        """How far apart two neighbours of an axis are, in ranks."""
+        strides, so_far = {}, 1
+        for name, size in self.axes:
+            strides[name] = so_far
+            so_far *= size
+        return strides
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        """The place of a rank on every axis; raises ValueError for a rank that is not there."""
+        self._check_rank(rank)
+        return {name: rank // stride % self.sizes[name] for name, stride in self.strides.items()}
+
+    def rank_at(self, coordinates: Mapping[str, int]) -> int:
+        """The rank at these coordinates, 0 on the axes that are left out; raises ValueError for a place outside."""
+        self._check_axes(tuple(coordinates))
+        for name, place in coordinates.items():
+            if not 0 <= place < self.sizes[name]:
+                raise ValueError(f"{name} = {place} is outside of the grid: use 0 to {self.sizes[name] - 1}")
+        return sum(place * self.strides[name] for name, place in coordinates.items())
+
+    def group_of(self, rank: int, *axes: str) -> list[int]:
+        """The ranks that differ from `rank` on these axes alone, in ascending order, itself among them."""
+        self._check_axes(axes)
+        here, strides = self.coordinates(rank), self.strides
+        corner = rank - sum(here[name] * strides[name] for name in axes)
+        steps = [[place * strides[name] for place in range(self.sizes[name])] for name in axes]
+        return sorted(corner + sum(step) for step in product(*steps))
+
+    def groups(self, *axes: str) -> list[list[int]]:
+        """All groups of these axes, in the order of their first ranks. Together they hold every rank once."""
+        self._check_axes(axes)
+        found = (self.group_of(rank, *axes) for rank in range(self.world) if self._is_corner(rank, axes))
+        return list(found)
+
+    def _is_corner(self, rank: int, axes: tuple[str, ...]) -> bool:
+        here = self.coordinates(rank)
+        return all(here[name] == 0 for name in axes)
+
+    def _check_rank(self, rank: int) -> None:
+        if type(rank) is not int or not 0 <= rank < self.world:
+            raise ValueError(f"there is no rank {rank!r} among {self.world}: use 0 to {self.world - 1}")
+
+    def _check_axes(self, axes: tuple[str, ...]) -> None:
+        for name in axes:
+            if name not in self.sizes:
+                raise ValueError(f"there is no axis {name!r}: use {', '.join(self.sizes)}")
+        if len(set(axes)) < len(axes):
+            raise ValueError(f"an axis is named twice in {', '.join(axes)}: name each once")

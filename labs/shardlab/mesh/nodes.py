@@ -1,0 +1,48 @@
+"""Where a group lies: rank r is on node r // L, and what leaves a node crosses the slow link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardlab.costs.hardware import Accelerator
+
+
+@dataclass(frozen=True)
+class Position:
+    """A group on its nodes: node -> its members there."""
+
+    members: dict[int, list[int]]
+
+    @property
+    def num_nodes(self) -> int:
+        """On how many nodes the group lies."""
+        return len(self.members)
+
+    @property
+    def crosses(self) -> bool:
+        """Whether some member can only be reached through the network."""
+        return self.num_nodes > 1
+
+    @property
+    def link(self) -> str:
+        """The slowest link that a ring through the group needs; none for a rank alone."""
+        if self.crosses:
+            return "InfiniBand"
+        return "NVLink" if len(next(iter(self.members.values()))) > 1 else "none"
+
+
+def position(ranks: Sequence[int], ranks_per_node: int) -> Position:
+    """The nodes of a group. Raises ValueError for an empty group or a node without ranks."""
+    if ranks_per_node < 1 or not ranks:
+        raise ValueError(f"{len(ranks)} ranks on nodes of {ranks_per_node}: give at least one of each")
+    members: dict[int, list[int]] = {}
+    for rank in ranks:
+        members.setdefault(rank // ranks_per_node, []).append(rank)
+    return Position(members)
+
+
+def link_bytes_per_second(ranks: Sequence[int], gpu: Accelerator) -> float:
+    """Bytes a second and direction of the slowest link in a ring through the group; infinite for a rank alone."""
+    bandwidths = {"none": float("inf"), "NVLink": gpu.nvlink, "InfiniBand": gpu.network}
+    return bandwidths[position(ranks, gpu.per_node).link]
