@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import json as json_format
+from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from shardlab.costs.neighbours import Neighbour
     from shardlab.costs.planner import Plan
 
 Model = Annotated[str, typer.Option("--model", help="A name (a wrong one lists them), or a JSON file of sizes.")]
 Gpu = Annotated[str, typer.Option("--gpu", help="v100 a100-40 a100 h100 h100-96 h800 h200 b200 gb200 laptop")]
+NAMED = {"output": "logits and ends", "gathered": "gathered by ZeRO-3"}  # parts of a rank's memory
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -23,18 +27,21 @@ def plan(
     gpu: Gpu = "h100",
     gpus: Annotated[int, typer.Option("--gpus", min=1, max=1_000_000, help="How many of them.")] = 64,
     tokens_per_batch: Annotated[
-        int, typer.Option("--tokens-per-batch", min=1, help="Tokens of a step, over all GPUs.")
+        int, typer.Option("--tokens-per-batch", min=1, max=10**12, help="Tokens of a step, over all GPUs.")
     ] = 4_194_304,
     best: Annotated[int, typer.Option("--best", min=1, help="How many plans to show.")] = 5,
     fp8: Annotated[bool, typer.Option("--fp8", help="Matrix products in fp8.")] = False,
     json: Json = False,
 ) -> None:
-    """Find the layouts of a model on a cluster that fit, the fastest first.
+    """Find the layouts of a model on a cluster that fit, the fastest first, and why the first one wins.
 
     Times are predictions; `python -m shardlab.costs.validate` shows how wrong they are on published runs.
     """
+    from shardlab.costs.claims import crossing_doubt
     from shardlab.costs.hardware import find_accelerator
     from shardlab.costs.model_file import load_model
+    from shardlab.costs.neighbours import neighbours
+    from shardlab.costs.pieces import best_stages
     from shardlab.costs.planner import plan as find_plans
 
     try:
@@ -44,18 +51,53 @@ def plan(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     rows = [_row(one, wanted, accelerator) for one in found]
+    around = neighbours(wanted, accelerator, found[0], fp8=fp8)
+    stages = best_stages(wanted, found[0].layout, accelerator, fp8=fp8)
     if json:
-        typer.echo(json_format.dumps({"model": wanted.name, "gpu": accelerator.name, "gpus": gpus, "plans": rows}))
+        answer = {"model": wanted.name, "gpu": accelerator.name, "gpus": gpus, "sequences": sequences, "plans": rows}
+        answer |= {"neighbours": [_beside(found[0], one) for one in around], "layers_of_stages": stages.sizes}
+        answer["doubt"] = crossing_doubt(found[0].layout, accelerator)
+        typer.echo(json_format.dumps(answer))
         return
     typer.echo(f"{wanted.name} on {gpus} {accelerator.name}, {sequences} sequences of {wanted.sequence} a step")
-    typer.echo("  tp  pp  dp  cp  ep  v  b     m zero recompute   GiB  seconds   MFU   waits for")
+    typer.echo("  tp  pp  dp  cp  ep  v  b     m zero recompute schedule       GiB  seconds   MFU   waits for")
     for row in rows:
         one = row["layout"]
         typer.echo(
             f"{one['tp']:4}{one['pp']:4}{one['dp']:4}{one['cp']:4}{one['ep']:4}{one['virtual']:3}{one['microbatch']:3}"
-            f"{one['num_microbatches']:6}{one['zero']:5} {one['recompute']:9}{row['memory_gib']:6.1f}"
-            f"{row['step_seconds']:9.3f}{row['mfu']:6.1%}   {row['waits']}"
+            f"{one['num_microbatches']:6}{one['zero']:5} {one['recompute']:9} {one['schedule']:11}"
+            f"{row['memory_gib']:7.1f}{row['step_seconds']:9.3f}{row['mfu']:6.1%}   {row['waits']}"
         )
+    if len(stages.sizes) > 1:
+        named = "chunks" if found[0].layout.virtual > 1 else "stages"
+        typer.echo(
+            f"\nLayers of its {len(stages.sizes)} {named}, the slowest as quick as can be: {_counted(stages.sizes)}"
+        )
+    typer.echo("\nWhy the first wins: its neighbours, on as many GPUs and with the same batch")
+    for one in (_beside(found[0], beside) for beside in around):
+        costs = f"{one['slower']:+7.1%}{one['memory_gib']:8.1f} GiB" if one["slower"] is not None else " " * 19
+        typer.echo(f"  {one['change']:18}{costs}   {one['reason']}")
+    if doubt := crossing_doubt(found[0].layout, accelerator):
+        typer.echo(f"\nCheck before you trust it: {doubt}")
+
+
+def _beside(winner: Plan, one: Neighbour) -> dict:
+    """A neighbour as plain data; numbers are None where the layout cannot be."""
+    from shardlab.costs.hardware import GIB
+
+    return {
+        "change": one.change,
+        "fits": one.fits,
+        "slower": one.plan.step.total / winner.step.total - 1 if one.plan else None,
+        "step_seconds": one.plan.step.total if one.plan else None,
+        "memory_gib": one.plan.memory.total / GIB if one.plan else None,
+        "reason": one.reason,
+    }
+
+
+def _counted(sizes: Sequence[int]) -> str:
+    """(8, 8, 8, 6) -> "3 of 8, 1 of 6"."""
+    return ", ".join(f"{len(list(run))} of {size}" for size, run in groupby(sizes))
 
 
 def _row(found: Plan, model, accelerator) -> dict:
@@ -120,9 +162,7 @@ def memory(
         "parameters": held.states.parameters,
         "gradients, fp32": held.states.gradients,
         "optimizer": held.states.optimizer,
-        "activations": held.activations,
-        "logits and ends": held.output,
-        "gathered by ZeRO-3": held.gathered,
+        **{NAMED.get(name, name): value for name, value in vars(held).items() if name != "states"},
         "total": held.total,
     }
     if json:

@@ -1,16 +1,17 @@
 """A plan for a model on a cluster: enumerate layouts, leave out what does not fit, rank the rest by predicted time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
 from shardlab.costs.hardware import GIB, Accelerator
-from shardlab.costs.layout import Layout, Recompute, check_layout
+from shardlab.costs.layout import Layout, Recompute, Schedule, check_layout
 from shardlab.costs.memory import MemoryBytes, peak_memory
 from shardlab.costs.model import Transformer, divisors, num_parameters
 from shardlab.costs.step import StepSeconds, step_seconds
 
 USABLE = 0.92  # of a GPU's memory: the rest is the driver's, the collectives' buffers and fragments
+GRADIENT_BYTES = 4  # summed in fp32
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,17 @@ class Search:
     """What a planner tries. The defaults are wider than the rules of thumb, so that these can be tested."""
 
     max_tp: int = 16
-    microbatches: Sequence[int] = (1, 2, 4, 8)
-    zero: Sequence[int] = (1, 3)
-    recompute: Sequence[Recompute] = get_args(Recompute)
-    virtual: Sequence[int] = (1, 2, 4)
     max_cp: int = 16
+    least_sequence_for_cp: int = 16384  # shorter ones leave a rank's attention too little to hide the ring behind
+    microbatches: Sequence[int] = (1, 2, 4, 8, 16)
+    zero: Sequence[int] = (0, 1, 2, 3)
+    recompute: Sequence[Recompute] = get_args(Recompute)
+    virtual: Sequence[int] = (1, 2, 4, 8)
+    schedules: Sequence[Schedule] = get_args(Schedule)
+
+
+class NothingFits(ValueError):
+    """No layout of the search fits, or none exists; the text names the closest and what it lacks."""
 
 
 def plan(
@@ -44,102 +51,112 @@ def plan(
     fp8: bool = False,
     best: int = 5,
 ) -> list[Plan]:
-    """The fastest layouts that fit, best first; gradients are summed in fp32.
+    """The fastest layouts that fit, best first, those of equal time by memory.
 
-    Raises ValueError when none exists: which came closest, and what it lacks.
+    Raises NothingFits when there is none: which came closest, and what it lacks; ValueError for sizes below 1.
     """
-    if num_gpus < 1 or sequences < 1:
-        raise ValueError(f"{num_gpus} GPUs and {sequences} sequences a step: use 1 or more of each")
-    limit = gpu.memory_bytes * USABLE
+    if num_gpus < 1 or sequences < 1 or best < 1:
+        raise ValueError(f"{num_gpus} GPUs, {sequences} sequences a step, the {best} best: use 1 or more of each")
+    limit = usable_bytes(gpu)
     fitting: list[Plan] = []
     closest: tuple[float, Layout] | None = None
     for layout in candidates(model, gpu, num_gpus, sequences, search):
-        memory = peak_memory(model, layout, gradient_bytes=4)
+        memory = peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES)
         if memory.total <= limit:
-            step = step_seconds(model, layout, gpu, fp8=fp8, gradient_bytes=4)
-            fitting.append(Plan(layout, memory, step))
+            fitting.append(Plan(layout, memory, seconds_of(model, layout, gpu, fp8=fp8)))
         elif closest is None or memory.total < closest[0]:
             closest = (memory.total, layout)
     if not fitting:
-        raise ValueError(_nothing_fits(model, gpu, num_gpus, sequences, closest))
-    return sorted(fitting, key=lambda found: found.step.total)[:best]
+        raise NothingFits(_nothing_fits(model, gpu, num_gpus, sequences, closest))
+    return _ranked(fitting)[:best]
+
+
+def usable_bytes(gpu: Accelerator) -> float:
+    """What a plan may take of a GPU's memory."""
+    return gpu.memory_bytes * USABLE
+
+
+def seconds_of(model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False) -> StepSeconds:
+    """A step as plans count it, with gradients that are summed in fp32."""
+    return step_seconds(model, layout, gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES)
+
+
+def pareto(plans: Iterable[Plan]) -> list[Plan]:
+    """The plans that no other beats in time and memory both: the fastest first, then ever smaller ones."""
+    front: list[Plan] = []
+    for one in sorted(plans, key=_time_and_memory):
+        if not front or one.memory.total < front[-1].memory.total:
+            front.append(one)
+    return front
+
+
+def _ranked(plans: list[Plan]) -> list[Plan]:
+    """By time, then by memory; of plans that are alike in both the first, which is the plainest."""
+    alike: dict[tuple[float, float], Plan] = {}
+    for one in plans:
+        alike.setdefault(_time_and_memory(one), one)
+    return sorted(alike.values(), key=_time_and_memory)
+
+
+def _time_and_memory(one: Plan) -> tuple[float, float]:
+    return one.step.total, one.memory.total
+
+
+# ---- what is tried --------------------------------------------------------------------------------------------------
 
 
 def candidates(model: Transformer, gpu: Accelerator, num_gpus: int, sequences: int, search: Search) -> Iterator[Layout]:
-    """Every layout of this world and batch that the model allows; sequence parallel wherever there is tensor parallel.
+    """Every layout of this world and batch that model and servers allow.
 
-    ZeRO-3 comes without a pipeline, which would gather its parameters for every microbatch.
+    Sequence parallel wherever there is tensor parallel, whose groups fill a server or part it evenly.
     """
-    for tp in (d for d in divisors(num_gpus) if d <= min(search.max_tp, 2 * gpu.per_node)):
-        for pp in (d for d in divisors(num_gpus // tp) if d <= model.layers):
-            for cp in (d for d in divisors(num_gpus // tp // pp) if d <= search.max_cp):
-                if cp > 1 and model.sequence < 16384:
-                    continue
+    sizes = divisors(num_gpus)
+    for tp in (d for d in sizes if d <= search.max_tp and not (gpu.per_node % d and d % gpu.per_node)):
+        for pp in (d for d in sizes if d <= model.layers and num_gpus // tp % d == 0):
+            for cp in (d for d in sizes if d <= search.max_cp and num_gpus // tp // pp % d == 0):
+                if cp > 1 and model.sequence < search.least_sequence_for_cp:
+                    break
                 mesh = Layout(tp=tp, pp=pp, cp=cp, dp=num_gpus // (tp * pp * cp), sequence_parallel=tp > 1)
-                yield from _variants(model, mesh, sequences, search)
+                for shape in _shapes(model, mesh, sequences, search):
+                    yield from _variants(model, shape, search)
 
 
-def _variants(model: Transformer, mesh: Layout, sequences: int, search: Search) -> Iterator[Layout]:
-    """The layouts of one mesh: experts, microbatches, chunks, ZeRO, recomputation."""
-    sharers = mesh.tp * mesh.cp * mesh.dp
-    eps = [e for e in divisors(model.experts) if sharers % e == 0] if model.experts else [1]
+def _shapes(model: Transformer, mesh: Layout, sequences: int, search: Search) -> Iterator[Layout]:
+    """A mesh with each size of a microbatch that the batch allows, and each number of chunks on a stage."""
     for microbatch in search.microbatches:
         rounds, rest = divmod(sequences, microbatch * mesh.dp)
         if rest or not rounds:
             continue
         for virtual in search.virtual if mesh.pp > 1 else (1,):
-            if virtual > 1 and (rounds % mesh.pp or model.layers < mesh.pp * virtual):
+            if virtual > 1 and rounds % mesh.pp:
                 continue
             shape = replace(mesh, microbatch=microbatch, num_microbatches=rounds, virtual=virtual)
             try:
                 check_layout(model, shape)
             except ValueError:
                 break
-            for zero in search.zero:
-                if zero == 3 and mesh.pp > 1:
-                    continue
-                for ep in eps:
-                    for recompute in search.recompute:
-                        if recompute == "selective" and model.flash:
-                            continue  # a fused attention keeps no scores
-                        yield replace(shape, zero=zero, ep=ep, recompute=recompute)
+            yield shape
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A rule of thumb beside what the planner finds: the best plan that keeps it and the best that does not."""
+def _variants(model: Transformer, shape: Layout, search: Search) -> Iterator[Layout]:
+    """A shape with its experts, ZeRO stages, recomputations and schedules.
 
-    rule: str
-    keeps: Plan | None
-    breaks: Plan | None
-
-    @property
-    def holds(self) -> bool:
-        """Whether the best plan keeps the rule."""
-        if self.keeps is None or self.breaks is None:
-            return self.breaks is None
-        return self.keeps.step.total <= self.breaks.step.total
-
-
-def check_rules(model: Transformer, gpu: Accelerator, num_gpus: int, sequences: int) -> list[Claim]:
-    """'TP up to 8, PP across machines, DP last' as claims: each is tested on the best plans with and without it.
-
-    Raises ValueError when nothing fits.
+    ZeRO-2 and 3 come without a pipeline: with one they would reduce and gather in every microbatch. Selective
+    recomputation comes where scores are kept at all. Schedules differ only in a pipeline of one chunk a rank.
     """
-    everything = plan(model, gpu, num_gpus, sequences, best=1_000_000)
-    rules = {
-        f"tensor parallelism stays inside a server (tp <= {gpu.per_node})": lambda x: x.tp <= gpu.per_node,
-        "the model is cut by a pipeline across servers (pp > 1)": lambda x: x.pp > 1,
-        "data parallelism takes what is left (dp >= pp)": lambda x: x.dp >= x.pp,
-    }
-    return [
-        Claim(
-            rule,
-            keeps=next((found for found in everything if kept(found.layout)), None),
-            breaks=next((found for found in everything if not kept(found.layout)), None),
-        )
-        for rule, kept in rules.items()
-    ]
+    sharers = shape.tp * shape.cp * shape.dp
+    eps = [e for e in divisors(model.experts) if sharers % e == 0] if model.experts else [1]
+    stages = [zero for zero in search.zero if zero < (2 if shape.pp > 1 else 4)] if shape.state_sharers > 1 else [0]
+    again = [one for one in search.recompute if one != "selective" or not model.flash]
+    schedules = search.schedules if shape.pp > 1 and shape.virtual == 1 else search.schedules[:1]
+    for ep in eps:
+        for zero in stages:
+            for recompute in again:
+                for schedule in schedules:
+                    yield replace(shape, ep=ep, zero=zero, recompute=recompute, schedule=schedule)
+
+
+# ---- what nothing fits into ------------------------------------------------------------------------------------------
 
 
 def _nothing_fits(
@@ -152,7 +169,7 @@ def _nothing_fits(
             f"{sequences} sequences a step: use a number of GPUs with more divisors, or a batch divisible by them"
         )
     total, layout = closest
-    lacks = (total - gpu.memory_bytes * USABLE) / GIB
+    lacks = (total - usable_bytes(gpu)) / GIB
     return (
         f"{model.name} ({size}) does not fit on {num_gpus} {gpu.name}: the closest, tp {layout.tp} pp {layout.pp} "
         f"dp {layout.dp} with {layout.recompute} recomputation, needs {total / GIB:.1f} GiB on its fullest rank, "

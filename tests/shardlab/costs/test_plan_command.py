@@ -23,6 +23,17 @@ def test_a_plan_as_text_and_as_json():
     assert best["layout"]["dp"] == 16 and 0.1 < best["mfu"] < 1
     assert best["step_seconds"] == pytest.approx(sum(best["parts"].values()))
     assert f"{best['step_seconds']:.3f}" in text.stdout
+    assert data["sequences"] == 64 and data["layers_of_stages"] == [32] and data["doubt"] == ""
+    for one in data["neighbours"]:
+        assert one["change"] in text.stdout and one["reason"] in text.stdout
+        assert not one["fits"] or one["slower"] >= 0
+
+
+def test_a_plan_with_stages_and_a_doubt():
+    typed = ("plan", "--model", "gpt-1t", "--gpus", "1024", "--best", "1")
+    text, data = shardlab(*typed).stdout, json.loads(shardlab(*typed, "--json").stdout)
+    assert sum(data["layers_of_stages"]) == 128 and "the slowest as quick as can be" in text
+    assert ("Check before you trust it" in text) == bool(data["doubt"]) == (data["plans"][0]["layout"]["tp"] > 8)
 
 
 def test_the_memory_of_a_layout():
@@ -46,6 +57,13 @@ def test_predictions_of_a_file_of_runs(tmp_path):
         (("plan", "--model", "gpt-9"), "there is no model"),
         (("plan", "--gpu", "tpu"), "use one of v100"),
         (("plan", "--gpus=-4"), "greater than or equal to 1"),
+        (("plan", "--gpus", "1000000000"), "less than or equal to 1000000"),
+        (("plan", "--tokens-per-batch", "0"), "greater than or equal to 1"),
+        (("plan", "--tokens-per-batch", "9" * 30), "less than or equal to"),
+        (("plan", "--gpus", "1009"), "more divisors"),
+        (("plan", "--gpu", "a100", "--fp8"), "has no fp8"),
+        (("memory", "--microbatch", "-1"), "use 1 or more"),
+        (("memory", "--gpu", "h1000"), "use one of v100"),
         (("plan", "--model", "gpt3-175b", "--gpus", "8"), "does not fit"),
         (("memory", "--tp", "5"), "use a tensor-parallel size of"),
         (("memory", "--zero", "9"), "use 0, 1, 2 or 3"),

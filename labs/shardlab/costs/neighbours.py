@@ -1,0 +1,86 @@
+"""Why a plan wins: what each layout costs that differs from it in one size, doubled or halved, or in one choice."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from shardlab.costs.hardware import GIB, Accelerator
+from shardlab.costs.layout import Layout, Recompute, Schedule, check_layout, with_global_batch
+from shardlab.costs.memory import peak_memory
+from shardlab.costs.model import Transformer
+from shardlab.costs.planner import GRADIENT_BYTES, Plan, seconds_of, usable_bytes
+
+TRADED = (("tp", "dp"), ("tp", "pp"), ("pp", "dp"), ("cp", "dp"))  # one doubles, the other halves: the GPUs stay
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A layout one step away. plan: what it costs, None where it cannot be. reason: why it loses, in a clause."""
+
+    change: str
+    plan: Plan | None
+    fits: bool
+    reason: str
+
+
+def neighbours(model: Transformer, gpu: Accelerator, winner: Plan, *, fp8: bool = False) -> list[Neighbour]:
+    """The layouts around a plan, on as many GPUs and with the same batch, each with why it loses."""
+    return [_neighbour(model, gpu, winner, change, changed, fp8) for change, changed in _moves(model, winner.layout)]
+
+
+def _neighbour(model: Transformer, gpu: Accelerator, winner: Plan, change: str, changed: dict, fp8: bool) -> Neighbour:
+    try:
+        layout = _moved(winner.layout, changed)
+        check_layout(model, layout)
+    except ValueError as error:
+        return Neighbour(change, None, False, f"cannot be: {error}")
+    memory = peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES)
+    found = Plan(layout, memory, seconds_of(model, layout, gpu, fp8=fp8))
+    too_much = memory.total - usable_bytes(gpu)
+    if too_much > 0:
+        return Neighbour(change, found, False, f"does not fit: {too_much / GIB:.1f} GiB too much")
+    return Neighbour(change, found, True, what_grew(winner, found))
+
+
+def what_grew(winner: Plan, other: Plan) -> str:
+    """The part of the step that grew most, or for an equal step what else there is to say."""
+    slower = other.step.total - winner.step.total
+    parts, before = vars(other.step), vars(winner.step)
+    part = max(parts, key=lambda name: parts[name] - before[name])
+    if slower > 1e-9 * winner.step.total:
+        return f"{part} takes {parts[part] - before[part]:.2f} s more"
+    if slower < -1e-9 * winner.step.total:
+        return "faster: the search did not try it"
+    larger = other.memory.total - winner.memory.total
+    return f"the same time, {larger / GIB:.1f} GiB more" if larger > 0 else "the same time"
+
+
+def _moved(layout: Layout, changed: dict) -> Layout:
+    """The layout with these fields, and as many microbatches as keep the batch."""
+    fields = {name: value for name, value in changed.items() if name != "virtual"}
+    tp = changed.get("tp", layout.tp)
+    moved = with_global_batch(replace(layout, virtual=1, sequence_parallel=tp > 1, **fields), layout.sequences_per_step)
+    return replace(moved, virtual=changed.get("virtual", layout.virtual) if moved.pp > 1 else 1)
+
+
+def _moves(model: Transformer, layout: Layout) -> Iterator[tuple[str, dict]]:
+    """What changes, in words and as fields."""
+    for pair in TRADED:
+        for more, less in (pair, pair[::-1]):
+            if getattr(layout, less) % 2 == 0 and (more != "cp" or model.sequence >= 16384):
+                fields = {more: 2 * getattr(layout, more), less: getattr(layout, less) // 2}
+                yield ", ".join(f"{name} {size}" for name, size in fields.items()), fields
+    sizes = ["microbatch", *(["virtual"] if layout.pp > 1 else []), *(["ep"] if model.experts else [])]
+    for name in sizes:
+        size = getattr(layout, name)
+        for other in (2 * size, *([size // 2] if size % 2 == 0 else [])):
+            yield f"{name} {other}", {name: other}
+    for zero in (layout.zero - 1, layout.zero + 1):
+        if layout.state_sharers > 1 and 0 <= zero < (2 if layout.pp > 1 else 4):
+            yield f"ZeRO {zero}", {"zero": zero}
+    for recompute in get_args(Recompute):
+        if recompute != layout.recompute and (recompute != "selective" or not model.flash):
+            yield f"recompute {recompute}", {"recompute": recompute}
+    for schedule in get_args(Schedule):
+        if schedule != layout.schedule and layout.pp > 1 and layout.virtual == 1:
+            yield schedule, {"schedule": schedule}

@@ -1,0 +1,71 @@
+"""A model on a layout as pieces to be cut into stages: what each layer costs, and what lies at either end."""
+
+from dataclasses import replace
+
+from shardlab.costs.hardware import Accelerator
+from shardlab.costs.layout import Layout
+from shardlab.costs.memory import MemoryBytes, memory_of_stage
+from shardlab.costs.model import Transformer
+from shardlab.costs.partition import Partition, Piece, partition
+from shardlab.costs.step import step_seconds
+
+NOT_OF_A_LAYER = ("boundaries", "bubble", "data", "optimizer")  # parts of a step
+
+
+def best_stages(
+    model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False, limit_bytes: float | None = None
+) -> Partition:
+    """How many layers each stage should have, in order; of an interleaved schedule each chunk, p * v of them.
+
+    limit_bytes: the memory of a GPU, looked at where a rank has one chunk. Raises ValueError when no cut fits.
+    """
+    layers, extras = pieces_of(model, layout, gpu, fp8=fp8)
+    num_chunks = layout.pp * layout.virtual
+    if layout.pp > 1:
+        extras = [extras[0], *[extras[1]] * (num_chunks - 2), extras[2]]
+    else:
+        extras = [Piece(extras[2].seconds, sum(one.state_bytes for one in extras) - 2 * extras[1].state_bytes)]
+    cap = {"limit_bytes": limit_bytes} if limit_bytes and layout.virtual == 1 else {}
+    return partition(layers, num_chunks, extras=extras, num_microbatches=layout.num_microbatches, **cap)
+
+
+def pieces_of(
+    model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False
+) -> tuple[list[Piece], list[Piece]]:
+    """(every layer, [what a first, a middle and a last stage have beside their layers]); gradients are fp32.
+
+    A layer is what a model of two of its kind costs above a model of one; what is left of the one belongs to the ends.
+    """
+    dense, routed = model.layers - model.moe_layers, model.moe_layers
+    kinds = [_of_kind(model, experts=experts) for experts, num in ((False, dense), (True, routed)) if num]
+    layers = [_layer(kind, layout, gpu, fp8) for kind in kinds]
+    kind, layer = kinds[-1], layers[-1]
+    held = [_memory(kind, layout, 3, stage).total - layer.state_bytes - layer.kept_bytes for stage in range(3)]
+    output = _seconds(kind, layout, 1, gpu, fp8) - layer.seconds
+    ends = [Piece(state_bytes=held[0]), Piece(state_bytes=held[1]), Piece(output, held[2])]
+    return [layers[0]] * dense + [layers[-1]] * routed, ends
+
+
+def _of_kind(model: Transformer, *, experts: bool) -> Transformer:
+    return replace(model, dense_layers=0) if experts else replace(model, dense_layers=0, experts=0)
+
+
+def _layer(kind: Transformer, layout: Layout, gpu: Accelerator, fp8: bool) -> Piece:
+    one, two = (_memory(kind, layout, num_layers, 0, pp=1) for num_layers in (1, 2))
+    return Piece(
+        seconds=_seconds(kind, layout, 2, gpu, fp8) - _seconds(kind, layout, 1, gpu, fp8),
+        state_bytes=two.states.total - one.states.total,
+        kept_bytes=two.activations - one.activations,
+    )
+
+
+def _seconds(kind: Transformer, layout: Layout, num_layers: int, gpu: Accelerator, fp8: bool) -> float:
+    """Of one microbatch through some layers and the output layer, on one stage."""
+    alone = replace(layout, pp=1, virtual=1, num_microbatches=1)
+    parts = vars(step_seconds(replace(kind, layers=num_layers), alone, gpu, fp8=fp8, gradient_bytes=4))
+    return sum(value for name, value in parts.items() if name not in NOT_OF_A_LAYER)
+
+
+def _memory(kind: Transformer, layout: Layout, num_layers: int, stage: int, pp: int = 3) -> MemoryBytes:
+    cut = replace(layout, pp=pp, virtual=1, num_microbatches=1)
+    return memory_of_stage(replace(kind, layers=num_layers), cut, stage, gradient_bytes=4)

@@ -1,0 +1,107 @@
+"""Stages by dynamic programming: as good as trying every cut, within memory, and what a real model's ends cost."""
+
+import math
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shardlab.costs.hardware import ACCELERATORS
+from shardlab.costs.layout import Layout
+from shardlab.costs.memory import memory_of_stage
+from shardlab.costs.model import divisors
+from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.partition import Piece, partition
+from shardlab.costs.pieces import best_stages, pieces_of
+
+H100 = ACCELERATORS["h100"]
+small = st.integers(0, 9).map(float)
+pieces = st.builds(Piece, small, small, small)
+
+
+def every_cut(layers, num_stages, extras, num_microbatches, limit_bytes):
+    """The least slowest stage of all cuts that fit, infinite when none does."""
+    least = math.inf
+    for inner in combinations(range(1, len(layers)), num_stages - 1):
+        edges = [0, *inner, len(layers)]
+        stages = [[extra, *layers[b:e]] for extra, b, e in zip(extras, edges, edges[1:], strict=False)]
+        held = [
+            sum(p.state_bytes for p in stage) + min(num_stages - i, num_microbatches) * sum(p.kept_bytes for p in stage)
+            for i, stage in enumerate(stages)
+        ]
+        if max(held) <= limit_bytes:
+            least = min(least, max(sum(p.seconds for p in stage) for stage in stages))
+    return least
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), layers=st.lists(pieces, min_size=1, max_size=8), num_microbatches=st.integers(1, 6))
+def test_no_cut_is_better(data, layers, num_microbatches):
+    num_stages = data.draw(st.integers(1, len(layers)))
+    extras = data.draw(st.lists(pieces, min_size=num_stages, max_size=num_stages))
+    limit = data.draw(st.one_of(st.just(math.inf), st.integers(0, 120).map(float)))
+    least = every_cut(layers, num_stages, extras, num_microbatches, limit)
+    wanted = {"extras": extras, "num_microbatches": num_microbatches, "limit_bytes": limit}
+    if math.isinf(least):
+        with pytest.raises(ValueError, match="use more stages or recomputation"):
+            partition(layers, num_stages, **wanted)
+        return
+    found = partition(layers, num_stages, **wanted)
+    assert found.slowest == least and sum(found.sizes) == len(layers) and min(found.sizes) >= 1
+    assert max(found.bytes) <= limit
+    assert found.step_seconds(1) == pytest.approx(sum(p.seconds for p in (*layers, *extras)))
+
+
+def test_the_step_is_alpas_equation():
+    found = partition([Piece(1.0), Piece(2.0), Piece(3.0)], 2)
+    assert found.sizes == (2, 1) and found.step_seconds(5) == 6 + 4 * 3
+
+
+@pytest.mark.parametrize(
+    ("layers", "num_stages", "more", "sentence"),
+    [
+        ([Piece(1.0)], 2, {}, "use 1 to 1"),
+        ([Piece(1.0)], 0, {}, "use 1 to 1"),
+        ([Piece(-1.0)], 1, {}, "0 or more"),
+        ([Piece(math.nan)], 1, {}, "0 or more"),
+        ([Piece(1.0)], 1, {"extras": [Piece(), Piece()]}, "give one a stage"),
+        ([Piece(1.0)], 1, {"num_microbatches": 0}, "use 1 or more"),
+        ([Piece(1.0, 2.0**31)], 1, {"limit_bytes": 2.0**30}, "smallest needs 2.0 GiB"),
+    ],
+)
+def test_what_cannot_be_cut_is_answered_with_a_sentence(layers, num_stages, more, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        partition(layers, num_stages, **more)
+
+
+def test_the_output_layer_takes_layers_off_the_last_stage():
+    layout = Layout(tp=8, pp=16, dp=8, num_microbatches=32, sequence_parallel=True, zero=1)
+    found = best_stages(ZOO["llama3-405b"], layout, H100)
+    assert sum(found.sizes) == 126 and found.sizes[-1] < max(found.sizes)  # the paper takes one off either end, too
+    even = best_stages(ZOO["gpt3-175b"], Layout(tp=8, pp=4, num_microbatches=8), H100)
+    assert sum(even.sizes) == 96 and even.slowest < 1.1 * sum(even.seconds) / 4
+
+
+def test_pieces_add_up_to_the_model():
+    for name in ("llama3-8b", "deepseek-v3", "mixtral-8x7b"):
+        model = ZOO[name]
+        layout = Layout(tp=2, dp=8, ep=8 if model.experts else 1, pp=4, num_microbatches=4, sequence_parallel=True)
+        layers, (first, middle, last) = pieces_of(model, layout, H100)
+        assert len(layers) == model.layers and len(set(layers)) == (2 if model.dense_layers else 1)
+        ends = first.state_bytes + 2 * middle.state_bytes + last.state_bytes
+        stages = [memory_of_stage(model, layout, stage, gradient_bytes=4) for stage in range(4)]
+        whole = sum(stage.total - stage.activations for stage in stages)
+        assert sum(layer.state_bytes for layer in layers) + ends == pytest.approx(whole, rel=1e-6)
+        assert last.seconds > 0 and last.state_bytes > 0
+
+
+@pytest.mark.parametrize("virtual", divisors(4))
+def test_an_interleaved_schedule_is_cut_into_chunks(virtual):
+    layout = Layout(pp=8, virtual=virtual, num_microbatches=8)
+    assert len(best_stages(ZOO["llama2-7b"], layout, H100).sizes) == 8 * virtual
+
+
+def test_without_a_pipeline_there_is_one_stage_and_a_cap_is_kept():
+    assert best_stages(ZOO["llama2-7b"], Layout(dp=8), H100).sizes == (32,)
+    with pytest.raises(ValueError, match="no cut of 32 layers into 2 stages fits"):
+        best_stages(ZOO["llama2-7b"], Layout(pp=2, num_microbatches=2), H100, limit_bytes=2.0**30)
