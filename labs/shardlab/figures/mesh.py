@@ -1,0 +1,104 @@
+"""Ranks on their nodes, and with whom one of them talks on every axis."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from shardlab.figures.palette import PALETTE
+from shardlab.mesh import Mesh
+from shardlab.mesh.nodes import position
+
+MOST_NODES, MOST_ON_A_NODE = 32, 16
+AXES = {  # colour, hatch and letter of an axis: three channels, for eyes that lack one
+    "tp": ("forward", "", "T"),
+    "cp": ("weights", "...", "C"),
+    "ep": ("optimizer", "xx", "E"),
+    "dp": ("backward", "///", "D"),
+    "pp": ("communication", "\\\\\\", "P"),
+}
+
+
+def draw_groups(
+    ax: Axes, mesh: Mesh, rank: int, *, ranks_per_node: int = 8, axes: Sequence[str] | None = None, title: str = ""
+) -> str:
+    """Draw every rank as a box, a node a row, and mark the groups of `rank` on each axis of more than one rank.
+
+    axes: which to mark, some of tp, cp, ep, dp, pp. A box in several groups has a strip and a letter of each.
+    Returns the sentence. Raises ValueError for a rank that is not there, an axis that is none, or too many boxes.
+    """
+    shown = [name for name in (axes or AXES) if len(mesh.group_of(rank, name)) > 1]
+    num_nodes = -(-mesh.world // max(1, ranks_per_node))
+    if not 0 < ranks_per_node <= MOST_ON_A_NODE or num_nodes > MOST_NODES:
+        raise ValueError(
+            f"{num_nodes} nodes of {ranks_per_node} ranks cannot be read: draw at most {MOST_NODES} nodes of 1 to "
+            f"{MOST_ON_A_NODE}, or fewer replicas"
+        )
+    groups = {name: mesh.group_of(rank, name) for name in shown}
+    for other in range(mesh.world):
+        _draw_rank(ax, other, rank, ranks_per_node, [name for name in shown if other in groups[name]])
+    for node in range(num_nodes):
+        ax.text(-0.25, node, f"node {node}", ha="right", va="center", fontsize=8)
+    _draw_legend(ax, groups, ranks_per_node)
+    _finish(
+        ax,
+        max(num_nodes, len(groups)),
+        ranks_per_node,
+        title or f"Rank {rank} of {mesh.world} and the ranks it talks to",
+    )
+    return _in_words(mesh, rank, groups, ranks_per_node)
+
+
+def _draw_rank(ax: Axes, rank: int, centre: int, ranks_per_node: int, inside: list[str]) -> None:
+    """One box with its number: a strip of colour and hatch, and a letter, for each group that it shares."""
+    node, place = divmod(rank, ranks_per_node)
+    left, width = place - 0.1, 0.92
+    strips = [("idle", "")] if not inside or rank == centre else [AXES[name][:2] for name in inside]
+    for number, (colour, hatch) in enumerate(strips):
+        _box(ax, left + number * width / len(strips), node, width / len(strips), colour, hatch)
+    letters = "" if rank == centre else "".join(AXES[name][2] for name in inside)
+    text = ax.text(place + 0.36, node, f"{rank} {letters}".strip(), ha="center", va="center", fontsize=8, zorder=4)
+    if letters:
+        text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0})
+    if rank == centre:
+        ax.add_patch(Rectangle((left, node - 0.38), width, 0.76, fill=False, linewidth=2.5, zorder=3))
+
+
+def _box(ax: Axes, left: float, node: float, width: float, colour: str, hatch: str) -> None:
+    fill = PALETTE[colour]
+    ax.add_patch(Rectangle((left, node - 0.38), width, 0.76, facecolor=fill, edgecolor="white", hatch=hatch))
+
+
+def _draw_legend(ax: Axes, groups: dict[str, list[int]], ranks_per_node: int) -> None:
+    """Each axis beside the picture: its letter, how many ranks, and the link that they need."""
+    for line, (name, ranks) in enumerate(groups.items()):
+        colour, hatch, letter = AXES[name]
+        left = ranks_per_node + 0.4
+        _box(ax, left, line, 0.7, colour, hatch)
+        where = position(ranks, ranks_per_node)
+        text = f"{letter}: {name}, {len(ranks)} ranks on {_counted(where.num_nodes, 'node')}, {where.link}"
+        ax.text(left + 0.9, line, text, va="center", fontsize=8)
+
+
+def _finish(ax: Axes, num_lines: int, ranks_per_node: int, title: str) -> None:
+    ax.set_xlim(-1.6, ranks_per_node + 6.2)
+    ax.set_ylim(num_lines - 0.4, -0.6)
+    ax.set_axis_off()
+    ax.set_title(title, fontsize=10, loc="left")
+
+
+def _in_words(mesh: Mesh, rank: int, groups: dict[str, list[int]], ranks_per_node: int) -> str:
+    num_nodes = -(-mesh.world // ranks_per_node)
+    start = f"In words: {_counted(mesh.world, 'rank')} on {_counted(num_nodes, 'node')}"
+    if not groups:
+        return f"{start}; rank {rank} talks to nobody."
+    parts = []
+    for name, ranks in groups.items():
+        where = position(ranks, ranks_per_node)
+        listed = ", ".join(map(str, ranks if len(ranks) <= 8 else [*ranks[:3], "…", ranks[-1]]))
+        parts.append(f"{name} with {listed} ({_counted(where.num_nodes, 'node')}, {where.link})")
+    return f"{start}; rank {rank} shares " + "; ".join(parts) + "."
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
