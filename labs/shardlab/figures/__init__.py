@@ -7,21 +7,28 @@ from shardlab.figures.memory import draw_memory
 from shardlab.figures.mesh import draw_groups
 from shardlab.figures.page import new_axes, show
 from shardlab.figures.palette import PALETTE
+from shardlab.figures.plan import draw_pareto, draw_step
+from shardlab.figures.plan_explorer import axis_bytes, memory_rows, plan_explorer
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.stepper import ring_stepper
 from shardlab.figures.timeline import draw_timeline
 
 __all__ = [
     "PALETTE",
+    "axis_bytes",
     "draw_bars",
     "draw_groups",
     "draw_memory",
+    "draw_pareto",
     "draw_predicted_against_measured",
     "draw_ring_against_tree",
     "draw_ring_step",
+    "draw_step",
     "draw_timeline",
     "draw_traffic",
+    "memory_rows",
     "new_axes",
+    "plan_explorer",
     "ring_stepper",
     "schedule_explorer",
     "show",

@@ -1,0 +1,103 @@
+"""A layout behind three sliders: the memory of its fullest rank, the bytes of each axis, and where its step goes."""
+
+import base64
+import html
+from collections.abc import Sequence
+
+import ipywidgets as widgets
+
+from shardlab.costs.axis_traffic import traffic_of_step
+from shardlab.costs.hardware import ACCELERATORS, Accelerator
+from shardlab.costs.layout import Layout, check_layout, with_global_batch
+from shardlab.costs.memory import peak_memory
+from shardlab.costs.model import Transformer
+from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.planner import GRADIENT_BYTES, seconds_of, usable_bytes
+from shardlab.figures.bars import draw_bars
+from shardlab.figures.memory import draw_memory
+from shardlab.figures.page import new_axes, png
+from shardlab.figures.plan import draw_step, layout_text
+
+AXES = ("tp", "cp", "ep", "pp", "dp")
+
+
+def memory_rows(model: Transformer, layouts: Sequence[Layout]) -> dict[str, dict[str, float]]:
+    """What `draw_memory` draws: the fullest rank of each layout; logits and gathered layers go with activations."""
+    rows = {}
+    for layout in layouts:
+        held = peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES)
+        states = {name: getattr(held.states, name) for name in ("parameters", "gradients", "optimizer")}
+        rows[layout_text(layout)] = states | {"activations": held.total - held.states.total}
+    return rows
+
+
+def axis_bytes(model: Transformer, layout: Layout) -> dict[str, float]:
+    """Bytes that a rank of the first stage sends in a step, by axis; axes of one rank are left out."""
+    sent = vars(traffic_of_step(model, layout))
+    sums = {axis: sum(value for name, value in sent.items() if name.split("_")[0] == axis) for axis in AXES}
+    return {axis: value for axis, value in sums.items() if value} or {"none": 0.0}
+
+
+def plan_pictures(model: Transformer, layout: Layout, gpu: Accelerator) -> list[tuple[bytes, str]]:
+    """Memory, traffic and time of a layout: three pictures as PNG, each with its sentence."""
+    pictures = []
+    for height, draw in ((2.3, _memory), (1.9, _traffic), (1.8, _step)):
+        figure, ax = new_axes(7.5, height)
+        sentence = draw(ax, model, layout, gpu)
+        pictures.append((png(figure), sentence))
+    return pictures
+
+
+def _memory(ax, model: Transformer, layout: Layout, gpu: Accelerator) -> str:
+    rows = memory_rows(model, [layout])
+    limit = usable_bytes(gpu)
+    fits = sum(next(iter(rows.values())).values()) <= limit
+    title = f"Memory of the fullest rank: {'fits' if fits else 'does not fit'}"
+    return draw_memory(ax, rows, title=title, limit=limit, limit_label=f"usable of {gpu.name}")
+
+
+def _traffic(ax, model: Transformer, layout: Layout, gpu: Accelerator) -> str:
+    return draw_bars(ax, axis_bytes(model, layout), title="Bytes that a rank sends in a step, by axis")
+
+
+def _step(ax, model: Transformer, layout: Layout, gpu: Accelerator) -> str:
+    step = seconds_of(model, layout, gpu)
+    return draw_step(ax, {"a step": step}, title=f"Predicted on {layout.world} {gpu.name}")
+
+
+def plan_explorer(model: str = "llama3-70b", gpu: str = "h100", sequences: int = 1024) -> widgets.VBox:
+    """Choose a model, a GPU, and the sizes of a layout; memory, traffic and time follow."""
+    models = widgets.Dropdown(options=list(ZOO), value=model, description="Model")
+    gpus = widgets.Dropdown(options=list(ACCELERATORS), value=gpu, description="GPU")
+    batch = widgets.Dropdown(
+        options=sorted({128, 256, 512, 1024, 2048, sequences}), value=sequences, description="Batch"
+    )
+    zero = widgets.Dropdown(options=[0, 1, 2, 3], value=1, description="ZeRO")
+    recompute = widgets.Dropdown(options=["none", "selective", "full"], value="none", description="Recompute")
+    tp, pp, dp = (
+        widgets.SelectionSlider(options=[2**power for power in range(most + 1)], value=value, description=name)
+        for name, most, value in (("Tensor", 4, 8), ("Pipeline", 6, 4), ("Data", 10, 8))
+    )
+    page = widgets.HTML()
+
+    def redraw(_: object = None) -> None:
+        wanted = ZOO[str(models.value)]
+        sizes = {"tp": tp.value, "pp": pp.value, "dp": dp.value, "zero": zero.value, "recompute": recompute.value}
+        try:
+            layout = with_global_batch(Layout(**sizes, sequence_parallel=tp.value > 1), int(str(batch.value)))
+            check_layout(wanted, layout)
+        except ValueError as error:
+            page.value = f"<p>{html.escape(str(error))}</p>"
+            return
+        page.value = "".join(map(_as_html, plan_pictures(wanted, layout, ACCELERATORS[str(gpus.value)])))
+
+    controls = [models, gpus, batch, zero, recompute, tp, pp, dp]
+    for control in controls:
+        control.observe(redraw, names="value")
+    redraw()
+    return widgets.VBox([widgets.HBox(controls[:3]), widgets.HBox(controls[3:5]), *controls[5:], page])
+
+
+def _as_html(picture: tuple[bytes, str]) -> str:
+    sentence, data = html.escape(picture[1]), base64.b64encode(picture[0]).decode()
+    return f'<img alt="{sentence}" width="720" src="data:image/png;base64,{data}"><p>{sentence}</p>'
