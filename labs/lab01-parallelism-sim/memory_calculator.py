@@ -1,11 +1,13 @@
 """Memory: the formulas for a model and a layout, and model states measured on a small model of this machine."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from beside import FigureFile
 from shardlab.costs.hardware import GIB
 from shardlab.costs.layout import Layout, check_layout
-from shardlab.costs.memory import peak_memory
+from shardlab.costs.memory import MemoryBytes, peak_memory
 from shardlab.costs.memory_states import zero_state_bytes
 from shardlab.costs.model import num_parameters
 from shardlab.costs.model_file import load_model
@@ -24,6 +26,26 @@ def measured_states(width: int) -> tuple[int, int, int, int]:
     return sum(p.numel() for p in model.parameters()), held.parameters, held.gradients, held.optimizer_state
 
 
+def draw(rows: dict[str, MemoryBytes], path: Path, title: str) -> str:
+    """A bar for each stage of ZeRO and recomputation; writes the picture and returns it in words."""
+    from shardlab.figures import draw_memory, new_axes
+    from shardlab.figures.page import png
+
+    bars = {
+        label: {
+            "parameters": held.states.parameters,
+            "gradients": held.states.gradients,
+            "optimizer": held.states.optimizer,
+            "activations": held.total - held.states.total,
+        }
+        for label, held in rows.items()
+    }
+    drawing, ax = new_axes(8.0, 1.2 + 0.4 * len(bars))
+    words = draw_memory(ax, bars, title=title)
+    path.write_bytes(png(drawing))
+    return words
+
+
 def main(
     model: Annotated[str, typer.Option(help="A name, or a JSON file of sizes.")] = "llama2-7b",
     tp: Annotated[int, typer.Option(help="Tensor parallel size.")] = 1,
@@ -32,8 +54,10 @@ def main(
     microbatch: Annotated[int, typer.Option(help="Sequences of a microbatch.")] = 1,
     microbatches: Annotated[int, typer.Option(help="Microbatches of a step.")] = 8,
     measure: Annotated[bool, typer.Option(help="Also count a small model's bytes (imports torch).")] = True,
+    figure: FigureFile = None,
 ) -> None:
     """Show what the fullest rank holds by ZeRO stage and recomputation; count a real model's 16 bytes a parameter."""
+    rows: dict[str, MemoryBytes] = {}
     try:
         wanted = load_model(model)
         typer.echo(f"{wanted.name}: {num_parameters(wanted) / 1e9:.2f}B parameters; GiB of the fullest rank")
@@ -51,11 +75,13 @@ def main(
                     sequence_parallel=tp > 1,
                 )
                 check_layout(wanted, layout)
-                held = peak_memory(wanted, layout)
+                held = rows[f"ZeRO-{zero}, recompute {recompute}"] = peak_memory(wanted, layout)
                 parts = [part / GIB for part in (held.states.total, held.activations, held.total)]
                 typer.echo(f"{zero:4} {recompute:10}{parts[0]:9.2f}{parts[1]:13.2f}{parts[2]:9.2f}")
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    if figure is not None:
+        typer.echo(draw(rows, figure, f"{wanted.name}: what the fullest of {tp * pp * dp} ranks holds"))
     if not measure:
         return
     count, weights, gradients, state = measured_states(64)

@@ -1,11 +1,109 @@
-"""Pipeline parallelism: the bubble by formula, by simulation, and on real ranks whose stages sleep."""
+"""Pipeline parallelism: the bubble by formula, by simulation, and on real ranks whose stages sleep or compute."""
 
-from typing import Annotated
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Annotated
 
+import shardlab
 import typer
+from beside import WARM_UP, CalibrationFile, FigureFile, calibration_for
+from shardlab.costs.calibrated import linear_layer_seconds, message_between_stages
+from shardlab.costs.calibration import Calibration
 from shardlab.costs.step import bubble_share
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.schedule import num_microbatches, num_stages, stages_of_rank
+from shardlab.pipeline_parallel.simulate import Timeline, peak_activations, simulate
+
+if TYPE_CHECKING:
+    from shardlab.pipeline_parallel.execute import RankTimes
+    from shardlab.pipeline_parallel.schedule import Schedule
+
+FP32, LAYERS = 4, 3  # linear layers with ReLU in a stage that computes
+
+
+def compute_steps(schedule: "Schedule", width: int, rows: int, rounds: int) -> "list[RankTimes]":
+    """On each rank: the slots' times of each round, with stages of real layers and messages of rows x width."""
+    import torch
+    import torch.distributed as dist
+    from shardlab.pipeline_parallel.execute import execute
+    from shardlab.pipeline_parallel.stages import ModuleStage
+    from torch import nn
+
+    torch.set_num_threads(1)
+    stages, microbatches = num_stages(schedule), num_microbatches(schedule)
+    batches = [torch.randn(rows, width) for _ in range(microbatches)]
+
+    def layers() -> nn.Module:
+        return nn.Sequential(*[part for _ in range(LAYERS) for part in (nn.Linear(width, width), nn.ReLU())])
+
+    held = {
+        stage: ModuleStage(
+            layers(),
+            inputs=batches if stage == 0 else None,
+            input_like=None if stage == 0 else batches[0],
+            loss=(lambda output, _: output.square().mean()) if stage == stages - 1 else None,
+            loss_weight=1 / microbatches,
+        )
+        for stage in stages_of_rank(schedule, dist.get_rank())
+    }
+    times = []
+    for _ in range(rounds + WARM_UP):
+        for stage in held.values():
+            stage.module.zero_grad()
+        dist.barrier()
+        times.append(execute(schedule, held, group=dist.group.WORLD))
+    return times[WARM_UP:]
+
+
+def costs_here(here: Calibration, schedule: "Schedule", width: int, rows: int) -> Costs:
+    """Seconds of F, I and W of each stage, and of a message: the first stage's layer has no input gradient.
+
+    Ranks that have no core of their own are slowed down together.
+    """
+    stages = num_stages(schedule)
+    slowdown = here.of_ranks(len(schedule)).slowdown
+    layer = slowdown * linear_layer_seconds(here, rows, width)
+    forward, rest = LAYERS * layer, (LAYERS - 1) * layer
+    return Costs(
+        forward=[forward] * stages,
+        input_gradient=[rest, *[forward] * (stages - 1)],
+        weight_gradient=[forward] * stages,
+        message=message_between_stages(here, len(schedule), FP32 * rows * width) if len(schedule) > 1 else 0.0,
+    )
+
+
+def predict(here: Calibration, schedule: "Schedule", width: int, rows: int) -> float:
+    """Seconds from the first slot's begin to the last one's end."""
+    return simulate(schedule, costs_here(here, schedule, width, rows)).makespan
+
+
+def measure(schedule: "Schedule", width: int, rows: int, rounds: int) -> Timeline:
+    """The timeline of the median round, of stages that compute."""
+    from shardlab.pipeline_parallel.execute import measured
+
+    by_rank = shardlab.run(
+        compute_steps, schedule, width, rows, rounds, ranks=len(schedule), timeout=240, transport="gloo"
+    )
+    timelines = [measured(schedule, ranks) for ranks in zip(*by_rank, strict=True)]
+    middle = median([one.makespan for one in timelines])
+    return min(timelines, key=lambda one: abs(one.makespan - middle))
+
+
+def draw(simulated: Timeline, costs: Costs, real: Timeline, path: Path, name: str) -> str:
+    """The simulated timeline above the measured one; writes the picture and returns it in words."""
+    from matplotlib.figure import Figure
+    from shardlab.figures import draw_timeline
+    from shardlab.figures.page import png
+
+    picture = Figure(figsize=(9, 2.2 + 0.8 * len(real.schedule)), layout="constrained")
+    upper, lower = picture.subplots(2, sharex=True)
+    words = draw_timeline(upper, simulated.schedule, costs, name=f"{name}, simulated")
+    words += "\n" + draw_timeline(lower, real.schedule, costs, measured=real, name=name)
+    for ax in (upper, lower):
+        ax.spines[["top", "right"]].set_visible(False)
+    path.write_bytes(png(picture))
+    return words
 
 
 def main(
@@ -13,27 +111,36 @@ def main(
     ranks: Annotated[int, typer.Option(min=1, max=16, help="Stages p.")] = 4,
     microbatches: Annotated[int, typer.Option(min=1, help="m.")] = 8,
     milliseconds: Annotated[float, typer.Option(min=1, help="What F, I and W sleep each.")] = 20.0,
+    compute: Annotated[int, typer.Option(min=0, help="Compute with layers of this width instead of sleeping.")] = 0,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of a microbatch, for --compute.")] = 192,
+    calibration: CalibrationFile = None,
+    figure: FigureFile = None,
 ) -> None:
-    """Predict a schedule's bubble, then measure it: real messages between real ranks, stages that sleep."""
+    """Predict a schedule's bubble, then measure it: real messages between real ranks, stages that sleep or compute."""
     from shardlab.pipeline_parallel.asleep import run_asleep
 
     if schedule not in BUILDERS:
         raise typer.BadParameter(f"there is no schedule {schedule!r}: use one of {', '.join(BUILDERS)}")
-    unit = milliseconds / 1e3
     try:
         built = BUILDERS[schedule](ranks, microbatches)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    timeline = simulate(built)
-    real = run_asleep(built, seconds_per_unit=unit)
+    if compute:
+        unit, costs = 1.0, costs_here(calibration_for(ranks, calibration), built, compute, rows)
+        timeline, real = simulate(built, costs), measure(built, compute, rows, rounds=5)
+    else:
+        unit, costs = milliseconds / 1e3, Costs()
+        timeline, real = simulate(built), run_asleep(built, seconds_per_unit=unit)
 
     typer.echo(f"{schedule}, p = {ranks}, m = {microbatches}{'':8}{'simulated':>12}{'measured':>12}")
     typer.echo(f"{'seconds':28}{unit * timeline.makespan:12.3f}{unit * real.makespan:12.3f}")
-    shares = [max(one.idle) / one.makespan for one in (timeline, real)]
-    typer.echo(f"{'idle share, worst rank':28}{shares[0]:12.1%}{shares[1]:12.1%}")
+    typer.echo(f"{'idle share, worst rank':28}{timeline.bubble:12.1%}{real.bubble:12.1%}")
     if schedule in ("gpipe", "1f1b"):
         typer.echo(f"{'(p-1)/(m+p-1)':28}{bubble_share(ranks, microbatches):12.1%}")
+    typer.echo(f"{'error of the step':28}{timeline.makespan / real.makespan - 1:+12.1%}")
     typer.echo(f"microbatches held at most, by rank: {' '.join(map(str, peak_activations(built)))}")
+    if figure is not None:
+        typer.echo(draw(timeline, costs, real, figure, schedule))
 
 
 if __name__ == "__main__":

@@ -1,39 +1,69 @@
 """Tensor parallelism: an MLP cut by columns, then by rows; its two all-reduces of bsh, predicted beside real ranks."""
 
+import time
 from typing import Annotated
 
 import shardlab
 import typer
+from beside import WARM_UP, CalibrationFile, FigureFile, Rounds, Step, calibration_for, draw, show, step_of
 from shardlab.costs.axis_traffic import BF16, tp_layer_bytes
+from shardlab.costs.calibrated import mlp_tensor_parallel_seconds
+from shardlab.costs.calibration import Calibration
 from shardlab.costs.layout import Layout, check_layout
 from shardlab.costs.model_zoo import find_model
 from shardlab.costs.traffic import ring_all_reduce_bytes
 
 
-def mlp_step(tokens: int, hidden: int, width: int) -> tuple[float, int, float]:
-    """On each rank: bytes sent, all-reduces, and the largest difference to the whole MLP on one rank."""
+def mlp_steps(tokens: int, hidden: int, width: int, rounds: int) -> tuple[float, int, float, list[tuple[float, float]]]:
+    """On each rank: bytes sent, all-reduces, the largest difference to the whole MLP on one rank, and each round's
+    seconds of compute and of the whole step.
+    """
     import torch
     import torch.distributed as dist
     from shardlab import meter
 
+    torch.set_num_threads(1)
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
     x, first, second = torch.randn(tokens, hidden), torch.randn(hidden, width), torch.randn(width, hidden)
-    columns, rows = first.chunk(size, dim=1)[rank], second.chunk(size, dim=0)[rank]
+    columns = first.chunk(size, dim=1)[rank].contiguous().requires_grad_()
+    rows = second.chunk(size, dim=0)[rank].contiguous().requires_grad_()
     whole = x.clone().requires_grad_()
     ((whole @ first).relu() @ second).sum().backward()
 
-    with meter.record() as bill:
+    seconds = []
+    for _ in range(rounds + WARM_UP):
         mine = x.clone().requires_grad_()
-        part = (mine @ columns).relu() @ rows
-        result = part.detach().clone()
-        dist.all_reduce(result)  # forward: sum over the ranks' rows
-        part.sum().backward()
-        assert mine.grad is not None and whole.grad is not None
-        dist.all_reduce(mine.grad)  # backward: sum over the ranks' columns
+        columns.grad = rows.grad = None
+        dist.barrier()
+        began = time.perf_counter()
+        with meter.record() as bill:
+            part = (mine @ columns).relu() @ rows
+            result = part.detach().clone()
+            half = time.perf_counter()
+            dist.all_reduce(result)  # forward: sum over the ranks' rows
+            again = time.perf_counter()
+            part.sum().backward()
+            done = time.perf_counter()
+            assert mine.grad is not None
+            dist.all_reduce(mine.grad)  # backward: sum over the ranks' columns
+        seconds.append((half - began + done - again, time.perf_counter() - began))
+    assert mine.grad is not None and whole.grad is not None
     wrong = (result - (x @ first).relu() @ second).abs().max() / result.abs().max()
     wrong_gradient = (mine.grad - whole.grad).abs().max() / whole.grad.abs().max()
-    return bill.sent_bytes, bill.count("all_reduce"), max(wrong.item(), wrong_gradient.item())
+    worst = max(wrong.item(), wrong_gradient.item())
+    return bill.sent_bytes, bill.count("all_reduce"), worst, seconds[WARM_UP:]
+
+
+def predict(here: Calibration, ranks: int, tokens: int, hidden: int) -> Step:
+    return Step(*mlp_tensor_parallel_seconds(here, ranks, tokens, hidden))
+
+
+def measure(ranks: int, tokens: int, hidden: int, rounds: int) -> tuple[float, int, float, Step]:
+    """Bytes that a rank sends, all-reduces, the largest difference to one rank, and the step."""
+    by_rank = shardlab.run(mlp_steps, tokens, hidden, 4 * hidden, rounds, ranks=ranks, timeout=120, transport="gloo")
+    sent, calls = by_rank[0][:2]
+    return sent, calls, max(one[2] for one in by_rank), step_of([one[3] for one in by_rank])
 
 
 def main(
@@ -41,6 +71,9 @@ def main(
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of a microbatch, b times s.")] = 64,
     hidden: Annotated[int, typer.Option(min=1, help="h; the MLP is 4h wide.")] = 128,
     model: Annotated[str, typer.Option(help="A model whose traffic at t is predicted too.")] = "gpt3-175b",
+    rounds: Rounds = 15,
+    calibration: CalibrationFile = None,
+    figure: FigureFile = None,
 ) -> None:
     """Predict what one MLP's tensor parallelism sends, measure it on real ranks, and predict a large model's."""
     if 4 * hidden % ranks:
@@ -50,18 +83,22 @@ def main(
         check_layout(large, Layout(tp=ranks))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    by_rank = shardlab.run(mlp_step, tokens, hidden, 4 * hidden, ranks=ranks, timeout=120)
+    predicted = predict(calibration_for(ranks, calibration), ranks, tokens, hidden)
+    sent, calls, worst, measured = measure(ranks, tokens, hidden, rounds)
 
     typer.echo(f"{'MLP, forward and backward':28}{'predicted':>12}{'measured':>12}")
-    typer.echo(f"{'all-reduces':28}{2:12}{by_rank[0][1]:12}")
-    predicted = 2 * ring_all_reduce_bytes(ranks, 4 * tokens * hidden)
-    typer.echo(f"{'bytes sent by a rank':28}{predicted:12.0f}{by_rank[0][0]:12.0f}")
-    typer.echo(f"largest relative difference to one rank: {max(one[2] for one in by_rank):.1e}")
+    typer.echo(f"{'all-reduces':28}{2:12}{calls:12}")
+    typer.echo(f"{'bytes sent by a rank':28}{2 * ring_all_reduce_bytes(ranks, 4 * tokens * hidden):12.0f}{sent:12.0f}")
+    show(predicted, measured)
+    typer.echo(f"largest relative difference to one rank: {worst:.1e}")
     layer = tp_layer_bytes(large, Layout(tp=ranks))
     typer.echo(
         f"{large.name}, t = {ranks}: {layer / 1e6:.1f} MB a layer, microbatch and direction, "
         f"{BF16 * large.sequence * large.hidden / 1e6:.1f} MB payload an all-reduce"
     )
+    if figure is not None:
+        title = f"An MLP on {ranks} tensor-parallel ranks: messages take {measured.messages / measured.total:.0%}"
+        typer.echo(draw({"predicted": predicted, "measured": measured}, figure, title))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from shardlab.calibrate_command import calibrate
 from shardlab.mesh_command import mesh
 from shardlab.plan_command import memory, plan, predict
 from shardlab.schedule_command import schedule
@@ -40,6 +41,7 @@ def doctor(
     raise typer.Exit(1 if worst == PROBLEM else 0)
 
 
+app.command()(calibrate)
 app.command()(schedule)
 app.command()(mesh)
 app.command()(plan)

@@ -118,7 +118,7 @@ def predicted(config: GPTConfig, stage: int, num_ranks: int) -> Predicted:
     if stage == 0:
         held = StateBytes(FP32 * whole, FP32 * whole, 2 * FP32 * whole + FP32 * len(parameters))
         return Predicted(held, zero_bytes(num_ranks, FP32 * whole, 0))
-    vectors = _vector_sizes(model, stage)
+    vectors = vector_sizes(model, stage)
     shards = [shard_elements(size, num_ranks)[0] for size in vectors]
     shard = FP32 * sum(shards)
     held = StateBytes(
@@ -132,7 +132,7 @@ def predicted(config: GPTConfig, stage: int, num_ranks: int) -> Predicted:
     return Predicted(held, sent)
 
 
-def _vector_sizes(model: GPT, stage: int) -> list[int]:
+def vector_sizes(model: GPT, stage: int) -> list[int]:
     """Parameters of each vector: all, a bucket's, or a block's with the rest at the end."""
     parameters = list(model.parameters())
     if stage == 1:

@@ -1,0 +1,148 @@
+"""Step times of the labs, predicted from a calibration of this machine beside those measured right after it.
+
+`ours` is the error of the prediction, `peer` that of the simplest rival: FLOPs at the best rate of a matrix product.
+Calibration and labs take turns, so that both see the same machine; each number is the median of the turns.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import shardlab
+import torch
+from rich.console import Console
+from shardlab.calibrate.measure import calibrate
+from shardlab.costs.calibrated import SmallGPT, zero_step_seconds
+from shardlab.costs.calibration import Calibration
+from shardlab.data_parallel.experiment import build, train, vector_sizes
+from shardlab.model.gpt import GPT, GPTConfig
+from shardlab.model.text import read_text
+from shardlab.pipeline_parallel.builders import BUILDERS
+from shardlab.pipeline_parallel.simulate import simulate
+
+from benchmarks.row import Row, at_most
+
+COURSE = Path(__file__).parents[1]
+sys.path.insert(0, str(COURSE / "labs" / "lab01-parallelism-sim"))  # programs, no package
+
+BAR, TURNS, ROUNDS = 0.15, 3, 15
+RANKS = (2, 4)
+WIDTH, SAMPLES = 512, 256  # lab 1, data parallelism
+TOKENS, HIDDEN = 512, 384  # tensor parallelism
+STAGE_WIDTH, ROWS, MICROBATCHES = 384, 192, 8  # pipeline
+UNIT = 0.02  # seconds that a sleeping stage sleeps
+CONFIG, BATCH = GPTConfig(layers=4, hidden=128, heads=4), 4  # lab 3
+STAGES = {0: "DDP", 1: "ZeRO-1", 2: "ZeRO-2", 3: "ZeRO-3"}
+
+
+class Case(NamedTuple):
+    """A lab's step: what predicts its seconds, what measures them, and its FLOPs on one rank (0: none)."""
+
+    name: str
+    predict: Callable[[Calibration], float]
+    measure: Callable[[], float]
+    flops: float
+
+
+def measure() -> list[Row]:
+    """A row a lab and number of ranks; a table of seconds goes to the terminal."""
+    every = cases()
+    predicted: dict[str, list[float]] = {case.name: [] for case in every}
+    measured: dict[str, list[float]] = {case.name: [] for case in every}
+    rates = []
+    for _ in range(TURNS):
+        here = calibrate(RANKS, device="cpu")
+        rates.append(max(here.matmul["float32"].values()))
+        for case in every:
+            predicted[case.name].append(case.predict(here))
+            measured[case.name].append(case.measure())
+    rows = []
+    show = Console(stderr=True)
+    for case in every:
+        guess, seconds = median(predicted[case.name]), median(measured[case.name])
+        show.print(f"{case.name:44} predicted {guess * 1e3:7.1f} ms, measured {seconds * 1e3:7.1f} ms", highlight=False)
+        rival = abs(case.flops / median(rates) / seconds - 1) if case.flops else None
+        rows.append(at_most(f"{case.name}: error", abs(guess / seconds - 1), BAR, rival))
+    return rows
+
+
+def cases() -> list[Case]:
+    """All labs on all numbers of ranks."""
+    return [
+        case for ranks in RANKS for make in (data_parallel, tensor_parallel, pipeline, asleep) for case in [make(ranks)]
+    ] + [zero(ranks, stage) for ranks in RANKS for stage in STAGES]
+
+
+def data_parallel(ranks: int) -> Case:
+    lab = import_module("dp_simulation")
+    return Case(
+        f"lab 1, data parallel, {ranks} ranks",
+        lambda here: lab.predict(here, ranks, WIDTH, SAMPLES).total,
+        lambda: lab.measure(ranks, WIDTH, SAMPLES, ROUNDS)[1].total,
+        5 * 2 * SAMPLES * WIDTH**2,
+    )
+
+
+def tensor_parallel(ranks: int) -> Case:
+    lab = import_module("tp_simulation")
+    return Case(
+        f"lab 1, tensor parallel, {ranks} ranks",
+        lambda here: lab.predict(here, ranks, TOKENS, HIDDEN).total,
+        lambda: lab.measure(ranks, TOKENS, HIDDEN, ROUNDS)[3].total,
+        6 * 2 * TOKENS * HIDDEN * 4 * HIDDEN / ranks,
+    )
+
+
+def pipeline(ranks: int) -> Case:
+    lab, built = import_module("pp_simulation"), BUILDERS["1f1b"](ranks, MICROBATCHES)
+    return Case(
+        f"lab 1, pipeline that computes, {ranks} ranks",
+        lambda here: lab.predict(here, built, STAGE_WIDTH, ROWS),
+        lambda: lab.measure(built, STAGE_WIDTH, ROWS, ROUNDS).makespan,
+        MICROBATCHES * lab.LAYERS * 3 * 2 * ROWS * STAGE_WIDTH**2,
+    )
+
+
+def asleep(ranks: int) -> Case:
+    from shardlab.pipeline_parallel.asleep import run_asleep
+
+    built = BUILDERS["1f1b"](ranks, MICROBATCHES)
+    return Case(
+        f"lab 1, pipeline asleep, {ranks} ranks",
+        lambda _: simulate(built).makespan * UNIT,
+        lambda: run_asleep(built, seconds_per_unit=UNIT).makespan * UNIT,
+        0.0,
+    )
+
+
+def zero(ranks: int, stage: int) -> Case:
+    with torch.device("meta"):
+        model = GPT(CONFIG)
+    vectors = vector_sizes(model, stage or 2)  # DDP's buckets are those of stage 2
+    sizes = SmallGPT(CONFIG.layers, CONFIG.hidden, BATCH, CONFIG.sequence, CONFIG.vocabulary)
+    return Case(
+        f"lab 3, {STAGES[stage]}, {ranks} ranks",
+        lambda here: zero_step_seconds(here, ranks, stage, sizes, vectors),
+        lambda: train_small_gpt(ranks, stage),
+        6 * sum(vectors) * BATCH * CONFIG.sequence,
+    )
+
+
+def train_small_gpt(ranks: int, stage: int) -> float:
+    """Seconds of a step of lab 3 on the slowest rank."""
+    by_rank = shardlab.run(one_rank, stage, ranks=ranks, timeout=240, transport="gloo")
+    return max(rank.seconds for rank in by_rank)
+
+
+def one_rank(stage: int):
+    return train(build(stage, CONFIG, None), CONFIG, read_text(COURSE / "docs"), steps=ROUNDS, batch=BATCH)
+
+
+if __name__ == "__main__":
+    for row in measure():
+        print(row, flush=True)

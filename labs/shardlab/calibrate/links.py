@@ -1,0 +1,119 @@
+"""What ranks do to each other: links in the alpha-beta model, compute on shared cores, and what messages hide."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import torch
+import torch.distributed as dist
+
+from shardlab.calibrate.clock import training_pass
+from shardlab.costs.calibration import COLLECTIVES
+from shardlab.costs.traffic import Link, fit_alpha_beta, ring_all_gather_bytes, ring_all_reduce_bytes
+from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
+
+SIZES = (2**12, 2**16, 2**19, 2**21, 2**23)  # bytes of the whole tensor
+ROUNDS, WARM_UP = 9, 2
+TOGETHER = GPTConfig(layers=2, hidden=192)  # what ranks compute at the same time, to see what they lose
+BATCH = 4
+
+
+def rounds_of(function: Callable[[], object], device: torch.device, rounds: int = ROUNDS) -> list[float]:
+    """Seconds of each round on this rank; all ranks begin together."""
+    seconds = []
+    for _ in range(rounds + WARM_UP):
+        _wait_for(device)
+        dist.barrier()
+        began = time.perf_counter()
+        function()
+        _wait_for(device)
+        seconds.append(time.perf_counter() - began)
+    return seconds[WARM_UP:]
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def measure_links(device_type: str) -> dict[tuple[str, int], list[float]]:
+    """On each rank: seconds of each round, by collective and bytes of the whole tensor, and of a `send`."""
+    torch.set_num_threads(1)
+    device, size = torch.device(device_type), dist.get_world_size()
+    found = {}
+    for num_bytes in SIZES:
+        elements = num_bytes // 4 // size
+        part, whole = torch.ones(elements, device=device), torch.ones(elements * size, device=device)
+        calls: dict[str, Callable[[], object]] = {
+            "all_reduce": lambda whole=whole: dist.all_reduce(whole),
+            "reduce_scatter": lambda part=part, whole=whole: dist.reduce_scatter_single(part, whole),
+            "all_gather": lambda part=part, whole=whole: dist.all_gather_single(whole, part),
+            "send": lambda part=part: _there_and_back(part),
+        }
+        for kind, call in calls.items():
+            found[kind, num_bytes] = rounds_of(call, device)
+    return found
+
+
+def _there_and_back(part: torch.Tensor) -> None:
+    """Between rank 0 and the last: a message and its answer."""
+    last = dist.get_world_size() - 1
+    if dist.get_rank() == 0:
+        dist.send(part, last)
+        dist.recv(part, last)
+    elif dist.get_rank() == last:
+        dist.recv(part, 0)
+        dist.send(part, 0)
+
+
+def links_of(by_rank: Sequence[dict[tuple[str, int], list[float]]]) -> dict[str, Link]:
+    """Alpha and beta of each kind; a round lasts as long as on its slowest rank, and the median of rounds counts."""
+    num_ranks = len(by_rank)
+    samples: dict[str, list[tuple[float, float, float]]] = {}
+    for kind, num_bytes in by_rank[0]:
+        rounds = [max(ranks) for ranks in zip(*(rank[kind, num_bytes] for rank in by_rank), strict=True)]
+        whole = num_bytes // 4 // num_ranks * num_ranks * 4
+        messages, sent = {
+            "all_reduce": (2 * (num_ranks - 1), ring_all_reduce_bytes(num_ranks, whole)),
+            "send": (2, 2 * whole / num_ranks),
+        }.get(kind, (num_ranks - 1, ring_all_gather_bytes(num_ranks, whole)))
+        samples.setdefault(kind, []).append((messages, sent, median(rounds)))
+    assert set(samples) == {*COLLECTIVES, "send"}
+    return {kind: fit_alpha_beta(rows) for kind, rows in samples.items()}
+
+
+def measure_sharing(device_type: str) -> dict[str, list[float]]:
+    """On each rank: rounds of compute, of an all-reduce about as long, and of the all-reduce begun before the compute.
+
+    Of one rank alone only the compute means anything.
+    """
+    torch.set_num_threads(1)
+    device = torch.device(device_type)
+    model = GPT(TOGETHER).to(device)
+    tokens = torch.randint(TOGETHER.vocabulary, (BATCH, TOGETHER.sequence), device=device)
+    compute = training_pass(model, lambda: next_token_loss(model(tokens), tokens))
+    found = {"compute": rounds_of(compute, device)}
+    if dist.get_world_size() == 1:
+        return found
+    message = torch.ones(2**20, device=device)
+
+    def both() -> None:
+        work = dist.all_reduce(message, async_op=True)
+        compute()
+        if work is not None:
+            work.wait()
+
+    rounds: dict[str, Callable[[], object]] = {"message": lambda: dist.all_reduce(message), "both": both}
+    return found | {name: rounds_of(call, device) for name, call in rounds.items()}
+
+
+def slowest(by_rank: Sequence[dict[str, list[float]]], name: str) -> float:
+    """The median round, each as long as on its slowest rank."""
+    return median(max(ranks) for ranks in zip(*(rank[name] for rank in by_rank), strict=True))
+
+
+def hidden_share(compute: float, message: float, both: float) -> float:
+    """Of the shorter of the two, the share that does not show when both run: 0 one after the other, 1 side by side."""
+    return min(1.0, max(0.0, (compute + message - both) / min(compute, message)))

@@ -1,0 +1,185 @@
+"""Seconds of a lab's step on the machine at hand, from its calibration: products, other operations, Adam, messages.
+
+Work is counted as on one rank alone and times the slowdown of N ranks at once; messages were measured between N ranks.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shardlab.costs.calibration import Calibration, Together
+from shardlab.costs.overlap import exposed_seconds, ready_times, transfers
+from shardlab.costs.traffic import all_gather_seconds, all_reduce_seconds
+
+FP32 = 4
+GATHERS = "all_gather"
+
+
+def rate_at(rates: Mapping[int, float], size: float) -> float:
+    """The rate at a size between those measured: on straight lines over the logarithm of the size, flat outside."""
+    sizes = sorted(rates)
+    if size <= sizes[0]:
+        return rates[sizes[0]]
+    for small, large in itertools.pairwise(sizes):
+        if size <= large:
+            share = math.log(size / small) / math.log(large / small)
+            return rates[small] + share * (rates[large] - rates[small])
+    return rates[sizes[-1]]
+
+
+def matmul_seconds(rates: Mapping[int, float], rows: float, inner: float, columns: float) -> float:
+    """2 rows inner columns FLOPs at the rate of a square product with as many FLOPs."""
+    product = rows * inner * columns
+    return 2 * product / rate_at(rates, product ** (1 / 3))
+
+
+def products_seconds(
+    rates: Mapping[int, float], layers: int, hidden: int, sequence: int, vocabulary: int, batch: int, heads: int = 4
+) -> float:
+    """The matrix products of a GPT's forward and backward: three of each shape, one forward and two backward.
+
+    A layer: 3h, h, 4h and 4h wide, and QK^T and AV of each head and sequence; at the end the head, V wide.
+    """
+    tokens, h = batch * sequence, hidden
+    layer = sum(matmul_seconds(rates, tokens, h, width) for width in (3 * h, h, 4 * h, 4 * h))
+    layer += 2 * batch * heads * matmul_seconds(rates, sequence, h / heads, sequence)
+    return 3 * (layers * layer + matmul_seconds(rates, tokens, h, vocabulary))
+
+
+def moved_seconds(here: Calibration, num_bytes: float, operands: int = 2) -> float:
+    """To read and write operands of so many bytes each, as a copy does with two."""
+    return operands * num_bytes / rate_at(here.memory, num_bytes) + here.operation
+
+
+def adam_step_seconds(here: Calibration, tensors: int, parameters: float) -> float:
+    return here.adam_seconds[0] * tensors + here.adam_seconds[1] * parameters
+
+
+def collective_seconds(here: Calibration, kind: str, num_ranks: int, num_bytes: float) -> float:
+    """A collective of a whole tensor of num_bytes, as a ring's messages; 0 with one rank."""
+    if num_ranks == 1:
+        return 0.0
+    alpha, beta = here.of_ranks(num_ranks).links[kind]
+    seconds = all_reduce_seconds if kind == "all_reduce" else all_gather_seconds
+    return seconds(num_ranks, num_bytes, alpha=alpha, beta=beta)
+
+
+def with_overlap(together: Together, compute: float, ideal_exposed: float, communication: float) -> float:
+    """Compute, what cannot be hidden, and of the rest what this machine does not hide."""
+    hideable = communication - ideal_exposed
+    return compute + ideal_exposed + (1 - together.hidden) * hideable
+
+
+# ---- lab 1 -----------------------------------------------------------------------------------------------------------
+
+
+def mlp_data_parallel_seconds(here: Calibration, num_ranks: int, samples: int, width: int) -> tuple[float, float]:
+    """Two square layers, DDP without overlap: seconds of the passes with the gradients' copy, and of the all-reduce.
+
+    Five products: the first layer's input needs no gradient. Elementwise: bias, ReLU, square and mean, there and back.
+    """
+    num_bytes = FP32 * 2 * (width * width + width)
+    products = 5 * matmul_seconds(here.matmul["float32"], samples, width, width)
+    elementwise = 10 * moved_seconds(here, FP32 * samples * width) + moved_seconds(here, num_bytes)
+    compute = (products + elementwise) * here.of_ranks(num_ranks).slowdown
+    return compute, collective_seconds(here, "all_reduce", num_ranks, num_bytes)
+
+
+def mlp_tensor_parallel_seconds(here: Calibration, num_ranks: int, tokens: int, hidden: int) -> tuple[float, float]:
+    """An MLP of 4h cut by columns, then rows: seconds of the passes, and of the two all-reduces of tokens x h.
+
+    Six products of an N-th of 4h; ReLU, the sum, a copy of the result.
+    """
+    width = 4 * hidden / num_ranks
+    products = 6 * matmul_seconds(here.matmul["float32"], tokens, hidden, width)
+    narrow, wide = FP32 * tokens * hidden, FP32 * tokens * width
+    elementwise = 4 * moved_seconds(here, wide) + 4 * moved_seconds(here, narrow)
+    compute = (products + elementwise) * here.of_ranks(num_ranks).slowdown
+    return compute, 2 * collective_seconds(here, "all_reduce", num_ranks, narrow)
+
+
+def linear_layer_seconds(here: Calibration, rows: int, width: int) -> float:
+    """One of the three passes, F, I or W, of a square linear layer with its bias and ReLU, on one rank alone."""
+    product = matmul_seconds(here.matmul["float32"], rows, width, width)
+    return product + 2 * moved_seconds(here, FP32 * rows * width)
+
+
+def message_between_stages(here: Calibration, num_ranks: int, num_bytes: float) -> float:
+    """alpha + beta * bytes of a send from one rank to the next."""
+    alpha, beta = here.of_ranks(num_ranks).links["send"]
+    return alpha + beta * num_bytes
+
+
+# ---- lab 3 -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SmallGPT:
+    """Sizes of lab 3's model and of what a rank computes in a step."""
+
+    layers: int
+    hidden: int
+    batch: int
+    sequence: int = 64
+    vocabulary: int = 256
+
+    @property
+    def tensors(self) -> int:
+        """Weights and biases of two norms and four linear layers, two embeddings, the last norm; the head is tied."""
+        return 12 * self.layers + 4
+
+
+def gpt_pass_seconds(here: Calibration, model: SmallGPT) -> float:
+    """Forward and backward on one rank alone."""
+    once, layer, number = here.pass_seconds
+    products = products_seconds(
+        here.matmul["float32"], model.layers, model.hidden, model.sequence, model.vocabulary, model.batch
+    )
+    numbers = model.batch * model.sequence * model.hidden
+    return products + once + model.layers * (layer + number * numbers)
+
+
+def zero_step_seconds(here: Calibration, num_ranks: int, stage: int, model: SmallGPT, vectors: Sequence[int]) -> float:
+    """A step of DDP (stage 0) or of ZeRO: passes, copies of gradients, messages, Adam on what a rank owns.
+
+    vectors: elements that travel together, in the order of the backward: a bucket (stages 0 and 2), all (1), or a
+    block, with the rest at the end (3). Raises ValueError for another stage.
+    """
+    if stage not in range(4):
+        raise ValueError(f"ZeRO stage {stage}: use 0 (DDP), 1, 2 or 3")
+    together, total = here.of_ranks(num_ranks), sum(vectors)
+    passes = gpt_pass_seconds(here, model)
+    hooks = here.operation * model.tensors * (0 if stage == 1 else 3)
+    copies = sum(moved_seconds(here, FP32 * size) for size in vectors)
+    owned = total if stage == 0 else total / num_ranks
+    adam = adam_step_seconds(here, model.tensors if stage == 0 else len(vectors), owned)
+    compute = (passes + hooks + copies + adam) * together.slowdown
+    messages, exposed = _messages(here, num_ranks, stage, vectors, passes * together.slowdown)
+    return with_overlap(together, compute, exposed, messages)
+
+
+def _messages(
+    here: Calibration, num_ranks: int, stage: int, vectors: Sequence[int], passes: float
+) -> tuple[float, float]:
+    """Seconds of all messages, and of those that nothing could hide.
+
+    Gradients leave when the backward, two thirds of the passes, has come to them; stage 1 waits for its end. Weights
+    are gathered after the step, and nothing runs beside; or, in stage 3, twice for a block and once for the rest:
+    the first of each pass and the rest exposed, the others beside the block before.
+    """
+
+    def each(kind: str) -> list[float]:
+        return [collective_seconds(here, kind, num_ranks, FP32 * size) for size in vectors]
+
+    reduces = each("all_reduce" if stage == 0 else "reduce_scatter")
+    backward = [passes * 2 / 3 * size / sum(vectors) for size in vectors]
+    ready = ready_times(passes / 3, backward) if stage != 1 else [passes] * len(vectors)
+    messages, exposed = sum(reduces), exposed_seconds(passes, transfers(ready, reduces))
+    if stage in (1, 2):
+        messages, exposed = messages + sum(each(GATHERS)), exposed + sum(each(GATHERS))
+    if stage == 3:
+        *blocks, rest = each(GATHERS)
+        messages += 2 * sum(blocks) + rest
+        exposed += rest + (blocks[0] + blocks[-1] if blocks else 0.0)
+    return messages, exposed

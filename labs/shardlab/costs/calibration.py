@@ -1,0 +1,209 @@
+"""What was measured on the machine at hand: `shardlab calibrate` writes the file, the formulas read it here.
+
+Rates are those of one rank that has a core, or a GPU, to itself; `Together` says what N ranks at once do to each other.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from shardlab.costs.efficiency import FITTED, NVLINK, Efficiency
+from shardlab.costs.hardware import Accelerator
+from shardlab.costs.traffic import Link
+
+FORMAT = 1
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
+DEVICES = {"cpu": ("gloo",), "cuda": ("nccl", "nccl-shared", "gloo")}
+
+
+@dataclass(frozen=True)
+class Together:
+    """N ranks at the same time.
+
+    slowdown: how many times longer each computes than one alone, about N / cores once they share cores. hidden: of the
+    communication that a schedule starts early, the share that costs the compute beside it nothing; on cores that both
+    need it is small. links: alpha and beta of each collective as a ring's, and of a `send`.
+    """
+
+    slowdown: float
+    hidden: float
+    links: Mapping[str, Link]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Rates of one rank, and what ranks do to each other.
+
+    matmul: FLOP/s of square products by dtype and side. memory: bytes/s read and written by an elementwise operation,
+    by the bytes of one operand. operation: seconds of the smallest operation. pass_seconds: of a small GPT's forward
+    and backward, besides its matrix products: once, for each layer, for each number of a layer's input. adam_seconds:
+    for each tensor, for each parameter. All in seconds, bytes and FLOPs; fp32 where no dtype is named.
+    """
+
+    machine: str
+    measured: str
+    device: str
+    transport: str
+    cores: int
+    memory_bytes: int
+    matmul: Mapping[str, Mapping[int, float]]
+    memory: Mapping[int, float]
+    operation: float
+    pass_seconds: tuple[float, float, float]
+    adam_seconds: tuple[float, float]
+    ranks: Mapping[int, Together]
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def of_ranks(self, num_ranks: int) -> Together:
+        """What was measured with so many ranks; one rank alone has no links. Raises ValueError with the sizes known."""
+        if num_ranks == 1:
+            return Together(1.0, 0.0, {})
+        if num_ranks not in self.ranks:
+            known = ", ".join(map(str, [1, *self.ranks]))
+            raise ValueError(
+                f"{num_ranks} ranks were not measured here: use {known}, or `shardlab calibrate --ranks {num_ranks}`"
+            )
+        return self.ranks[num_ranks]
+
+
+def default_file() -> Path:
+    """Where the calibration of this machine lies: $SHARDLAB_CALIBRATION, or the user's cache."""
+    named = os.environ.get("SHARDLAB_CALIBRATION")
+    return Path(named) if named else Path.home() / ".cache" / "shardlab" / "calibration.json"
+
+
+def write_calibration(calibration: Calibration, path: Path) -> None:
+    """Write the file, whole or not at all; its folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(json.dumps({"format": FORMAT, **asdict(calibration)}, indent=1) + "\n")
+    beside.replace(path)
+
+
+def read_calibration(path: Path | None = None) -> Calibration:
+    """The calibration in a file, by default this machine's.
+
+    Raises ValueError with a sentence for a file that is missing, cut off, incomplete or at odds with itself.
+    """
+    path = path or default_file()
+    again = f"`shardlab calibrate --out {path}` measures again"
+    try:
+        data = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"there is no calibration in {path}: `shardlab calibrate --out {path}` measures one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): {again}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is no JSON, or is cut off ({error}): {again}") from None
+    try:
+        return _from_plain(data)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is no calibration: {error}; {again}") from None
+
+
+def as_accelerator(calibration: Calibration, efficiency: Efficiency = FITTED) -> Accelerator:
+    """The machine as the step-time model knows accelerators: peaks of which its usual shares are what was measured.
+
+    One rank a core or GPU; bf16 if that was measured, else fp32. Ranks share memory and links of one server.
+    """
+    generation = calibration.device
+    per_node = max([n for n in calibration.ranks if n <= calibration.cores], default=1)
+    together = calibration.of_ranks(per_node)
+    rates = calibration.matmul.get("bfloat16") or calibration.matmul["float32"]
+    link = together.links.get("all_reduce", Link(0.0, 0.0))
+    bandwidth = 1 / link.beta if link.beta else calibration.memory[max(calibration.memory)]
+    return Accelerator(
+        "here",
+        generation,
+        bf16_flops=max(rates.values()) / together.slowdown / efficiency.matmul(generation),
+        fp8_flops=0,
+        memory_bytes=calibration.memory_bytes / (calibration.cores if calibration.device == "cpu" else 1),
+        memory_bandwidth=calibration.memory[max(calibration.memory)] / together.slowdown / efficiency.memory,
+        nvlink=bandwidth / NVLINK,
+        network=bandwidth / efficiency.network,
+        per_node=per_node,
+    )
+
+
+def _from_plain(data: Any) -> Calibration:
+    """Plain JSON as a Calibration: its keys are text, and numbers again here."""
+    if not isinstance(data, dict):
+        raise ValueError("it holds no object")
+    if data.get("format") != FORMAT:
+        raise ValueError(f"its format is {data.get('format')!r}, this version reads {FORMAT}")
+    names = [field.name for field in fields(Calibration)]
+    missing = [name for name in names if name not in data]
+    if missing:
+        raise ValueError(f"it lacks {', '.join(missing)}")
+    values = {name: data[name] for name in names}
+    values["matmul"] = {dtype: _by_number(rates) for dtype, rates in data["matmul"].items()}
+    values["memory"] = _by_number(data["memory"])
+    values["pass_seconds"] = tuple(data["pass_seconds"])
+    values["adam_seconds"] = tuple(data["adam_seconds"])
+    values["ranks"] = {number: _together(one) for number, one in _by_number(data["ranks"]).items()}
+    return Calibration(**values)
+
+
+def _by_number(given: Mapping[str, Any]) -> dict[int, Any]:
+    return {int(key): value for key, value in given.items()}
+
+
+def _together(data: Mapping[str, Any]) -> Together:
+    missing = [field.name for field in fields(Together) if field.name not in data]
+    if missing:
+        raise ValueError(f"its ranks lack {', '.join(missing)}")
+    return Together(data["slowdown"], data["hidden"], {kind: Link(*link) for kind, link in data["links"].items()})
+
+
+def _check(one: Calibration) -> None:
+    """Raises ValueError for what cannot have been measured, or cannot be true together."""
+    if one.transport not in DEVICES.get(one.device, ()):
+        raise ValueError(f"{one.transport!r} on {one.device!r}: use gloo on cpu; nccl, nccl-shared or gloo on cuda")
+    datetime.fromisoformat(one.measured)
+    _positive("cores", one.cores)
+    _positive("memory_bytes", one.memory_bytes)
+    _positive("operation", one.operation)
+    if not one.matmul.get("float32") or not one.memory:
+        raise ValueError("it has no rate of fp32 products, or none of memory")
+    for dtype, rates in one.matmul.items():
+        for side, rate in rates.items():
+            _positive(f"matmul {dtype} {side}", rate)
+    for size, rate in one.memory.items():
+        _positive(f"memory {size}", rate)
+    if len(one.pass_seconds) != 3 or len(one.adam_seconds) != 2:
+        raise ValueError("pass_seconds are 3 numbers, adam_seconds 2")
+    for value in (*one.pass_seconds, *one.adam_seconds):
+        _positive("pass_seconds and adam_seconds", value, or_zero=True)
+    for number, together in one.ranks.items():
+        _check_together(one, number, together)
+
+
+def _check_together(one: Calibration, number: int, together: Together) -> None:
+    if number < 2:
+        raise ValueError(f"{number} ranks are not together: use 2 or more")
+    _positive(f"slowdown of {number} ranks", together.slowdown)
+    if one.device == "cpu" and together.slowdown < number / one.cores / 2:
+        raise ValueError(
+            f"{number} ranks on {one.cores} cores cannot each take only {together.slowdown:g} times as long as one"
+        )
+    if not 0 <= together.hidden <= 1:
+        raise ValueError(f"hidden = {together.hidden} is no share: 0 to 1")
+    missing = [kind for kind in (*COLLECTIVES, "send") if kind not in together.links]
+    if missing:
+        raise ValueError(f"its links of {number} ranks lack {', '.join(missing)}")
+    for kind, link in together.links.items():
+        for value in link:
+            _positive(f"{kind} between {number} ranks", value, or_zero=True)
+
+
+def _positive(name: str, value: Any, *, or_zero: bool = False) -> None:
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not fits or value < 0 or (value == 0 and not or_zero):
+        raise ValueError(f"{name} = {value!r} is no number {'of 0 or more' if or_zero else 'above 0'}")
