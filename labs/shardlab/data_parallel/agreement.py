@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -44,14 +44,48 @@ def _first_difference(first: Sequence[str], second: Sequence[str]) -> tuple[str,
     return (longer, "nothing") if len(first) > len(second) else ("nothing", longer)
 
 
-def unchanged(module: nn.Module, known: Sequence[nn.Parameter]) -> None:
-    """Raise ValueError when the model's trainable parameters are no longer those that were wrapped."""
-    now = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    if len(now) != len(known) or any(a is not b for a, b in zip(now, known, strict=True)):
-        raise ValueError(
-            f"the model had {len(known)} trainable parameters when it was wrapped and has {len(now)} now, or others: "
-            "change a model first, then wrap it, or the new weights are never synchronised"
-        )
+class Snapshot:
+    """What a model was when it was wrapped; `change` says in words what has become of it since."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._known = {name: (parameter, _facts(parameter)) for name, parameter in module.named_parameters()}
+
+    def change(self, homes: Mapping[nn.Parameter, torch.Tensor] | None = None) -> str | None:
+        """The first parameter that was added, replaced, removed, reshaped, moved, frozen or unfrozen; None if none was.
+
+        homes: for parameters that are views, the tensor that each must lie in.
+        """
+        now = dict(self._module.named_parameters())
+        for name, parameter in now.items():
+            what = self._change_of(name, parameter, homes or {})
+            if what is not None:
+                return f"{name} {what} after the model was wrapped: {_REMEDY}"
+        gone = next((name for name in self._known if name not in now), None)
+        return None if gone is None else f"{gone} was removed after the model was wrapped: {_REMEDY}"
+
+    def _change_of(self, name: str, parameter: nn.Parameter, homes: Mapping[nn.Parameter, torch.Tensor]) -> str | None:
+        if name not in self._known:
+            return f"{list(parameter.shape)} was added"
+        before, facts = self._known[name]
+        if parameter is not before:
+            return "was replaced by another parameter"
+        for was, became in zip(facts, _facts(parameter), strict=True):
+            if was != became:
+                return f"was {was} and became {became}"
+        home = homes.get(parameter)
+        if home is not None and home.untyped_storage()._cdata != parameter.untyped_storage()._cdata:
+            return "was given other memory (copy values into it with copy_)"
+        return None
+
+
+_REMEDY = "change a model first, then wrap it"
+
+
+def _facts(parameter: nn.Parameter) -> tuple[str, torch.dtype, str, str]:
+    """What must not change, in words that a sentence can use."""
+    is_trained = "trainable" if parameter.requires_grad else "frozen"
+    return f"of shape {list(parameter.shape)}", parameter.dtype, f"on {parameter.device}", is_trained
 
 
 @torch.no_grad()

@@ -51,6 +51,8 @@ class Bucket:
         self.num_elements = sum(parameter.numel() for parameter in parameters)
         self.padded = -(-self.num_elements // multiple_of) * multiple_of
         self.waiting = set(self.parameters)
+        self._shapes = [parameter.shape for parameter in parameters]
+        self._kind = {"dtype": parameters[0].dtype, "device": parameters[0].device}
         self._flat: Tensor | None = None
         self._views: dict[nn.Parameter, Tensor] = {}
 
@@ -58,10 +60,14 @@ class Bucket:
     def flat(self) -> Tensor:
         """The flat tensor; it is allocated when the first gradient arrives."""
         if self._flat is None:
-            like = self.parameters[0]
-            self._flat = torch.zeros(self.padded, dtype=like.dtype, device=like.device)
-            self._views = dict(zip(self.parameters, split_like(self._flat, self.parameters), strict=True))
+            self._flat = torch.zeros(self.padded, **self._kind)
+            self._views = dict(zip(self.parameters, split_as(self._flat, self._shapes), strict=True))
         return self._flat
+
+    @property
+    def gradients(self) -> list[Tensor]:
+        """The parameters' places in the flat tensor."""
+        return list(self._views.values())
 
     def take(self, parameter: nn.Parameter) -> None:
         """Move a gradient into the flat tensor; from here on `parameter.grad` is a view of it."""
@@ -81,10 +87,10 @@ class Bucket:
         self._flat, self._views = None, {}
 
 
-def split_like(flat: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
-    """Views of a flat tensor with the parameters' shapes, one after the other; what is left over is padding."""
+def split_as(flat: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:
+    """Views of a flat tensor with these shapes, one after the other; what is left over is padding."""
     views, at = [], 0
-    for parameter in parameters:
-        views.append(flat[at : at + parameter.numel()].view(parameter.shape))
-        at += parameter.numel()
+    for shape in shapes:
+        views.append(flat[at : at + shape.numel()].view(shape))
+        at += shape.numel()
     return views

@@ -18,6 +18,8 @@ from shardlab.costs.compression import SCALE_BYTES, kept_elements, packed_bytes,
 from shardlab.data_parallel.buckets import Bucket
 from shardlab.data_parallel.ddp import Reduce
 
+NO_NUMBERS = 255  # the byte of a message that no codec writes: as a place it is -1, as a scale it is NaN
+
 
 class Codec(Protocol):
     """A way to write a flat tensor of n numbers as bytes; equal n give equally long messages.
@@ -120,24 +122,31 @@ class QSGD:
 def mean_of_messages(codec: Codec, *, error_feedback: bool = False) -> Reduce:
     """A `reduce` for `DataParallel`: all-gather everybody's message, decode and average.
 
-    error_feedback: what a message left out is added to the same bucket's next gradient (1809.07599, algorithm 1).
-    Sent by a rank: costs.compression.sent_bytes.
+    A gradient with a number that is none is sent as NO_NUMBERS, and the mean is NaN on every rank: `DataParallel` says
+    whose it is. error_feedback: what a message left out is added to the same bucket's next gradient (1809.07599,
+    algorithm 1). Sent by a rank: costs.compression.sent_bytes.
     """
     left_out: dict[Bucket, Tensor] = {}
 
     def reduce(bucket: Bucket, group: dist.ProcessGroup | None) -> Callable[[], None]:
         flat = bucket.flat
         gradient = flat.float() + left_out.get(bucket, 0)
-        message = codec.encode(gradient)
-        if error_feedback:
-            left_out[bucket] = gradient - codec.decode(message, flat.numel())
+        if gradient.isfinite().all():
+            message = codec.encode(gradient)
+            if error_feedback:
+                left_out[bucket] = gradient - codec.decode(message, flat.numel())
+        else:
+            message = torch.full_like(codec.encode(torch.zeros_like(gradient)), NO_NUMBERS)
         messages = [torch.empty_like(message) for _ in range(dist.get_world_size(group))]
         work = dist.all_gather(messages, message, group=group, async_op=True)
 
         def wait() -> None:
             assert work is not None
             work.wait()
-            flat.copy_(torch.stack([codec.decode(one, flat.numel()) for one in messages]).mean(0))
+            if any((one[:SCALE_BYTES] == NO_NUMBERS).all() for one in messages):
+                flat.fill_(torch.nan)
+            else:
+                flat.copy_(torch.stack([codec.decode(one, flat.numel()) for one in messages]).mean(0))
 
         return wait
 

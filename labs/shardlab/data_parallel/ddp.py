@@ -11,7 +11,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd import Variable
 
-from shardlab.data_parallel.agreement import copy_from_first, same_on_every_rank, trainable, unchanged
+from shardlab.data_parallel.agreement import Snapshot, copy_from_first, same_on_every_rank, trainable
+from shardlab.data_parallel.alarm import Alarm
 from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, assign_buckets
 
 Reduce = Callable[[Bucket, dist.ProcessGroup | None], Callable[[], None]]
@@ -23,7 +24,9 @@ class DataParallel(nn.Module):
     module: the same on every rank; its weights and buffers become those of the group's first rank. A bucket is sent as
     soon as its gradients are there, while the backward goes on. reduce: how a bucket is averaged, `mean_by_all_reduce`
     or one of `compression`. unused_parameters: a rank may leave some out; costs a byte a parameter each step.
-    Raises ValueError on every rank for models that differ, are frozen, or were changed after they were wrapped.
+    check_finite: False for loss scalers, which live on infinite gradients; trouble is then known to one rank only.
+    Raises ValueError on every rank for models that differ or are frozen, and later when a model was changed after it
+    was wrapped, a gradient is no number, or a parameter got none, each on any rank.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class DataParallel(nn.Module):
         first_bucket_bytes: int = FIRST_BUCKET_BYTES,
         unused_parameters: bool = False,
         reduce: Reduce | None = None,
+        check_finite: bool = True,
     ) -> None:
         super().__init__()
         self.module, self.group, self.unused_parameters = module, group, unused_parameters
@@ -42,6 +46,8 @@ class DataParallel(nn.Module):
         same_on_every_rank(named, group=group)
         copy_from_first([*module.parameters(), *module.buffers()], group=group)
         self._names = {parameter: name for name, parameter in named}
+        self._snapshot = Snapshot(module)
+        self._alarm = Alarm(self._names, [group], is_on=check_finite)
         sizes = {"bucket_bytes": bucket_bytes, "first_bucket_bytes": first_bucket_bytes}
         self.buckets = [Bucket(some) for some in assign_buckets(list(self._names), **sizes)]
         self._bucket_of = {parameter: bucket for bucket in self.buckets for parameter in bucket.parameters}
@@ -55,12 +61,24 @@ class DataParallel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's own; in training, buffers such as running means are first made those of the first rank."""
-        unchanged(self.module, list(self._names))
         self._forget_backward()  # one that raised has left its buckets half full
         self._awaits_backward = self._synchronizes and torch.is_grad_enabled()
         if self.training and self._synchronizes:
             copy_from_first(list(self.module.buffers()), group=self.group)
+        if self._awaits_backward and (change := self._snapshot.change()):
+            self._ring(change)
         return self.module(*args, **kwargs)
+
+    @torch.no_grad()
+    def _ring(self, change: str) -> None:
+        """Send NaN in place of the gradients that the other ranks wait for, then raise with them."""
+        self._alarm.complaints.append(change)
+        if self._alarm.is_on:
+            for bucket in self.buckets:
+                bucket.flat.fill_(torch.nan)
+            for wait in [self._reduce(bucket, self.group) for bucket in self.buckets]:
+                wait()
+        self._alarm.answer(bucket.flat for bucket in self.buckets)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -84,34 +102,42 @@ class DataParallel(nn.Module):
     def _send_full_buckets(self) -> None:
         """In the same order on every rank, whatever order the gradients came in: no name travels with a call."""
         while len(self._sent) < len(self.buckets) and not self.buckets[len(self._sent)].waiting:
-            self._sent.append(self._reduce(self.buckets[len(self._sent)], self.group))
+            bucket = self.buckets[len(self._sent)]
+            self._alarm.examine(bucket.parameters, bucket.gradients, bucket.flat)
+            self._sent.append(self._reduce(bucket, self.group))
 
     @torch.no_grad()
     def finish(self) -> None:
         """Wait for all buckets; runs by itself at the end of each backward, and does no harm when called again.
 
-        Raises ValueError for a parameter without a gradient, after the other ranks have got what they wait for.
+        Raises ValueError on every rank when one had a parameter without a gradient, or a gradient that is no number.
         """
         if not self._is_in_backward and not (self.unused_parameters and self._awaits_backward):
             return
         self._awaits_backward = False
         missing = {parameter for bucket in self.buckets for parameter in bucket.waiting}
+        if missing and not self.unused_parameters:
+            first = next(name for parameter, name in self._names.items() if parameter in missing)
+            self._alarm.complaints.append(
+                f"{first} got no gradient, as it took no part in the loss: use it on every rank, "
+                "or wrap the model with unused_parameters=True"
+            )
         for parameter in missing:
             self._bucket_of[parameter].take(parameter)
         self._send_full_buckets()
         for wait in self._sent:
             wait()
-        self._forget_backward()
+        self._close_backward()
+        self._alarm.answer(bucket.flat for bucket in self.buckets)
         if self.unused_parameters:
             self._drop_unused(missing)
-        elif missing:
-            first = next(name for parameter, name in self._names.items() if parameter in missing)
-            raise ValueError(
-                f"{first} got no gradient on rank {dist.get_rank(self.group)}: it took no part in "
-                "the loss. Use it on every rank, or wrap the model with unused_parameters=True."
-            )
 
     def _forget_backward(self) -> None:
+        """Begin anew, whatever an earlier backward has left half done."""
+        self._alarm.forget()
+        self._close_backward()
+
+    def _close_backward(self) -> None:
         self._sent, self._is_in_backward = [], False
         for bucket in self.buckets:
             bucket.waiting = set(bucket.parameters)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.costs.memory_states import shard_elements
-from shardlab.data_parallel.buckets import split_like
+from shardlab.data_parallel.buckets import split_as
 
 
 class FlatParameters:
@@ -33,9 +33,10 @@ class FlatParameters:
         self.parameters, self.group = list(parameters), group
         self.num_elements = sum(parameter.numel() for parameter in parameters)
         self.shard_elements, self.padding = shard_elements(self.num_elements, dist.get_world_size(group))
+        self.shapes = [parameter.shape for parameter in parameters]
         given = end_to_end(self.parameters, self.padding)
         self.full = given if compute_dtype is None else given.to(compute_dtype)
-        for parameter, view in zip(self.parameters, split_like(self.full, self.parameters), strict=True):
+        for parameter, view in zip(self.parameters, split_as(self.full, self.shapes), strict=True):
             parameter.data = view
         self.shard = self.own_slice(self.full)
         precise = self.own_slice(given).to("cpu" if offload else given.device, master_dtype or given.dtype)
@@ -57,6 +58,10 @@ class FlatParameters:
             [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters],
             self.padding,
         )
+
+    def no_numbers(self) -> Tensor:
+        """What a rank sends in place of gradients when it can compute none: NaN everywhere."""
+        return self.shard.new_full((self.shard_elements * dist.get_world_size(self.group),), torch.nan)
 
     @torch.no_grad()
     def spread(self) -> dist.Work | None:

@@ -48,6 +48,13 @@ def as_bytes(quantized: Quantized) -> Tensor:
     return torch.cat([quantized.codes.view(-1).view(torch.uint8), quantized.scales.view(torch.uint8)])
 
 
+def as_message(values: Tensor) -> Tensor:
+    """Numbers quantized, in bytes; where one is infinite or no number, bytes that `from_bytes` reads as NaN alone."""
+    if values.isfinite().all():
+        return as_bytes(quantize(values))
+    return torch.full_like(as_bytes(quantize(torch.zeros_like(values))), 255)  # scales of 0xFFFFFFFF are NaN
+
+
 def from_bytes(message: Tensor) -> Quantized:
     """The other way round."""
     blocks = message.numel() // (BLOCK + 4)

@@ -5,7 +5,7 @@ The first half of ZeRO-1 (1910.02054, section 5.1). The gradients are the same o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -97,7 +97,7 @@ class ShardedOptimizer:
         return loss
 
     @torch.no_grad()
-    def _shard_gradients(self) -> list[Tensor | None]:
+    def _shard_gradients(self) -> Sequence[Tensor | None]:
         """This rank's slice of each vector's gradients, which are the same on every rank."""
         return [unit.own_slice(unit.gradient()) for unit in self.units]
 

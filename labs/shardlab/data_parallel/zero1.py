@@ -5,13 +5,17 @@ Where DDP all-reduces, ZeRO-1 reduce-scatters before the step and gathers weight
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.data_parallel.agreement import copy_from_first, same_on_every_rank, trainable
+from shardlab.data_parallel.agreement import Snapshot, copy_from_first, same_on_every_rank, trainable
+from shardlab.data_parallel.alarm import Alarm
+from shardlab.data_parallel.buckets import split_as
+from shardlab.data_parallel.flat import FlatParameters
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
 
 
@@ -22,7 +26,9 @@ class Zero1(ShardedOptimizer):
     parameter_groups: groups with options of their own; by default all trainable parameters in one.
     replicas: for hybrid sharding (HSDP), the ranks of other nodes that hold the same slice as this one. The model is
     cut over `group`, a node with fast links; between nodes only slices of gradients travel, 2(R-1)/R of an N-th.
-    Raises ValueError on every rank for models that differ or are frozen.
+    check_finite: False for loss scalers, which live on infinite gradients; trouble is then known to one rank only.
+    Raises ValueError on every rank for models that differ or are frozen, and later when a model was changed after it
+    was wrapped or a gradient is no number, each on any rank.
     """
 
     def __init__(
@@ -33,6 +39,7 @@ class Zero1(ShardedOptimizer):
         group: dist.ProcessGroup | None = None,
         parameter_groups: list[dict[str, Any]] | None = None,
         replicas: dist.ProcessGroup | None = None,
+        check_finite: bool = True,
         **options: Any,
     ) -> None:
         named = trainable(module)
@@ -43,19 +50,44 @@ class Zero1(ShardedOptimizer):
         self.module, self.replicas = module, replicas
         parameters = parameter_groups or [parameter for _, parameter in named]
         super().__init__(parameters, optimizer_class, group=group, **options)
+        groups = [group] if replicas is None else [group, replicas]
+        self._alarm = Alarm({parameter: name for name, parameter in named}, groups, is_on=check_finite)
+        self._snapshot = Snapshot(module)
+        self._homes = {parameter: unit.full for unit in self.units for parameter in unit.parameters}
 
     @torch.no_grad()
-    def _shard_gradients(self) -> list[Tensor | None]:
+    def _shard_gradients(self) -> Sequence[Tensor | None]:
         """The mean of every rank's gradients, of this rank's slices alone."""
-        works, shards = [], []
-        for unit in self.units:
-            shards.append(torch.empty_like(unit.shard))
-            works.append(dist.reduce_scatter_single(shards[-1], unit.gradient(), group=self.group, async_op=True))
-        for work, shard in zip(works, shards, strict=True):
+        if change := self._snapshot.change(self._homes):
+            self._ring(change)
+        vectors = [unit.gradient() for unit in self.units]
+        for unit, flat in zip(self.units, vectors, strict=True):
+            num_ranks = dist.get_world_size(self.group)
+            self._alarm.examine(unit.parameters, split_as(flat, unit.shapes), flat, num_slices=num_ranks)
+        shards = self._means(vectors)
+        self._alarm.answer(shards)
+        return shards
+
+    def _means(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+        """This rank's slice of the mean of each vector."""
+        sums = [self._reduce(flat, unit) for flat, unit in zip(vectors, self.units, strict=True)]
+        for work, shard in sums:
             if work is not None:
                 work.wait()
             self._turn_into_mean(shard)
-        return shards
+        return [shard for _, shard in sums]
+
+    def _reduce(self, flat: Tensor, unit: FlatParameters) -> tuple[dist.Work | None, Tensor]:
+        """Start the reduce-scatter of a vector; the slice holds the sum when the work is done."""
+        shard = torch.empty_like(unit.shard)
+        return dist.reduce_scatter_single(shard, flat, group=self.group, async_op=True), shard
+
+    @torch.no_grad()
+    def _ring(self, change: str | None) -> None:
+        """Send NaN in place of the gradients that the other ranks wait for, then raise with them."""
+        self._alarm.complaints += [] if change is None else [change]
+        arrived = self._means([unit.no_numbers() for unit in self.units]) if self._alarm.is_on else []
+        self._alarm.answer(arrived)
 
     def _turn_into_mean(self, shard: Tensor) -> None:
         """A slice holds the sum over the group; with replicas, they add theirs."""

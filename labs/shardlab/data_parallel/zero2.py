@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 
 from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, assign_buckets
-from shardlab.data_parallel.flat import FlatParameters
 from shardlab.data_parallel.zero1 import Zero1
 
 MOST_ON_THE_WAY = 2  # buckets whose full gradients are held at a time, beside the one that is being filled
@@ -44,11 +44,17 @@ class Zero2(Zero1):
         self._on_the_way: deque[tuple[int, dist.Work | None, Tensor]] = deque()
         self._num_sent = 0  # buckets that have left in this backward
         self._is_in_backward = False
+        module.register_forward_pre_hook(self._before_all)
         for parameter in self._number_of:
             parameter.register_post_accumulate_grad_hook(self._arrived)
 
     def _vectors(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
         return assign_buckets(parameters, **self._sizes)
+
+    def _before_all(self, module: nn.Module, _: Any) -> None:
+        """A model that was changed cannot send the gradients that other ranks wait for."""
+        if torch.is_grad_enabled() and (change := self._snapshot.change(self._homes)):
+            self._ring(change)
 
     @torch.no_grad()
     def _arrived(self, parameter: Tensor) -> None:
@@ -63,15 +69,12 @@ class Zero2(Zero1):
     def _send_full_buckets(self) -> None:
         while self._num_sent < len(self.buckets) and not self.buckets[self._num_sent].waiting:
             bucket, unit = self.buckets[self._num_sent], self.units[self._num_sent]
+            num_ranks = dist.get_world_size(self.group)
+            self._alarm.examine(bucket.parameters, bucket.gradients, bucket.flat, num_slices=num_ranks)
             self._on_the_way.append((self._num_sent, *self._reduce(bucket.flat, unit)))
             self._has_left(self._num_sent)
             self._num_sent += 1
             self._receive(leave=MOST_ON_THE_WAY)
-
-    def _reduce(self, flat: Tensor, unit: FlatParameters) -> tuple[dist.Work | None, Tensor]:
-        """Start the reduce-scatter of a bucket; the slice holds the sum when the work is done."""
-        shard = torch.empty_like(unit.shard)
-        return dist.reduce_scatter_single(shard, flat, group=self.group, async_op=True), shard
 
     def _has_left(self, number: int) -> None:
         """A bucket is on its way; ZeRO-3 now frees the weights, too."""
@@ -94,9 +97,14 @@ class Zero2(Zero1):
                 bucket.take(parameter)
         self._send_full_buckets()
         self._receive(leave=0)
-        self._forget_backward()
+        self._close_backward()
+        self._alarm.answer(self.shard_gradients)
 
     def _forget_backward(self) -> None:
+        self._alarm.forget()
+        self._close_backward()
+
+    def _close_backward(self) -> None:
         self._on_the_way.clear()
         for bucket in self.buckets:
             bucket.waiting = set(bucket.parameters)
@@ -107,7 +115,7 @@ class Zero2(Zero1):
         shard = shard if self.gradient_dtype is None else shard.to(self.gradient_dtype)
         self.shard_gradients[number] = shard if before is None else before.add_(shard)
 
-    def _shard_gradients(self) -> list[Tensor | None]:
+    def _shard_gradients(self) -> Sequence[Tensor | None]:
         return self.shard_gradients
 
     def _held_gradients(self) -> list[Tensor]:

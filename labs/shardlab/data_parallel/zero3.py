@@ -11,56 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from shardlab.data_parallel.agreement import trainable
 from shardlab.data_parallel.flat import FlatParameters
+from shardlab.data_parallel.gathered import GatheredParameters
 from shardlab.data_parallel.zero2 import Zero2
-
-
-class GatheredParameters(FlatParameters):
-    """Flat parameters whose vector has memory only between `gather` and `free`; between steps there is the shard."""
-
-    def __init__(self, parameters: Sequence[nn.Parameter], **options: Any) -> None:
-        super().__init__(parameters, **options)
-        is_own = self.master.data_ptr() == self.shard.data_ptr()
-        self.shard = self.shard.clone()
-        if is_own:
-            self.master = nn.Parameter(self.shard)
-        self._full_bytes = self.full.untyped_storage().nbytes()
-        self._work: dist.Work | None = None
-        self.is_there = True
-        self.free()
-
-    @torch.no_grad()
-    def gather(self) -> None:
-        """Start the all-gather of the vector, unless it is there or on its way. `wait` before use."""
-        if self.is_there:
-            return
-        self.is_there = True
-        self.full.untyped_storage().resize_(self._full_bytes)
-        self._work = dist.all_gather_single(self.full, self.shard, group=self.group, async_op=True)
-
-    def wait(self) -> None:
-        """Return when the gathered weights can be used."""
-        if self._work is not None:
-            self._work.wait()
-        self._work = None
-
-    def free(self) -> None:
-        """Give the vector's memory back. Views of it, and what autograd has saved, stay and find the next gather's."""
-        self.wait()
-        if self.is_there:
-            self.full.untyped_storage().resize_(0)
-            self.is_there = False
-
-    @torch.no_grad()
-    def spread(self) -> None:
-        """After a step: nothing travels; the next forward gathers the new shards."""
-        if self.master.data_ptr() != self.shard.data_ptr():
-            self.shard.copy_(self.master)
 
 
 class Zero3(Zero2):
@@ -96,6 +53,9 @@ class Zero3(Zero2):
             unit.register_forward_hook(self._after_forward)
         module.register_forward_pre_hook(lambda *_: self._gather(self.module))
         module.register_forward_hook(self._after_all)
+        module.register_state_dict_pre_hook(self._before_state_dict)
+        for part in module.modules():
+            part._apply = _refuse_to_move  # type: ignore[method-assign] - it would read freed memory
 
     # ---- how the parameters are laid out -----------------------------------------------------------------------------
 
@@ -132,6 +92,19 @@ class Zero3(Zero2):
                 for vector in self._vectors_of[self._order[place + direction * ahead]]:
                     vector.gather()
 
+    def _before_all(self, module: nn.Module, _: Any) -> None:
+        """The first gather of a step carries the alarm: a rank whose model was changed could not follow the others."""
+        first = self.units[-1]
+        assert isinstance(first, GatheredParameters)
+        if not torch.is_grad_enabled() or first.is_there or not self._alarm.is_on:
+            return
+        change = self._snapshot.change(self._homes)
+        first.gather(alarm=change is not None)
+        first.wait()
+        if not first.heads().isfinite().all():
+            self._free(self._unit_of[first.parameters[0]])
+            self._ring(change)
+
     def _before_forward(self, unit: nn.Module, _: Any) -> None:
         if not self._knows_order and unit not in self._order:
             self._order.append(unit)
@@ -164,6 +137,13 @@ class Zero3(Zero2):
         assert isinstance(vector, GatheredParameters)
         vector.free()
 
+    def _before_state_dict(self, *_: Any) -> None:
+        if not all(isinstance(vector, GatheredParameters) and vector.is_there for vector in self.units):
+            raise ValueError(
+                "the weights lie in slices on all ranks: call full_parameters(), or state_dict() inside gathered(), "
+                "on every rank"
+            )
+
     # ---- looking at the whole ----------------------------------------------------------------------------------------
 
     @contextmanager
@@ -181,6 +161,13 @@ class Zero3(Zero2):
         """A copy of all parameters by name, whole, on every rank."""
         with self.gathered():
             return {name: parameter.detach().clone() for name, parameter in self.module.named_parameters()}
+
+
+def _refuse_to_move(*_: Any, **__: Any) -> nn.Module:
+    raise ValueError(
+        "the weights lie in slices, and cannot be moved or turned into another type: do that first, then wrap the "
+        "model, or wrap it with compute_dtype="
+    )
 
 
 def _owners(module: nn.Module, units: Sequence[nn.Module]) -> dict[nn.Parameter, nn.Module]:

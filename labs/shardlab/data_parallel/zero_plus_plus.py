@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from shardlab.costs.memory_states import shard_elements
 from shardlab.data_parallel.flat import FlatParameters
-from shardlab.data_parallel.quantized import as_bytes, dequantize, from_bytes, quantize
-from shardlab.data_parallel.zero3 import GatheredParameters, Zero3
+from shardlab.data_parallel.gathered import GatheredParameters
+from shardlab.data_parallel.quantized import as_message, dequantize, from_bytes
+from shardlab.data_parallel.zero3 import Zero3
 
 
 class PlusParameters(GatheredParameters):
@@ -49,20 +50,20 @@ class PlusParameters(GatheredParameters):
         return super().kept if self.secondary is None else [*super().kept, self.secondary]
 
     @torch.no_grad()
-    def gather(self) -> None:
+    def gather(self, *, alarm: bool = False) -> None:
         """From the own node if it has the weights of this step already, else from all ranks."""
         if self.is_there:
             return
         if self.secondary is not None:
-            self._gather_within_node(self.secondary)
+            self._gather_within_node(torch.full_like(self.secondary, torch.nan) if alarm else self.secondary)
         elif self.quantized:
-            self._gather_quantized()
+            self._gather_quantized(torch.full_like(self.shard, torch.nan) if alarm else self.shard)
         else:
-            super().gather()
+            super().gather(alarm=alarm)
 
-    def _gather_quantized(self) -> None:
+    def _gather_quantized(self, shard: Tensor) -> None:
         self.is_there = True
-        mine = as_bytes(quantize(self.shard))
+        mine = as_message(shard)
         self._messages = mine.new_empty(dist.get_world_size(self.group) * mine.numel())
         self._work = dist.all_gather_single(self._messages, mine, group=self.group, async_op=True)
 
@@ -126,7 +127,7 @@ class ZeroPlusPlus(Zero3):
         """qgZ: each rank gets its slice of all others' gradients in 8 bits and adds them up: one hop, one rounding."""
         if not self.quantized_gradients:
             return super()._reduce(flat, unit)
-        outgoing = torch.stack([as_bytes(quantize(piece)) for piece in flat.view(-1, unit.shard_elements)])
+        outgoing = torch.stack([as_message(piece) for piece in flat.view(-1, unit.shard_elements)])
         arriving = torch.empty_like(outgoing)
         dist.all_to_all_single(arriving.view(-1), outgoing.view(-1), group=self.group)
         total = sum(dequantize(from_bytes(message), unit.shard_elements) for message in arriving)

@@ -81,7 +81,7 @@ def test_unused_on_one_rank_counts_as_zero_and_unused_on_all_has_no_gradient():
 
 
 def test_an_unused_parameter_is_named_and_nobody_waits():
-    with pytest.raises(shardlab.RanksFailed, match=r"right\.weight got no gradient on rank 0"):
+    with pytest.raises(shardlab.RanksFailed, match=r"rank 0: right\.weight got no gradient.*rank 1: left\.weight"):
         shardlab.run(one_sided, False, ranks=2, timeout=30)
 
 
@@ -109,9 +109,7 @@ def refused(case):
     if case == "frozen":
         model.requires_grad_(False)
     try:
-        wrapped = DataParallel(model)
-        model.more = nn.Parameter(torch.ones(1))
-        wrapped(torch.ones(1, 2))
+        DataParallel(model)
     except ValueError as error:
         return str(error)
     return "accepted"
@@ -123,7 +121,6 @@ def refused(case):
         ("differs", r"rank 1 has another model than rank 0: weight \[3, 2\]"),
         ("longer", "rank 1 has another model than rank 0"),
         ("frozen", "no parameter needs a gradient"),
-        ("changed", "when it was wrapped"),
     ],
 )
 def test_a_model_that_cannot_be_wrapped_is_refused_on_every_rank(case, words):
