@@ -7,8 +7,9 @@ size, m microbatches, v chunks a stage. Activations take 2 bytes an element, dro
 from dataclasses import dataclass, replace
 
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory_states import StateBytes, state_bytes
-from shardlab.costs.model import Transformer, dense_layer_parameters, moe_layer_parameters
+from shardlab.costs.memory_frameworks import MEGATRON, Framework, Held
+from shardlab.costs.memory_states import StateBytes, layers_on_stage, parameters_on_stage, state_bytes
+from shardlab.costs.model import Transformer
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,11 @@ class MemoryBytes:
     activations: float
     output: float  # logits and what surrounds the layers
     gathered: float  # units that ZeRO-3 holds whole
+    buffers: float = 0.0  # a framework's own, `memory_frameworks`
 
     @property
     def total(self) -> float:
-        return self.states.total + self.activations + self.output + self.gathered
+        return self.states.total + self.activations + self.output + self.gathered + self.buffers
 
 
 def gpt_layer_activation_bytes(
@@ -41,28 +43,44 @@ def gpt_layer_activation_bytes(
     return s * b * h * (10 + 24 / t + scores / t)
 
 
-def layer_activation_bytes(model: Transformer, layout: Layout, *, moe: bool = False) -> float:
+def layer_activation_bytes(
+    model: Transformer, layout: Layout, *, moe: bool = False, framework: Framework = MEGATRON
+) -> float:
     """One layer's activations of one microbatch on one rank, for any width, heads and gate; GPT's are table 2's.
 
     Per position: norms 4h, inputs of both blocks 4h, dropout masks 2h where there is dropout (10h: whole on every
     tensor-parallel rank unless the sequence is split); queries, keys, values and the output's input; what the MLP
-    keeps: 2f before and 2f after GELU, 2f more for a gate; 5as scores without flash attention.
+    keeps: 2f before and 2f after GELU, 2f more for a gate (4f in two kernels); 5as scores without flash attention.
     """
     h, t = model.hidden, layout.tp
     positions = layout.microbatch * model.sequence / layout.cp
     if layout.recompute == "full":
-        return 2.0 * positions * h / (t if layout.sequence_parallel else 1)
-    dropout = 2 * h if model.bias else 0
-    whole = (8 * h + dropout) / (t if layout.sequence_parallel else 1)
-    split = 2 * (model.query_width + 2 * model.kv_width) + 2 * model.value_width
-    if not model.flash and layout.recompute != "selective":
-        split += 5 * model.heads * model.sequence
+        return 2.0 * positions * h / _whole(layout)
     width = model.ffn
     if moe:
         width = model.active_experts * model.expert_ffn + model.shared_experts * model.expert_ffn
+    if layout.recompute == "selective" and framework.saves_products:
+        return positions * _products_bytes(model, layout, width)
+    dropout = 2 * h if model.bias else 0
+    whole = (8 * h + dropout) / _whole(layout)
+    split = 2 * (model.query_width + 2 * model.kv_width) + 2 * model.value_width
+    if not model.flash and layout.recompute != "selective":
+        split += 5 * model.heads * model.sequence
+    if moe:
         split += 2 * 2 * h * model.active_experts  # tokens as sent and as brought back
-    split += (6 if model.gated else 4) * width
+    split += (framework.gate_bytes if model.gated else 4) * width
     return positions * (whole + split / t)
+
+
+def _products_bytes(model: Transformer, layout: Layout, width: float) -> float:
+    """Of a position: the layer's input, the attention's output, and every second product: Wq, Wv, W1, W2."""
+    split = model.query_width + model.kv_width + model.value_width + width
+    return 2 * (2 * model.hidden / _whole(layout) + split / layout.tp)
+
+
+def _whole(layout: Layout) -> int:
+    """Ranks over which sequence parallelism splits what tensor parallelism leaves whole."""
+    return layout.tp if layout.sequence_parallel else 1
 
 
 def in_flight_layers(model: Transformer, layout: Layout, stage: int = 0) -> float:
@@ -71,62 +89,89 @@ def in_flight_layers(model: Transformer, layout: Layout, stage: int = 0) -> floa
     1F1B: min(p - i, m) microbatches of L/p layers; interleaved: L(1 + (p-1)/pv) on the first stage (arXiv 2205.05198,
     section 4.2.3); GPipe: all m.
     """
-    layers, p, m = -(-model.layers // layout.pp), layout.pp, layout.num_microbatches
+    layers, p, m = layers_on_stage(model, layout, stage), layout.pp, layout.num_microbatches
     if layout.schedule == "gpipe":
         return layers * m
     if layout.virtual > 1:
         chunks = 2 * (p - stage - 1) + (layout.virtual - 1) * p + 1
-        return layers / layout.virtual * min(chunks, m * layout.virtual)
+        return -(-model.layers // p) / layout.virtual * min(chunks, m * layout.virtual)
     return layers * min(p - stage, m)
 
 
-def activation_bytes(model: Transformer, layout: Layout, stage: int = 0) -> float:
-    """All microbatches in flight, and under full recomputation one layer that is done again."""
+def activation_bytes(model: Transformer, layout: Layout, stage: int = 0, *, framework: Framework = MEGATRON) -> float:
+    """All microbatches in flight, and under full recomputation one layer that is done again.
+
+    A framework that keeps a stage's output until its gradient comes holds 2bsh more for each of them.
+    """
+    kept = in_flight_layers(model, layout, stage) * _mean_layer(model, layout, framework)
+    if framework.keeps_outputs and layout.pp > 1:
+        boundary = 2.0 * layout.microbatch * model.sequence / layout.cp * model.hidden / _whole(layout)
+        kept += boundary * min(layout.pp - stage, layout.num_microbatches)
+    return kept + recomputed_bytes(model, layout, framework=framework)
+
+
+def recomputed_bytes(model: Transformer, layout: Layout, *, framework: Framework = MEGATRON) -> float:
+    """The layer that a backward computes again under full recomputation, all of it."""
+    if layout.recompute != "full":
+        return 0.0
+    whole = replace(layout, recompute="none")
+    return layer_activation_bytes(model, whole, moe=model.moe_layers > 0, framework=framework)
+
+
+def _mean_layer(model: Transformer, layout: Layout, framework: Framework) -> float:
+    """Activations of one layer of one microbatch: the mean of dense layers and those with experts."""
     moe = model.moe_layers / model.layers
-    dense_layer = layer_activation_bytes(model, layout) if moe < 1 else 0.0
-    moe_layer = layer_activation_bytes(model, layout, moe=True) if moe else 0.0
-    kept = in_flight_layers(model, layout, stage) * ((1 - moe) * dense_layer + moe * moe_layer)
-    if layout.recompute == "full":
-        kept += layer_activation_bytes(model, replace(layout, recompute="none"), moe=moe > 0)
-    return kept
+    dense_layer = layer_activation_bytes(model, layout, framework=framework) if moe < 1 else 0.0
+    moe_layer = layer_activation_bytes(model, layout, moe=True, framework=framework) if moe else 0.0
+    return (1 - moe) * dense_layer + moe * moe_layer
 
 
-def output_bytes(model: Transformer, layout: Layout, stage: int = 0) -> float:
+def output_bytes(model: Transformer, layout: Layout, stage: int = 0, *, framework: Framework = MEGATRON) -> float:
     """Around the layers: on the last stage norm, output's input and fp32 logits, 4sbh/t (1 + V/h) (section 4.3).
 
     Twice the logits: their gradient is there with them. On the first stage the embedding's dropout mask, sbh a
     microbatch.
     """
     positions = layout.microbatch * model.sequence / layout.cp
-    whole = layout.tp if layout.sequence_parallel else 1
     held = 0.0
     if stage == layout.pp - 1:
-        held += positions * (4 * model.hidden / whole + 2 * 4 * model.vocab / layout.tp)
+        logit_bytes = framework.split_logit_bytes if layout.tp > 1 else framework.logit_bytes
+        held += positions * (4 * model.hidden / _whole(layout) + logit_bytes * model.vocab / layout.tp)
     if stage == 0 and model.bias:
-        held += positions * model.hidden / whole * min(layout.pp, layout.num_microbatches)
+        held += positions * model.hidden / _whole(layout) * min(layout.pp, layout.num_microbatches)
     return held
 
 
-def gathered_bytes(model: Transformer, layout: Layout) -> float:
-    """ZeRO-3 holds two layers whole, the one at work and the next: parameters and a layer's gradients, 2 bytes each."""
-    if layout.zero < 3:
-        return 0.0
-    layer = moe_layer_parameters(model) / layout.ep if model.moe_layers else dense_layer_parameters(model)
-    return 3 * 2 * layer / layout.tp
+def memory_of_stage(
+    model: Transformer, layout: Layout, stage: int = 0, *, gradient_bytes: float = 2, framework: Framework = MEGATRON
+) -> MemoryBytes:
+    """Bytes on one rank of a stage at the peak of a step.
 
-
-def memory_of_stage(model: Transformer, layout: Layout, stage: int = 0, *, gradient_bytes: float = 2) -> MemoryBytes:
-    """Bytes on one rank of a stage at the peak of a step."""
+    The logits are gone before a layer is computed again: of the two, the larger counts.
+    """
+    parameters = parameters_on_stage(model, layout, stage).total
+    microbatch = layers_on_stage(model, layout, stage) * _mean_layer(model, layout, framework)
+    again = recomputed_bytes(model, layout, framework=framework)
     return MemoryBytes(
         states=state_bytes(model, layout, stage, gradient_bytes=gradient_bytes),
-        activations=activation_bytes(model, layout, stage),
-        output=output_bytes(model, layout, stage),
-        gathered=gathered_bytes(model, layout),
+        activations=activation_bytes(model, layout, stage, framework=framework),
+        output=max(0.0, output_bytes(model, layout, stage, framework=framework) - again),
+        gathered=framework.gathered(model, layout, parameters),
+        buffers=framework.buffers(Held(parameters, gradient_bytes, microbatch), layout),
     )
 
 
-def peak_memory(model: Transformer, layout: Layout, *, gradient_bytes: float = 2) -> MemoryBytes:
-    """The fullest of the first and the last stage: 1F1B fills the first, the logits the last."""
-    ends = {0, layout.pp - 1}
-    stages = [memory_of_stage(model, layout, stage, gradient_bytes=gradient_bytes) for stage in ends]
-    return max(stages, key=lambda memory: memory.total)
+def peak_memory(
+    model: Transformer, layout: Layout, *, gradient_bytes: float = 2, framework: Framework = MEGATRON
+) -> MemoryBytes:
+    """The fullest of the first two and the last stage: 1F1B fills the first, the logits the last.
+
+    The second counts where the embedding takes a layer's place on the first.
+    """
+    stages = {0, layout.pp - 1}
+    if layout.pp > 2 and layers_on_stage(model, layout, 1) > layers_on_stage(model, layout, 0):
+        stages.add(1)
+    held = [
+        memory_of_stage(model, layout, stage, gradient_bytes=gradient_bytes, framework=framework) for stage in stages
+    ]
+    return max(held, key=lambda memory: memory.total)

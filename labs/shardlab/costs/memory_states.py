@@ -68,13 +68,25 @@ def shard_elements(num_parameters: int, num_ranks: int) -> tuple[int, int]:
     return shard, shard * num_ranks - num_parameters
 
 
+def layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> int:
+    """Layers of a stage: L/p. What p does not divide goes one more to the first stages, or the ends hold one less.
+
+    One less where p divides L + 2: input and output embeddings then take a layer's place (Llama 3, arXiv 2407.21783,
+    section 3.3.2; BLOOM's --pp-partition-method type:transformer|embedding).
+    """
+    each, rest = divmod(model.layers, layout.pp)
+    if rest and (model.layers + 2) % layout.pp == 0:
+        return (model.layers + 2) // layout.pp - (stage in (0, layout.pp - 1))
+    return each + (stage < rest)
+
+
 def parameters_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> StageParameters:
-    """Parameters of one rank of a stage: its L/p layers, an embedding at either end, all split over t.
+    """Parameters of one rank of a stage: its layers, an embedding at either end, all split over t.
 
     Norms and biases of a layer, some 13h of 12h^2, are split here with the rest. The last stage of a tied model keeps a
-    copy of the embedding. Layers that p does not divide go one more to the first stages.
+    copy of the embedding.
     """
-    layers = model.layers // layout.pp + (stage < model.layers % layout.pp)
+    layers = layers_on_stage(model, layout, stage)
     moe = layers * model.moe_layers / model.layers
     dense = (layers - moe) * dense_layer_parameters(model) if layers > moe else 0.0
     experts = 0.0

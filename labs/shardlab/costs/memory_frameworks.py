@@ -1,0 +1,115 @@
+"""What frameworks hold beside model states and activations, each by its own source code.
+
+P parameters on a rank, N ranks that share them. Peaks are those of a step's forward and backward.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shardlab.costs.layout import Layout
+from shardlab.costs.memory_states import WEIGHT_BYTES
+from shardlab.costs.model import Transformer, dense_layer_parameters, embedding_parameters, moe_layer_parameters
+
+DEEPSPEED_BUCKET = 500_000_000  # elements: default of reduce_bucket_size, deepspeed/runtime/zero/config.py
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a framework's buffers depend on: P of a stage, type of the summed gradients, activations of a microbatch."""
+
+    parameters: float
+    gradient_bytes: float
+    microbatch: float
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A framework's habits; bytes unless said otherwise.
+
+    gate_bytes: of each of f in a gated MLP; 6 where gate and product are one kernel, 8 where they are two.
+    logit_bytes: of one logit at the peak of the loss; split_logit_bytes: where the vocabulary is split over ranks.
+    keeps_outputs: a stage keeps what it sent until the gradient comes back.
+    saves_products: selective recomputation keeps every second matrix product, instead of all but the scores.
+    """
+
+    source: str
+    buffers: Callable[[Held, Layout], float]
+    gathered: Callable[[Transformer, Layout, float], float]
+    gate_bytes: int = 6
+    logit_bytes: float = 8  # fp32, and its gradient
+    split_logit_bytes: float = 8
+    keeps_outputs: bool = False
+    saves_products: bool = False
+
+
+def no_buffers(held: Held, layout: Layout) -> float:
+    """Megatron's gradient buffer is the gradients themselves: backwards add to it."""
+    return 0.0
+
+
+def deepspeed_buffers(held: Held, layout: Layout) -> float:
+    """fp16: an fp32 copy of the gradients of the optimizer's shard, 4P/N, and a bucket to reduce them through.
+
+    bf16 with fp32 sums: the bf16 gradients stay beside them, 2P.
+    """
+    if held.gradient_bytes == 4:
+        return WEIGHT_BYTES * held.parameters
+    sharers = layout.state_sharers if layout.zero else 1
+    bucket = WEIGHT_BYTES * DEEPSPEED_BUCKET if layout.zero and layout.dp > 1 else 0
+    return 4 * held.parameters / sharers + bucket
+
+
+def ddp_buffers(held: Held, layout: Layout) -> float:
+    """torch's DDP keeps its buckets, 2P, for good; bf16 gradients of one backward, 2P, come as its activations go."""
+    buckets = WEIGHT_BYTES * held.parameters if layout.dp > 1 else 0.0
+    return buckets + max(0.0, WEIGHT_BYTES * held.parameters - held.microbatch)
+
+
+def two_layers(model: Transformer, layout: Layout, parameters: float) -> float:
+    """ZeRO-3 holds two layers whole, the one at work and the next: parameters and a layer's gradients, 2 bytes each."""
+    return 3 * WEIGHT_BYTES * _layer(model, layout) if layout.zero == 3 else 0.0
+
+
+def fsdp_gathered(model: Transformer, layout: Layout, parameters: float) -> float:
+    """FSDP2 in torchtitan: the root's embeddings stay whole, and two layers.
+
+    Under a pipeline all stay whole between microbatches, 2P, and gradients are summed whole in fp32, 4P.
+    """
+    if layout.pp > 1:
+        return (WEIGHT_BYTES + 4) * parameters
+    return WEIGHT_BYTES * (embedding_parameters(model) / layout.tp + 2 * _layer(model, layout))
+
+
+def _layer(model: Transformer, layout: Layout) -> float:
+    layer = moe_layer_parameters(model) / layout.ep if model.moe_layers else dense_layer_parameters(model)
+    return layer / layout.tp
+
+
+MEGATRON = Framework("Megatron-LM, core/distributed/param_and_grad_buffer.py", no_buffers, two_layers)
+DEEPSPEED = Framework(
+    "DeepSpeed, runtime/zero/stage_1_and_2.py, runtime/bf16_optimizer.py, runtime/pipe/engine.py",
+    deepspeed_buffers,
+    two_layers,
+    keeps_outputs=True,
+)
+NANOTRON = Framework("nanotron, optim/gradient_accumulator.py, models/llama.py", ddp_buffers, two_layers, gate_bytes=8)
+# the loss: bf16 logits leave a hole; fp32 log-softmax, its gradient and the logits' (a fourth where it is split)
+TORCHTITAN = Framework(
+    "torchtitan, parallelisms/parallelize_llama.py; torch, distributed/tensor/parallel/loss.py",
+    no_buffers,
+    fsdp_gathered,
+    logit_bytes=2 + 3 * 4,
+    split_logit_bytes=2 + 4 * 4,
+    keeps_outputs=True,
+    saves_products=True,
+)
+# since 2025 the loss is compiled: bf16 logits and their gradient
+TORCHTITAN_FUSED = Framework(
+    "torchtitan, components/loss.py",
+    no_buffers,
+    fsdp_gathered,
+    logit_bytes=4,
+    split_logit_bytes=4,
+    keeps_outputs=True,
+    saves_products=True,
+)
