@@ -10,9 +10,7 @@ MIB = 2**20
 CONTEXT = 1573 * MIB  # an A100 after its first tensor, nvidia-smi: bigscience, train/tr11-176B-ml/chronicles-prequel.md
 # a communicator of 2 and of more ranks after an all-reduce, four A100 on NVLink: NVIDIA/nccl, issue 964
 PAIR, RING = 544 * MIB, 688 * MIB
-FRAGMENTS = (
-    0.10  # of allocated bytes: freed blocks that fit no later tensor; fitted by `shardlab.costs.memory_validate`
-)
+FRAGMENTS = 0.10  # of allocated bytes: freed blocks that fit no later tensor; `memory_validate` fits it
 
 
 def nccl_bytes(model: Transformer, layout: Layout) -> float:
