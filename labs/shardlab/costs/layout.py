@@ -7,7 +7,7 @@ m microbatches of a step on one pipeline. c is the context parallel size, e the 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from shardlab.costs.model import Transformer, divisors
+from shardlab.costs.model import LARGEST, Transformer, divisors
 
 Recompute = Literal["none", "selective", "full"]
 Schedule = Literal["1f1b", "gpipe", "zero-bubble"]
@@ -44,8 +44,9 @@ class Layout:
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "dp", "cp", "ep", "virtual", "microbatch", "num_microbatches"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} = {getattr(self, name)} is no size: use 1 or more")
+            size = getattr(self, name)
+            if not isinstance(size, int) or not 1 <= size <= LARGEST:
+                raise ValueError(f"{name} = {size} is no size: use 1 or more, a whole number up to {LARGEST}")
         if self.zero not in range(4):
             raise ValueError(f"there is no ZeRO stage {self.zero}: use 0, 1, 2 or 3")
         for name, known in (("recompute", get_args(Recompute)), ("schedule", get_args(Schedule))):
@@ -116,6 +117,19 @@ def check_layout(model: Transformer, layout: Layout) -> None:
             f"{model.experts} experts cannot be spread over {layout.ep} ranks: use an expert-parallel size of "
             f"{_listed(divisors(model.experts))}"
         )
+
+
+def check_world(layout: Layout, num_gpus: int) -> None:
+    """Whether the degrees multiply to this many GPUs. Raises ValueError with what would: another dp, or a number."""
+    if layout.world == num_gpus:
+        return
+    others = layout.world // layout.dp
+    dp = max(1, round(num_gpus / others))
+    fits = f"dp = {dp}" if dp * others == num_gpus else f"{dp * others} GPUs with dp = {dp}"
+    raise ValueError(
+        f"tp x pp x dp x cp = {layout.tp} x {layout.pp} x {layout.dp} x {layout.cp} = {layout.world}, but the run has "
+        f"{num_gpus} GPUs: use {layout.world}, or {fits}"
+    )
 
 
 def with_global_batch(layout: Layout, sequences: int) -> Layout:

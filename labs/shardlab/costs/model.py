@@ -5,17 +5,29 @@ GPT.
 """
 
 from dataclasses import dataclass, fields
+from math import isqrt
+
+LARGEST = 2**31 - 1  # of any size: none is near it, and sums of products of three stay exact in a float
 
 
 @dataclass(frozen=True)
 class Latent:
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): ranks and widths of a head's parts."""
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): ranks and widths of a head's parts.
+
+    q_rank may be 0, for queries that are not compressed. Raises ValueError for sizes that make no head.
+    """
 
     q_rank: int = 1536
     kv_rank: int = 512
     nope: int = 128
     rope: int = 64
     value: int = 128
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            least = 0 if field.name == "q_rank" else 1
+            if not least <= getattr(self, field.name) <= LARGEST:
+                raise ValueError(f"latent: {field.name} = {getattr(self, field.name)}, use {least} to {LARGEST}")
 
 
 @dataclass(frozen=True)
@@ -51,12 +63,7 @@ class Transformer:
     flash: bool = True  # attention in one kernel that keeps no scores
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "kv_heads", "vocab", "sequence"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} = {getattr(self, name)} makes no model: use 1 or more")
-        negative = [f.name for f in fields(self) if isinstance(v := getattr(self, f.name), int) and v < 0]
-        if negative:
-            raise ValueError(f"{', '.join(negative)} must not be negative: use 0 for none")
+        self._check_ranges()
         if self.heads % self.kv_heads:
             raise ValueError(
                 f"{self.heads} heads cannot share {self.kv_heads} key-value heads: use {divisors(self.heads)}"
@@ -66,12 +73,28 @@ class Transformer:
                 f"hidden {self.hidden} cannot be split over {self.heads} heads: give head_dim, or a hidden of "
                 f"{self.hidden // self.heads * self.heads or self.heads}"
             )
-        if self.experts and not (0 < self.active_experts <= self.experts and self.expert_ffn):
-            raise ValueError(f"{self.experts} experts need 1 to {self.experts} active ones and an expert_ffn above 0")
-        if self.dense_layers > self.layers:
-            raise ValueError(f"{self.dense_layers} dense layers in {self.layers} layers: use 0 to {self.layers}")
+        self._check_experts()
         if not self.ffn and self.moe_layers < self.layers:
             raise ValueError("ffn = 0 makes no MLP: give its width, 4 * hidden in GPT")
+
+    def _check_ranges(self) -> None:
+        for name in ("layers", "hidden", "heads", "kv_heads", "vocab", "sequence"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)} makes no model: use 1 or more")
+        sizes = {f.name: v for f in fields(self) if isinstance(v := getattr(self, f.name), int)}
+        if negative := [name for name, size in sizes.items() if size < 0]:
+            raise ValueError(f"{', '.join(negative)} must not be negative: use 0 for none")
+        if huge := [name for name, size in sizes.items() if size > LARGEST]:
+            raise ValueError(f"{', '.join(huge)}: no model is that large, use at most {LARGEST}")
+
+    def _check_experts(self) -> None:
+        if self.experts and not (0 < self.active_experts <= self.experts and self.expert_ffn):
+            raise ValueError(f"{self.experts} experts need 1 to {self.experts} active ones and an expert_ffn above 0")
+        of_experts = ("active_experts", "expert_ffn", "shared_experts", "dense_layers")
+        if not self.experts and (given := [name for name in of_experts if getattr(self, name)]):
+            raise ValueError(f"{', '.join(given)} without experts: give their number, or 0 for {', '.join(given)}")
+        if self.dense_layers > self.layers:
+            raise ValueError(f"{self.dense_layers} dense layers in {self.layers} layers: use 0 to {self.layers}")
 
     @property
     def query_width(self) -> int:
@@ -97,7 +120,8 @@ class Transformer:
 
 def divisors(number: int) -> list[int]:
     """All divisors, ascending: the sizes that would have worked, for an error's sentence."""
-    return [d for d in range(1, number + 1) if number % d == 0]
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    return small + [number // d for d in reversed(small) if d * d != number]
 
 
 def attention_matrix_parameters(model: Transformer) -> int:
