@@ -1,0 +1,86 @@
+"""Shared by the checks of this week: models and clusters as plain data, every layout of them, and their costs.
+
+A layout is (tp, pp, dp, b): sizes of tensor, pipeline and data parallelism, and sequences in a microbatch. A model is
+{"parameters", "layers", "hidden", "heads", "sequence"}; a GPU is {"flops", "nvlink", "network", "per_server"}, in
+FLOP/s and bytes a second that it reaches.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from shardlab.costs.memory import gpt_layer_activation_bytes
+from shardlab.costs.memory_states import zero_state_bytes
+from shardlab.costs.model import divisors
+from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes
+
+Layout = tuple[int, int, int, int]
+MASKED = ("shardlab.costs",)  # formulas are asked for: it holds them
+GPT = {"parameters": 175e9, "layers": 96, "hidden": 12288, "heads": 96, "sequence": 2048}
+H100 = {"flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10, "per_server": 8}
+
+
+def drawn_model(rng: Random, layers: int, heads: int) -> dict[str, Any]:
+    hidden = heads * rng.choice([64, 128])
+    return {
+        "parameters": 12.0 * layers * hidden**2,
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "sequence": rng.choice([1024, 2048, 4096]),
+    }
+
+
+def drawn_gpu(rng: Random) -> dict[str, Any]:
+    return {
+        "flops": rng.randint(1, 20) * 1e14,
+        "nvlink": rng.randint(1, 9) * 1e11,
+        "network": rng.randint(1, 9) * 1e10,
+        "per_server": 8,
+    }
+
+
+def all_layouts(
+    num_gpus: int, per_server: int, num_layers: int, num_heads: int, sequences: int, microbatches: list[int]
+) -> list[Layout]:
+    """tp divides a server and the heads, pp the layers, dp * b the batch; tp * pp * dp are all GPUs."""
+    return [
+        (tp, pp, num_gpus // (tp * pp), b)
+        for tp in divisors(per_server)
+        for pp in divisors(num_layers)
+        for b in microbatches
+        if num_heads % tp == 0 and num_gpus % (tp * pp) == 0 and sequences % (num_gpus // (tp * pp) * b) == 0
+    ]
+
+
+def rank_bytes(model: dict[str, Any], layout: Layout, sequences: int) -> float:
+    """States with fp32 gradients and ZeRO-1, activations of 1F1B's first stage, sequence parallel, scores not kept."""
+    tp, pp, dp, b = layout
+    states = zero_state_bytes(model["parameters"] / (tp * pp), dp, 1, gradient_bytes=4).total
+    in_flight = min(pp, sequences // (dp * b)) * model["layers"] / pp
+    layer = gpt_layer_activation_bytes(
+        model["sequence"], b, model["hidden"], model["heads"], tp, sequence_parallel=True, recompute="selective"
+    )
+    return states + in_flight * layer
+
+
+def step_seconds(model: dict[str, Any], layout: Layout, sequences: int, gpu: dict[str, Any]) -> float:
+    """(m + p - 1) microbatches of work and four all-reduces a layer; fp32 gradients, bf16 weights at the end."""
+    tp, pp, dp, b = layout
+    share = model["parameters"] / (tp * pp)
+    work = 6 * share * b * model["sequence"] / gpu["flops"]
+    activation = 2 * b * model["sequence"] * model["hidden"]
+    tensor = 4 * model["layers"] / pp * ring_all_reduce_bytes(tp, activation) / gpu["nvlink"]
+    data = ring_all_gather_bytes(dp, (4 + 2) * share) / gpu["network"]
+    return (sequences // (dp * b) + pp - 1) * (work + tensor) + data
+
+
+def as_layouts(value: Any) -> list[Layout] | None:
+    """What came back as layouts, or None where it is no list of four whole numbers each."""
+    if not isinstance(value, list | tuple):
+        return None
+    for one in value:
+        if not isinstance(one, list | tuple) or len(one) != 4 or any(type(size) is not int for size in one):
+            return None
+    return [(one[0], one[1], one[2], one[3]) for one in value]

@@ -1,0 +1,58 @@
+"""The share of the GPUs' peak that a step uses by 6P a token, and the days of a whole training."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.costs.flops import utilisation
+
+from autograder.checks.base import Case, Check
+from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.week10.clusters import MASKED
+
+NAMES = ("num_parameters", "tokens_per_step", "step_seconds", "num_gpus", "peak_flops", "total_tokens")
+
+
+def _used_and_days(case: Case) -> tuple[float, float]:
+    used = utilisation(
+        6 * case["num_parameters"], case["tokens_per_step"], case["step_seconds"], case["num_gpus"], case["peak_flops"]
+    )
+    return used, case["total_tokens"] / case["tokens_per_step"] * case["step_seconds"] / 86400
+
+
+def _draw(rng: Random) -> list[Case]:
+    return [
+        dict(
+            zip(
+                NAMES,
+                (
+                    rng.randint(1, 2000) * 10**9,
+                    rng.randint(1, 64) * 2**20,
+                    rng.randint(10, 900) / 10,
+                    rng.choice([8, 1024, 16384]),
+                    rng.choice([312e12, 989.5e12]),
+                    rng.randint(1, 20) * 10**12,
+                ),
+                strict=True,
+            )
+        )
+        for _ in range(4)
+    ]
+
+
+CHECK = Check(
+    exercise="week10.trillion",
+    points=1,
+    names=("used_and_days",),
+    public=(dict(zip(NAMES, (10**12, 4_194_304, 50.0, 1024, 989.5e12, 20 * 10**12), strict=True)),),
+    draw=_draw,
+    make=formula_task("used_and_days", NAMES, _used_and_days),
+    judge=judge_pair(("share of the peak", "number of days")),
+    program="without_ranks",
+    masked=MASKED,
+    hints=(
+        "A token needs 6 FLOPs a parameter: 2 forward, 4 backward.",
+        "share = 6 * P * tokens_per_step / (step_seconds * num_gpus * peak_flops)",
+        "days = total_tokens / tokens_per_step * step_seconds / 86400",
+    ),
+)

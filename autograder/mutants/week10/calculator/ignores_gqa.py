@@ -1,0 +1,14 @@
+"""Wrong: keys and values as wide as queries."""
+
+
+def calculate(n):
+    layers, h, s, b, tp = n["layers"], n["hidden"], n["sequence"], n["microbatch"], n["tp"]
+    attention = 4 * h * h
+    return {
+        "parameters": layers * (attention + 3 * h * n["ffn"] + 2 * h) + 2 * n["vocab"] * h + h,
+        "state_bytes": n["parameters_on_rank"] * (2 + 4 + 12 / n["dp"]),
+        "activation_bytes": 34 * s * b * h / tp,
+        "all_reduce_bytes": 2 * (tp - 1) / tp * 2 * s * b * h,
+        "attention_flops": layers * 4 * s * h / 2,
+        "bubble": (n["pp"] - 1) / (n["microbatches"] + n["pp"] - 1),
+    }

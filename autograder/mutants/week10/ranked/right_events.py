@@ -1,0 +1,19 @@
+"""Different: adds microbatch after microbatch, and sorts pairs."""
+
+
+def step_seconds(model, layout, sequences, gpu):
+    tp, pp, dp, b = layout
+    tokens = b * model["sequence"]
+    slot = 6 * tokens * model["parameters"] / tp / pp / gpu["flops"]
+    for _ in range(model["layers"] // pp):
+        for _ in range(4):
+            slot += 2 * (tp - 1) / tp * (2 * tokens * model["hidden"]) / gpu["nvlink"]
+    seconds = sum(slot for _ in range(sequences // dp // b + pp - 1))
+    for num_bytes in (4, 2):  # gradients go round, weights come back
+        seconds += num_bytes * model["parameters"] / tp / pp * (dp - 1) / dp / gpu["network"]
+    return seconds
+
+
+def ranked(layouts, model, sequences, gpu):
+    pairs = [(step_seconds(model, layout, sequences, gpu), place) for place, layout in enumerate(layouts)]
+    return [layouts[place] for _, place in sorted(pairs)]

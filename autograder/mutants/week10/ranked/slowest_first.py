@@ -1,0 +1,16 @@
+"""Wrong: the slowest first."""
+
+
+def step_seconds(model, layout, sequences, gpu):
+    tp, pp, dp, b = layout
+    m = sequences // (dp * b)
+    share = model["parameters"] / (tp * pp)
+    work = 6 * share * b * model["sequence"] / gpu["flops"]
+    activation = 2 * b * model["sequence"] * model["hidden"]
+    tensor = 4 * model["layers"] / pp * 2 * (tp - 1) / tp * activation / gpu["nvlink"]
+    gradients = 6 * share * (dp - 1) / dp / gpu["network"]
+    return (m + pp - 1) * (work + tensor) + gradients
+
+
+def ranked(layouts, model, sequences, gpu):
+    return sorted(layouts, key=lambda layout: step_seconds(model, layout, sequences, gpu), reverse=True)
