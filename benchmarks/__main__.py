@@ -16,8 +16,8 @@ from rich.table import Table
 import benchmarks
 from benchmarks.row import Row
 
-NO_BENCHMARKS = ("row", "__main__")
-ON_REQUEST = ("attack-batch",)  # minutes on all cores: only when it is named
+NO_BENCHMARKS = ("row", "gpu_kernels", "__main__")
+ON_REQUEST = ("attack-batch", "one-gpu-collectives", "one-gpu-data-parallel", "one-gpu-pipelines")  # minutes, or a GPU
 NAMES = [one.name.replace("_", "-") for one in iter_modules(benchmarks.__path__) if one.name not in NO_BENCHMARKS]
 
 

@@ -24,6 +24,7 @@ from benchmarks.row import Row, at_least_times
 CONFIG = GPTConfig(layers=6, hidden=256, heads=8, sequence=64)
 BATCH, ROUNDS = 4, 9
 Step = Callable[[Tensor, Tensor], float]
+Build = Callable[[GPT], Step]
 
 
 def measure() -> list[Row]:
@@ -39,15 +40,18 @@ def measure() -> list[Row]:
     return rows
 
 
-def race(pair: tuple[Callable[[], Step], Callable[[], Step]]) -> tuple[list[float], list[float]]:
+def race(pair: tuple[Build, Build], config: GPTConfig = CONFIG, device: str = "cpu") -> tuple[list[float], list[float]]:
     """Seconds of each step, ours and the peer's; the losses must be equal."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    steps = [build() for build in pair]
+    steps = []
+    for build in pair:
+        torch.manual_seed(0)
+        steps.append(build(GPT(config).to(device)))
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(ROUNDS + 2):
         generator = torch.Generator().manual_seed(97 * number + dist.get_rank())
-        tokens, targets = torch.randint(CONFIG.vocabulary, (2, BATCH, CONFIG.sequence), generator=generator)
+        tokens, targets = torch.randint(config.vocabulary, (2, BATCH, config.sequence), generator=generator).to(device)
         losses = []
         for side in (0, 1) if number % 2 else (1, 0):
             dist.barrier()
@@ -58,11 +62,6 @@ def race(pair: tuple[Callable[[], Step], Callable[[], Step]]) -> tuple[list[floa
         if abs(losses[0] - losses[1]) > 1e-4:
             raise RuntimeError(f"the losses of step {number} are {losses}: the two do not train the same model")
     return times
-
-
-def _model() -> GPT:
-    torch.manual_seed(0)
-    return GPT(CONFIG)
 
 
 def _step(model, optimizer) -> Step:
@@ -76,33 +75,30 @@ def _step(model, optimizer) -> Step:
     return step
 
 
-def our_ddp() -> Step:
-    model = DataParallel(_model())
-    return _step(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
+def our_ddp(model: GPT) -> Step:
+    wrapped = DataParallel(model)
+    return _step(wrapped, torch.optim.AdamW(wrapped.parameters(), lr=1e-3))
 
 
-def their_ddp() -> Step:
-    model = DistributedDataParallel(_model())
-    return _step(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
+def their_ddp(model: GPT) -> Step:
+    wrapped = DistributedDataParallel(model)
+    return _step(wrapped, torch.optim.AdamW(model.parameters(), lr=1e-3))
 
 
-def our_zero1() -> Step:
-    model = _model()
+def our_zero1(model: GPT) -> Step:
     return _step(model, Zero1(model, torch.optim.AdamW, lr=1e-3))
 
 
-def their_zero1() -> Step:
-    model = DistributedDataParallel(_model())
-    return _step(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3))
+def their_zero1(model: GPT) -> Step:
+    wrapped = DistributedDataParallel(model)
+    return _step(wrapped, ZeroRedundancyOptimizer(wrapped.parameters(), torch.optim.AdamW, lr=1e-3))
 
 
-def our_zero3() -> Step:
-    model = _model()
+def our_zero3(model: GPT) -> Step:
     return _step(model, Zero3(model, torch.optim.AdamW, units=list(model.blocks), lr=1e-3))
 
 
-def their_zero3() -> Step:
-    model = _model()
+def their_zero3(model: GPT) -> Step:
     for block in model.blocks:
         fully_shard(block)
     fully_shard(model)

@@ -67,28 +67,32 @@ def layers(stage: int) -> nn.Module:
     return nn.Sequential(*[part for _ in range(3) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU())])
 
 
-def by_torch(name: str, modules: dict[int, nn.Module], stages: int, batch: Tensor) -> Callable[[], object]:
+def by_torch(
+    name: str, modules: dict[int, nn.Module], stages: int, batch: Tensor, microbatches: int = MICROBATCHES
+) -> Callable[[], object]:
     """One step of torch's schedule of that name."""
     from torch.distributed.pipelining import PipelineStage, schedules
 
-    pipeline = [PipelineStage(module, stage, stages, torch.device("cpu")) for stage, module in modules.items()]
+    pipeline = [PipelineStage(module, stage, stages, batch.device) for stage, module in modules.items()]
     single = name in ("gpipe", "1f1b")
     runtime = getattr(schedules, TORCHS[name])(
-        pipeline[0] if single else pipeline, MICROBATCHES, loss_fn=lambda output, _: output.square().mean()
+        pipeline[0] if single else pipeline, microbatches, loss_fn=lambda output, _: output.square().mean()
     )
     return lambda: runtime.step(*([batch] if 0 in modules else []), target=batch)
 
 
-def by_us(schedule: Schedule, modules: dict[int, nn.Module], stages: int, batch: Tensor) -> Callable[[], object]:
+def by_us(
+    schedule: Schedule, modules: dict[int, nn.Module], stages: int, batch: Tensor, microbatches: int = MICROBATCHES
+) -> Callable[[], object]:
     """One step of ours, of the same modules."""
-    batches = list(batch.chunk(MICROBATCHES))
+    batches = list(batch.chunk(microbatches))
     held = {
         stage: ModuleStage(
             module,
             inputs=batches if stage == 0 else None,
             input_like=None if stage == 0 else batches[0],
             loss=(lambda output, _: output.square().mean()) if stage == stages - 1 else None,
-            loss_weight=1 / MICROBATCHES,
+            loss_weight=1 / microbatches,
         )
         for stage, module in modules.items()
     }

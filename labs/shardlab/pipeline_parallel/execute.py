@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from shardlab.pipeline_parallel.check import check
 from shardlab.pipeline_parallel.communicate import Batch, Program, communicate, receive_early
+from shardlab.pipeline_parallel.connect import connect
 from shardlab.pipeline_parallel.mailbox import Mailbox
 from shardlab.pipeline_parallel.overlap import PairTimes, Streams, gpu_of
 from shardlab.pipeline_parallel.schedule import (
@@ -84,11 +85,14 @@ def run_program(
 ) -> RankTimes:
     """Do the steps of this rank one after the other: post a batch, or wait for the inputs of a slot and compute."""
     rank = dist.get_rank(group)
-    ahead = 0 if "nccl" in dist.get_backend_config(group) else RECEIVE_AHEAD
+    device = gpu_of(stages.values())
+    if device is not None:
+        connect(program, device, group=group)
+    ahead = 0 if device is not None else RECEIVE_AHEAD
     mailbox = Mailbox(stages, group=group, verify=verify)
     slots = [step for step in program[rank] if not isinstance(step, Batch)]
-    gpu = gpu_of(stages.values()) if any(isinstance(slot, Overlap) for slot in slots) else None
-    streams = None if gpu is None else Streams(slots, gpu, [] if pair_times is None else pair_times)
+    paired = any(isinstance(slot, Overlap) for slot in slots)
+    streams = Streams(slots, device, [] if pair_times is None else pair_times) if paired and device else None
     begins, ends = [], []
     for step in receive_early(program[rank], rank, num_slots=ahead):
         if isinstance(step, Batch):

@@ -16,6 +16,7 @@ class Call:
     timeout: float
     transport: str
     observe: bool
+    environment: dict[str, str] = field(default_factory=dict)  # what the transport needs
 
 
 @dataclass

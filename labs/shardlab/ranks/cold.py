@@ -80,7 +80,7 @@ def _be_a_rank(folder: Path) -> None:
     import torch.distributed as dist
 
     from shardlab.meter.record import recording
-    from shardlab.ranks import inside, transports
+    from shardlab.ranks import inside
     from shardlab.ranks.supervise import end_with_parent
     from shardlab.ranks.worker import run_payload
 
@@ -91,7 +91,7 @@ def _be_a_rank(folder: Path) -> None:
     rank = int(os.environ["RANK"])
     sys.stdout = sys.stderr = open(folder / f"printed.{rank}", "w", buffering=1)  # noqa: SIM115 - until the end
     torch.set_num_threads(1)
-    os.environ.update(transports.environment(call.transport))
+    os.environ.update(call.environment)
     try:
         inside.join(
             call.transport, dist.FileStore(str(folder / "store"), call.num_ranks), rank, call.num_ranks, call.timeout

@@ -11,7 +11,7 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from mmap import mmap
@@ -31,10 +31,11 @@ LENGTH = struct.Struct("<Q")  # precedes a rank's message
 
 @dataclass(frozen=True)
 class World:
-    """What all ranks of a call share: number, transport, meeting place ("" if they form no group), ledgers."""
+    """What all ranks of a call share: transport and its variables, meeting place ("" for no group), ledgers."""
 
     num_ranks: int
     transport: str
+    environment: Mapping[str, str]
     timeout: float
     store: str
     ledgers: list[mmap]
@@ -88,7 +89,7 @@ def _connect(seat: Seat) -> None:
 
 def _join_world(seat: Seat) -> None:
     world = seat.world
-    os.environ.update(transports.environment(world.transport))
+    os.environ.update(world.environment)
     os.environ.update(RANK=str(seat.rank), LOCAL_RANK=str(seat.rank), WORLD_SIZE=str(world.num_ranks))
     if world.store:
         join(world.transport, dist.FileStore(world.store, world.num_ranks), seat.rank, world.num_ranks, world.timeout)

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from shardlab.ranks import transports
+from shardlab.ranks import mps, transports
 from shardlab.ranks.call import Call, Outcome, validate
 from shardlab.ranks.cold import call_cold
 from shardlab.ranks.progress import Progress
@@ -57,7 +57,8 @@ def run(
         if isinstance(argument, PerRank) and len(argument) != ranks:
             raise ValueError(f"PerRank has {len(argument)} values for {ranks} ranks: give one value a rank")
     chosen = transports.check_transport(transport, ranks)
-    call = Call(pack(function, args), ranks, float(timeout), chosen, observe)
+    variables = transports.environment(chosen) | (mps.environment(ranks) if chosen == transports.NCCL_SHARED else {})
+    call = Call(pack(function, args), ranks, float(timeout), chosen, observe, variables)
     make_call = call_cold if launcher == "torchrun" else worker().call
     with Progress(timeout) as progress:
         outcome = make_call(call, progress.show)

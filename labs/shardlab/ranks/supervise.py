@@ -11,10 +11,10 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from shardlab.ranks import inside, ledger
+from shardlab.ranks import inside, ledger, transports
 from shardlab.ranks.call import Outcome, RankEnd
 from shardlab.ranks.explain import NOT_KEPT, explain
 from shardlab.ranks.inside import World
@@ -39,6 +39,7 @@ def supervise(
     num_ranks: int,
     timeout: float,
     transport: str = "gloo",
+    environment: Mapping[str, str] | None = None,
     observe: bool = True,
     emit: Emit = lambda rank, text: None,
     cancelled: Callable[[], bool] = lambda: False,
@@ -47,14 +48,16 @@ def supervise(
 ) -> Outcome:
     """Run `program(rank)` on forked ranks and collect how each ended, within `timeout` seconds.
 
-    `joined=False` starts processes that form no group; `most_output` ends a call whose rank prints more bytes.
+    `environment`: variables of the ranks, those of the transport by default. `joined=False` starts processes that form
+    no group; `most_output` ends a call whose rank prints more bytes.
 
     1. fork  2. watch pipes, exits and the clock  3. end whatever is left  4. explain
     """
     began = time.monotonic()
     ledgers = [ledger.new_ledger() for _ in range(num_ranks)] if observe else []
     with _meeting_place() as store:
-        world = World(num_ranks, transport, timeout, store if joined else "", ledgers)
+        variables = transports.environment(transport) if environment is None else environment
+        world = World(num_ranks, transport, variables, timeout, store if joined else "", ledgers)
         ranks: list[Watched] = []
         try:
             for rank in range(num_ranks):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 
@@ -32,14 +33,19 @@ def count_gpus() -> int:
 
 
 def nccl_version() -> tuple[int, ...]:
-    """NCCL's version as torch was built with it; (0,) without NCCL."""
+    """The version of the NCCL that is loaded, which may be newer than the one torch was built with; (0,) if none."""
     import torch
 
     if not torch.backends.cuda.is_built() or not torch.distributed.is_nccl_available():
         return (0,)
-    from torch.cuda import nccl
+    number = ctypes.c_int()
+    try:
+        ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(number))
+    except OSError:  # linked into torch itself
+        from torch.cuda import nccl
 
-    return tuple(int(part) for part in nccl.version())
+        return tuple(int(part) for part in nccl.version())
+    return number.value // 10000, number.value // 100 % 100, number.value % 100  # 23203 is 2.32.3
 
 
 def check_transport(transport: str | None, num_ranks: int) -> str:

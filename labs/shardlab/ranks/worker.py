@@ -63,6 +63,7 @@ def _answer(connection: Connection, call: Call) -> bool:
         num_ranks=call.num_ranks,
         timeout=call.timeout,
         transport=call.transport,
+        environment=call.environment,
         observe=call.observe,
         emit=emit,
         cancelled=cancelled,

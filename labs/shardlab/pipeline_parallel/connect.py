@@ -1,0 +1,48 @@
+"""Before the first step on GPUs: every two ranks that will talk make their connection.
+
+NCCL makes a connection at the first message between two ranks, and holds both hosts until it is there. In the middle of
+a pipeline that is a trap: one rank is held until its neighbour posts, and the neighbour's host waits for a kernel to be
+loaded, which waits for the GPU, which waits for a message of the first. So all do it here, in one batch.
+"""
+
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.distributed as dist
+
+from shardlab.pipeline_parallel.communicate import Batch, Program
+
+Pair = tuple[int, int]  # source, destination
+_connected: WeakKeyDictionary[dist.ProcessGroup, set[Pair]] = WeakKeyDictionary()
+
+
+def pairs_of(program: Program) -> set[Pair]:
+    """Who sends to whom in the whole program."""
+    batches = (step for steps in program for step in steps if isinstance(step, Batch))
+    return {(message.source, message.destination) for batch in batches for message in batch.messages}
+
+
+def connect(program: Program, device: torch.device, *, group: dist.ProcessGroup | None) -> None:
+    """One element over each connection that this program needs and the group has not made; every rank calls it alike.
+
+    device: this rank's GPU.
+    """
+    own = dist.group.WORLD if group is None else group
+    assert own is not None
+    known = _connected.setdefault(own, set())
+    new = sorted(pairs_of(program) - known)
+    if not new:
+        return
+    rank, element = dist.get_rank(group), torch.zeros(1, device=device)
+    dist.all_reduce(element, group=group)  # all together, before any two alone
+    operations = [
+        dist.P2POp(dist.isend, element, group=group, group_peer=destination)
+        if rank == source
+        else dist.P2POp(dist.irecv, torch.empty_like(element), group=group, group_peer=source)
+        for source, destination in new
+        if rank in (source, destination)
+    ]
+    for work in dist.batch_isend_irecv(operations) if operations else ():
+        work.wait()
+    torch.cuda.synchronize(device)
+    known.update(new)
