@@ -1,4 +1,4 @@
-"""Models of the course by name; sizes from each model's paper or published configuration."""
+"""Models of the course by name, and the source of each one's sizes."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ ZOO = {
         gpt("gpt3-175b", 96, 12288, 96),
         gpt("gpt-22b", 48, 6144, 64),
         gpt("mt-nlg-530b", 105, 20480, 128),
-        gpt("gpt-1t", 128, 25600, 160),  # arXiv 2104.04473, table 1, last row
+        gpt("gpt-1t", 128, 25600, 160),
         llama("llama2-7b", layers=32, hidden=4096, heads=32, kv_heads=32, ffn=11008, vocab=32000, sequence=4096),
         llama("llama2-70b", layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=32000, sequence=4096),
         llama("llama3-8b", layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256, sequence=8192),
@@ -30,7 +30,7 @@ ZOO = {
         llama("llama3-405b", layers=126, hidden=16384, heads=128, kv_heads=8, ffn=53248, vocab=128256, sequence=8192),
         llama("yi-6b", layers=32, hidden=4096, heads=32, kv_heads=4, ffn=11008, vocab=64000, sequence=4096),
         llama("yi-34b", layers=60, hidden=7168, heads=56, kv_heads=8, ffn=20480, vocab=64000, sequence=4096),
-        # OLMo 7B (trained on Dolma, arXiv 2402.00838): its LayerNorm has no parameters
+        # its LayerNorm has no parameters
         llama(
             "olmo-7b",
             layers=32,
@@ -42,7 +42,7 @@ ZOO = {
             sequence=2048,
             norm_vectors=0,
         ),
-        # Gemma 2 9B (arXiv 2408.00118): four norms a layer, heads wider than h/a
+        # four norms a layer, heads wider than h/a
         llama(
             "gemma2-9b",
             layers=42,
@@ -56,7 +56,6 @@ ZOO = {
             tied=True,
             norm_vectors=4,
         ),
-        # Mixtral 8x7B (arXiv 2401.04088)
         llama(
             "mixtral-8x7b",
             layers=32,
@@ -70,7 +69,6 @@ ZOO = {
             active_experts=2,
             expert_ffn=14336,
         ),
-        # Qwen3-30B-A3B (arXiv 2505.09388)
         llama(
             "qwen3-30b-a3b",
             layers=48,
@@ -86,7 +84,6 @@ ZOO = {
             active_experts=8,
             expert_ffn=768,
         ),
-        # DeepSeek-V3 (arXiv 2412.19437, section 4.2), without its multi-token prediction module
         llama(
             "deepseek-v3",
             layers=61,
@@ -104,6 +101,26 @@ ZOO = {
             latent=Latent(),
         ),
     )
+}
+
+SOURCES = {  # where the sizes are written down
+    "gpt2": "Radford et al. 2019, table 2; configuration of openai-community/gpt2",
+    "gpt3-175b": "arXiv 2005.14165, table 2.1, with Megatron's padded vocabulary",
+    "gpt-22b": "arXiv 2205.05198, table 3",
+    "mt-nlg-530b": "arXiv 2201.11990, section 2.4",
+    "gpt-1t": "arXiv 2104.04473, table 1, last row",
+    "llama2-7b": "arXiv 2307.09288; configuration of meta-llama/Llama-2-7b",
+    "llama2-70b": "arXiv 2307.09288; configuration of meta-llama/Llama-2-70b",
+    "llama3-8b": "arXiv 2407.21783, table 3",
+    "llama3-70b": "arXiv 2407.21783, table 3",
+    "llama3-405b": "arXiv 2407.21783, table 3",
+    "yi-6b": "arXiv 2403.04652, table 1",
+    "yi-34b": "arXiv 2403.04652, table 1",
+    "olmo-7b": "arXiv 2402.00838, table 1; trained on Dolma",
+    "gemma2-9b": "arXiv 2408.00118, table 1",
+    "mixtral-8x7b": "arXiv 2401.04088, table 1",
+    "qwen3-30b-a3b": "arXiv 2505.09388, table 2; its configuration",
+    "deepseek-v3": "arXiv 2412.19437, section 4.2, without its multi-token prediction module",
 }
 
 

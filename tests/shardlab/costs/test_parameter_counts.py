@@ -2,7 +2,7 @@
 
 import pytest
 from shardlab.costs.model import Transformer, dense_layer_parameters, num_parameters
-from shardlab.costs.model_zoo import ZOO, find_model, gpt
+from shardlab.costs.model_zoo import SOURCES, ZOO, find_model, gpt
 
 PUBLISHED = {
     "gpt2": 124_439_808,
@@ -18,6 +18,25 @@ PUBLISHED = {
     "mixtral-8x7b": 46_702_792_704,
     "qwen3-30b-a3b": 30_532_122_624,
 }
+
+
+ROUNDED = {  # billions as the papers print them, and to which digit
+    "gpt3-175b": (174.6, 0.05),  # arXiv 2104.04473, table 1; 175.0 in arXiv 2005.14165, table 2.1
+    "gpt-22b": (22.0, 0.1),
+    "mt-nlg-530b": (529.6, 0.05),
+    "gpt-1t": (1008.0, 0.05),
+    "deepseek-v3": (671.0, 0.05),
+}
+
+
+def test_every_model_of_the_zoo_is_held_against_what_was_published_and_names_its_source():
+    assert set(PUBLISHED) | set(ROUNDED) == set(ZOO) == set(SOURCES)
+
+
+@pytest.mark.parametrize(("name", "printed"), ROUNDED.items())
+def test_counts_come_to_the_printed_ones(name, printed):
+    billions, digit = printed
+    assert num_parameters(ZOO[name]) / 1e9 == pytest.approx(billions, abs=digit)
 
 
 @pytest.mark.parametrize(("name", "published"), PUBLISHED.items())
