@@ -202,14 +202,14 @@ def main(
     hidden: Annotated[int, typer.Option(min=1, help="h.")] = 64,
     trace: Annotated[Path | None, typer.Option(help="Write our measured step here, for analyze_timeline.py.")] = None,
 ) -> None:
-    """Hold megatron-core's pipeline against ours, on CPU ranks with gloo, or on GPUs where each rank has one."""
+    """Hold megatron-core's pipeline against ours, on GPUs, on one GPU that all ranks share, or on CPU ranks with gloo."""
     size = int(os.environ.get("WORLD_SIZE", ranks))
     sizes = Sizes(microbatches, chunks, hidden)
     try:
         schedule = one_f_one_b(size, microbatches) if chunks == 1 else interleaved(size, microbatches, chunks)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    by_rank = on_ranks(both, schedule, sizes, ranks=size, gpus=torch.cuda.device_count() >= size)
+    by_rank = on_ranks(both, schedule, sizes, ranks=size)
     if by_rank is None:
         return
 

@@ -6,6 +6,7 @@ theirs through the entry point group `shardlab.doctor`.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -48,11 +49,15 @@ def _loaded(point: metadata.EntryPoint) -> Check:
 
 def gpus() -> Finding:
     """GPUs that torch can use, and those that it cannot; CUDA is not started."""
+    from shardlab.ranks import mps
     from shardlab.ranks.transports import count_gpus, nccl_version
 
     present = _gpus_of_the_driver()
     if (usable := count_gpus()) > 0:
-        return Finding("GPUs", f"{', '.join(present) or usable}; NCCL {'.'.join(map(str, nccl_version()))}")
+        value = f"{', '.join(present) or usable}; NCCL {'.'.join(map(str, nccl_version()))}"
+        if shutil.which(mps.PROGRAM):
+            return Finding("GPUs", f"{value}; MPS")
+        return Finding("GPUs", f"{value}; no MPS", NOTE, "ranks that share a GPU will take turns: seconds say little")
     if present:
         advice = "this torch cannot use them: `make lab GPU=1` installs one that can"
         return Finding("GPUs", ", ".join(present), NOTE, advice)
