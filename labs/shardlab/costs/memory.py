@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory_frameworks import MEGATRON, Framework, Held
-from shardlab.costs.memory_states import StateBytes, layers_on_stage, parameters_on_stage, state_bytes
+from shardlab.costs.memory_states import (
+    StateBytes,
+    held_parameters,
+    layers_on_stage,
+    moe_layers_on_stage,
+    state_bytes,
+)
 from shardlab.costs.model import Transformer
 
 
@@ -103,7 +109,7 @@ def activation_bytes(model: Transformer, layout: Layout, stage: int = 0, *, fram
 
     A framework that keeps a stage's output until its gradient comes holds 2bsh more for each of them.
     """
-    kept = in_flight_layers(model, layout, stage) * _mean_layer(model, layout, framework)
+    kept = in_flight_layers(model, layout, stage) * _mean_layer(model, layout, stage, framework)
     if framework.keeps_outputs and layout.pp > 1:
         boundary = 2.0 * layout.microbatch * model.sequence / layout.cp * model.hidden / _whole(layout)
         kept += boundary * min(layout.pp - stage, layout.num_microbatches)
@@ -118,9 +124,9 @@ def recomputed_bytes(model: Transformer, layout: Layout, *, framework: Framework
     return layer_activation_bytes(model, whole, moe=model.moe_layers > 0, framework=framework)
 
 
-def _mean_layer(model: Transformer, layout: Layout, framework: Framework) -> float:
-    """Activations of one layer of one microbatch: the mean of dense layers and those with experts."""
-    moe = model.moe_layers / model.layers
+def _mean_layer(model: Transformer, layout: Layout, stage: int, framework: Framework) -> float:
+    """Activations of one layer of one microbatch: the mean of a stage's dense layers and those with experts."""
+    moe = moe_layers_on_stage(model, layout, stage) / layers_on_stage(model, layout, stage)
     dense_layer = layer_activation_bytes(model, layout, framework=framework) if moe < 1 else 0.0
     moe_layer = layer_activation_bytes(model, layout, moe=True, framework=framework) if moe else 0.0
     return (1 - moe) * dense_layer + moe * moe_layer
@@ -149,8 +155,8 @@ def memory_of_stage(
 
     The logits are gone before a layer is computed again: of the two, the larger counts.
     """
-    parameters = parameters_on_stage(model, layout, stage).total
-    microbatch = layers_on_stage(model, layout, stage) * _mean_layer(model, layout, framework)
+    parameters = held_parameters(model, layout, stage).total
+    microbatch = layers_on_stage(model, layout, stage) * _mean_layer(model, layout, stage, framework)
     again = recomputed_bytes(model, layout, framework=framework)
     return MemoryBytes(
         states=state_bytes(model, layout, stage, gradient_bytes=gradient_bytes),
@@ -164,14 +170,23 @@ def memory_of_stage(
 def peak_memory(
     model: Transformer, layout: Layout, *, gradient_bytes: float = 2, framework: Framework = MEGATRON
 ) -> MemoryBytes:
-    """The fullest of the first two and the last stage: 1F1B fills the first, the logits the last.
+    """The fullest of the first and the last stage: 1F1B fills the first, the logits the last.
 
-    The second counts where the embedding takes a layer's place on the first.
+    And of the first stage without dense layers, where the first has some, or an embedding for a layer.
     """
     stages = {0, layout.pp - 1}
-    if layout.pp > 2 and layers_on_stage(model, layout, 1) > layers_on_stage(model, layout, 0):
-        stages.add(1)
+    if layout.pp > 2:
+        stages.add(_first_full_stage(model, layout))
     held = [
         memory_of_stage(model, layout, stage, gradient_bytes=gradient_bytes, framework=framework) for stage in stages
     ]
     return max(held, key=lambda memory: memory.total)
+
+
+def _first_full_stage(model: Transformer, layout: Layout) -> int:
+    """The first stage with as many layers, and as many with experts, as any before the last."""
+    counts = [
+        (layers_on_stage(model, layout, stage), moe_layers_on_stage(model, layout, stage))
+        for stage in range(min(layout.pp - 1, model.dense_layers + 2))
+    ]
+    return counts.index(max(counts))

@@ -80,14 +80,32 @@ def layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> int:
     return each + (stage < rest)
 
 
-def parameters_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> StageParameters:
-    """Parameters of one rank of a stage: its layers, an embedding at either end, all split over t.
+def moe_layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> int:
+    """Layers of a stage that have experts: all, but for the model's first dense ones."""
+    layers = layers_on_stage(model, layout, stage)
+    if not model.experts:
+        return 0
+    before = sum(layers_on_stage(model, layout, earlier) for earlier in range(stage)) if model.dense_layers else 0
+    return layers - min(layers, max(0, model.dense_layers - before))
 
-    Norms and biases of a layer, some 13h of 12h^2, are split here with the rest. The last stage of a tied model keeps a
-    copy of the embedding.
+
+def parameters_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> StageParameters:
+    """Parameters of one rank of a stage, with experts in as many layers as on the mean stage: for times and traffic.
+
+    Its layers, an embedding at either end, all split over t. Norms and biases of a layer, some 13h of 12h^2, are split
+    here with the rest. The last stage of a tied model keeps a copy of the embedding.
     """
     layers = layers_on_stage(model, layout, stage)
-    moe = layers * model.moe_layers / model.layers
+    return _parameters(model, layout, stage, layers * model.moe_layers / model.layers)
+
+
+def held_parameters(model: Transformer, layout: Layout, stage: int = 0) -> StageParameters:
+    """The same with the dense layers of a mixture where they are, in front: for memory."""
+    return _parameters(model, layout, stage, moe_layers_on_stage(model, layout, stage))
+
+
+def _parameters(model: Transformer, layout: Layout, stage: int, moe: float) -> StageParameters:
+    layers = layers_on_stage(model, layout, stage)
     dense = (layers - moe) * dense_layer_parameters(model) if layers > moe else 0.0
     experts = 0.0
     if moe:
@@ -106,7 +124,7 @@ def state_bytes(
     model: Transformer, layout: Layout, stage: int = 0, *, gradient_bytes: float = GRADIENT_BYTES
 ) -> StateBytes:
     """Bytes of states on one rank of a stage."""
-    shard = parameters_on_stage(model, layout, stage)
+    shard = held_parameters(model, layout, stage)
     dense = zero_state_bytes(shard.dense, layout.state_sharers, layout.zero, gradient_bytes)
     experts = zero_state_bytes(shard.experts, layout.expert_sharers, layout.zero, gradient_bytes)
     return StateBytes(

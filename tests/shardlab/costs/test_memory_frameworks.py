@@ -22,8 +22,13 @@ from shardlab.costs.memory_frameworks import (
 )
 from shardlab.costs.memory_outside import CONTEXT, FRAGMENTS, PAIR, RING, nccl_bytes, outside_bytes
 from shardlab.costs.memory_rows import GB, GIB, first_stage_of_nanotron, reported_by, reported_bytes
-from shardlab.costs.memory_states import layers_on_stage, parameters_on_stage
-from shardlab.costs.model import embedding_parameters
+from shardlab.costs.memory_states import (
+    held_parameters,
+    layers_on_stage,
+    moe_layers_on_stage,
+    parameters_on_stage,
+)
+from shardlab.costs.model import embedding_parameters, num_parameters
 from shardlab.costs.model_zoo import ZOO, gpt, llama
 
 LLAMA = ZOO["llama3-8b"]
@@ -151,3 +156,14 @@ def test_nanotron_s_first_stage_is_filled_beyond_its_share():
     assert first_stage_of_nanotron(model, Layout()) == model
     shallow = replace(model, layers=2)
     assert first_stage_of_nanotron(shallow, Layout(pp=2)).layers == 2 * 2
+
+
+def test_dense_layers_of_a_mixture_lie_in_front():
+    model = replace(ZOO["deepseek-v3"], layers=16)  # 3 dense ones
+    layout = Layout(pp=8, ep=8, dp=8, num_microbatches=8)
+    assert [moe_layers_on_stage(model, layout, stage) for stage in range(8)] == [0, 1, 2, 2, 2, 2, 2, 2]
+    assert held_parameters(model, layout, 0).experts == 0 < parameters_on_stage(model, layout, 0).experts
+    for count in (held_parameters, parameters_on_stage):
+        held = sum(count(model, layout, stage).dense + 8 * count(model, layout, stage).experts for stage in range(8))
+        assert held == pytest.approx(num_parameters(model) - model.hidden)  # the last norm is left out
+    assert peak_memory(model, layout) == memory_of_stage(model, layout, 2)
