@@ -30,18 +30,15 @@ class Alarm:
         self._seen: list[tuple[Sequence[nn.Parameter], Tensor]] = []
 
     @torch.no_grad()
-    def examine(
-        self, parameters: Sequence[nn.Parameter], gradients: list[Tensor], flat: Tensor, *, num_slices: int = 1
-    ) -> None:
-        """Look at the gradients in a flat tensor that is about to leave, and put trouble at the head of each slice."""
-        if not self.is_on or flat.numel() == 0:
+    def examine(self, parameters: Sequence[nn.Parameter], gradients: list[Tensor], heads: Sequence[Tensor]) -> None:
+        """Look at gradients that are about to leave; write trouble to `heads`, the first numbers of all slices."""
+        if not self.is_on:
             return
-        heads = flat.view(num_slices, -1)[:, 0]
-        norms = torch.stack(torch._foreach_norm(gradients, 2, torch.promote_types(flat.dtype, torch.float32)))
+        norms = torch.stack(torch._foreach_norm(gradients, 2, torch.promote_types(heads[0].dtype, torch.float32)))
         self._seen.append((parameters, norms))
-        heads.add_((norms * 0).sum())  # 0, or NaN if a norm is no number: no branch, so nobody waits for a GPU
-        if self.complaints:
-            heads.fill_(torch.nan)
+        nothing = (norms * 0).sum()  # 0, or NaN if a norm is no number: no branch, so nobody waits for a GPU
+        for head in heads:
+            head.add_(torch.nan if self.complaints else nothing)
 
     def answer(self, arrived: Iterable[Tensor | None]) -> None:
         """Look at the first number of what came in. Raises ValueError on every rank alike when one is no number."""

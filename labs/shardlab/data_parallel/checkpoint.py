@@ -20,6 +20,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
 from shardlab.data_parallel.flat import FlatParameters
+from shardlab.data_parallel.whole import WholeParameters
 from shardlab.data_parallel.zero1 import Zero1
 
 CONTENTS = "contents.json"
@@ -30,6 +31,7 @@ def save(zero: Zero1, folder: str | os.PathLike, *, step: int) -> Path:
 
     1. write the slices into a folder with a passing name  2. list what it holds  3. give it its name
     """
+    _refuse_whole(zero)
     target = Path(folder, f"step-{step:08}")
     draft = target.with_name(f".{target.name}.part")
     if zero.replicas is None or dist.get_rank(zero.replicas) == 0:  # other replicas hold the same
@@ -64,6 +66,7 @@ def load(zero: Zero1, checkpoint: str | os.PathLike) -> int:
     Raises ValueError, on every rank alike and before anything is changed, for a checkpoint of another model or layout
     and for one that is cut short.
     """
+    _refuse_whole(zero)
     contents = _checked(zero, Path(checkpoint))
     saved = contents["vectors"]
     for unit, vector in zip(zero.units, saved, strict=True):
@@ -74,10 +77,14 @@ def load(zero: Zero1, checkpoint: str | os.PathLike) -> int:
     dcp.load(state, checkpoint_id=checkpoint, process_group=zero.group)
     for group, options in zip(zero.param_groups, contents["options"], strict=True):
         group.update(options)
-    for work in [unit.spread() for unit in zero.units]:
-        if work is not None:
-            work.wait()
+    for work in [work for unit in zero.units for work in unit.spread()]:
+        work.wait()
     return contents["step"]
+
+
+def _refuse_whole(zero: Zero1) -> None:
+    if any(isinstance(unit, WholeParameters) for unit in zero.units):
+        raise ValueError("a layout of whole parameters has no vectors to save: save model and optimizer of each rank")
 
 
 def _state(zero: Zero1) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 
 @torch.no_grad()
@@ -19,12 +19,11 @@ def global_norm(shards: Sequence[Tensor], *, group: dist.ProcessGroup | None) ->
 
 
 @torch.no_grad()
-def clip_shards(masters: Sequence[nn.Parameter], max_norm: float, *, group: dist.ProcessGroup | None) -> Tensor:
+def clip_shards(gradients: Sequence[Tensor], max_norm: float, *, group: dist.ProcessGroup | None) -> Tensor:
     """Scale the gradients of this rank's slices so that the whole has at most `max_norm`; returns the norm before.
 
     Raises ValueError, on every rank alike, when the norm is infinite or not a number.
     """
-    gradients = [master.grad for master in masters if master.grad is not None]
     norm = global_norm(gradients, group=group)
     if not torch.isfinite(norm):
         raise ValueError(

@@ -103,7 +103,7 @@ class DataParallel(nn.Module):
         """In the same order on every rank, whatever order the gradients came in: no name travels with a call."""
         while len(self._sent) < len(self.buckets) and not self.buckets[len(self._sent)].waiting:
             bucket = self.buckets[len(self._sent)]
-            self._alarm.examine(bucket.parameters, bucket.gradients, bucket.flat)
+            self._alarm.examine(bucket.parameters, bucket.gradients, [bucket.flat[:1]])
             self._sent.append(self._reduce(bucket, self.group))
 
     @torch.no_grad()

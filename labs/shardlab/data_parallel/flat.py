@@ -30,10 +30,12 @@ class FlatParameters:
         compute_dtype: torch.dtype | None = None,
         offload: bool = False,
     ) -> None:
-        self.parameters, self.group = list(parameters), group
+        self.group = group
+        self.parameters, self.lengths = self._cut(list(parameters), dist.get_world_size(group))
+        self.shapes = [parameter.shape for parameter in self.parameters]
+        self.shard_elements = self.lengths[dist.get_rank(group)]
         self.num_elements = sum(parameter.numel() for parameter in parameters)
-        self.shard_elements, self.padding = shard_elements(self.num_elements, dist.get_world_size(group))
-        self.shapes = [parameter.shape for parameter in parameters]
+        self.padding = sum(self.lengths) - self.num_elements
         given = end_to_end(self.parameters, self.padding)
         self.full = given if compute_dtype is None else given.to(compute_dtype)
         for parameter, view in zip(self.parameters, split_as(self.full, self.shapes), strict=True):
@@ -43,6 +45,20 @@ class FlatParameters:
         is_own = (precise.dtype, precise.device) == (self.shard.dtype, self.shard.device)
         self.master = nn.Parameter(self.shard if is_own else precise.clone())
 
+    def _cut(self, parameters: list[nn.Parameter], num_ranks: int) -> tuple[list[nn.Parameter], list[int]]:
+        """The parameters in the order in which they lie in the vector, and how much of it each rank owns."""
+        one, _ = shard_elements(sum(parameter.numel() for parameter in parameters), num_ranks)
+        return parameters, [one] * num_ranks
+
+    @property
+    def masters(self) -> list[nn.Parameter]:
+        """What this rank's optimizer updates."""
+        return [self.master]
+
+    def candidates(self) -> list[nn.Parameter]:
+        """What the optimizer is built with: the masters, and whatever shows it what other ranks own."""
+        return self.masters
+
     @property
     def kept(self) -> list[Tensor]:
         """What holds weights between steps, beside the parameters themselves."""
@@ -50,7 +66,11 @@ class FlatParameters:
 
     def own_slice(self, full: Tensor) -> Tensor:
         """This rank's slice of a vector of the same length, as a view."""
-        return full.view(-1, self.shard_elements)[dist.get_rank(self.group)]
+        return full.split(self.lengths)[dist.get_rank(self.group)]
+
+    def heads(self, full: Tensor) -> list[Tensor]:
+        """The first number of each rank's slice, as views."""
+        return [full.view(len(self.lengths), -1)[:, 0]]
 
     def gradient(self) -> Tensor:
         """The parameters' gradients end to end, zeros where there is none, and the padding."""
@@ -61,14 +81,32 @@ class FlatParameters:
 
     def no_numbers(self) -> Tensor:
         """What a rank sends in place of gradients when it can compute none: NaN everywhere."""
-        return self.shard.new_full((self.shard_elements * dist.get_world_size(self.group),), torch.nan)
+        return self.shard.new_full((sum(self.lengths),), torch.nan)
+
+    def reduce(self, full: Tensor) -> tuple[list[dist.Work], Tensor]:
+        """Start to sum a vector over the ranks; (N-1)/N of it goes out. The slice holds the sum in the end."""
+        shard = torch.empty_like(self.shard)
+        return _started(dist.reduce_scatter_single(shard, full, group=self.group, async_op=True)), shard
+
+    def take_gradient(self, shard: Tensor | None) -> None:
+        """Give this rank's slice of the gradient to the masters, in their type and on their device; None takes it."""
+        for master in self.masters:
+            master.grad = None
+        if shard is not None:
+            shapes = [master.shape for master in self.masters]
+            for master, gradient in zip(self.masters, split_as(shard.to(self.master), shapes), strict=True):
+                master.grad = gradient
 
     @torch.no_grad()
-    def spread(self) -> dist.Work | None:
+    def spread(self) -> list[dist.Work]:
         """Start sending this rank's new weights to all and taking in theirs: (N-1)/N of the vector goes out."""
         if self.master.data_ptr() != self.shard.data_ptr():
             self.shard.copy_(self.master)
-        return dist.all_gather_single(self.full, self.shard, group=self.group, async_op=True)
+        return _started(dist.all_gather_single(self.full, self.shard, group=self.group, async_op=True))
+
+
+def _started(work: dist.Work | None) -> list[dist.Work]:
+    return [] if work is None else [work]
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 from shardlab.data_parallel.flat import FlatParameters
 
@@ -30,7 +30,7 @@ class GatheredParameters(FlatParameters):
     def gather(self, *, alarm: bool = False) -> None:
         """Start the all-gather of the vector, unless it is there or on its way. `wait` before use.
 
-        alarm: send NaN in place of this rank's shard; `heads` shows it to all others.
+        alarm: send NaN in place of this rank's shard; `heads` of the vector shows it to all others.
         """
         if self.is_there:
             return
@@ -38,10 +38,6 @@ class GatheredParameters(FlatParameters):
         self.full.untyped_storage().resize_(self._full_bytes)
         mine = torch.full_like(self.shard, torch.nan) if alarm else self.shard
         self._work = dist.all_gather_single(self.full, mine, group=self.group, async_op=True)
-
-    def heads(self) -> Tensor:
-        """The first number of every rank's slice of the gathered vector."""
-        return self.full.view(-1, self.shard_elements)[:, 0]
 
     def wait(self) -> None:
         """Return when the gathered weights can be used."""
@@ -57,7 +53,8 @@ class GatheredParameters(FlatParameters):
             self.is_there = False
 
     @torch.no_grad()
-    def spread(self) -> None:
+    def spread(self) -> list[dist.Work]:
         """After a step: nothing travels; the next forward gathers the new shards."""
         if self.master.data_ptr() != self.shard.data_ptr():
             self.shard.copy_(self.master)
+        return []

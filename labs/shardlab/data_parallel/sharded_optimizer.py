@@ -13,15 +13,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.data_parallel.clipping import clip_shards
+from shardlab.data_parallel.elementwise import refuse_unshardable, refuse_what_needs_matrices
 from shardlab.data_parallel.flat import FlatParameters
+from shardlab.data_parallel.whole import WholeParameters
 from shardlab.meter.held import Held, storage_bytes
-
-NOT_ELEMENTWISE = (
-    "LBFGS",
-    "Adafactor",
-    "Muon",
-    "SparseAdam",
-)  # they look at whole matrices, or several times at a loss
 
 
 class ShardedOptimizer:
@@ -31,7 +26,9 @@ class ShardedOptimizer:
     its own vector. master_dtype: torch.float32 keeps a precise copy of low-precision weights, sharded as well.
     compute_dtype: turn the weights into this type for the passes, and gather them so; the master keeps what they were.
     offload: the optimizer works on the CPU; gradients' slices go there and weights' slices come back.
-    A learning-rate scheduler takes `optimizer.local`. Raises ValueError for optimizers that need whole matrices.
+    layout: `whole.WholeParameters` gives each parameter one owner, for optimizers that look at matrices.
+    A learning-rate scheduler takes `optimizer.local`. Raises ValueError, on every rank, for an optimizer that does not
+    suit the layout.
     """
 
     def __init__(
@@ -43,22 +40,32 @@ class ShardedOptimizer:
         master_dtype: torch.dtype | None = None,
         compute_dtype: torch.dtype | None = None,
         offload: bool = False,
+        layout: type[FlatParameters] = FlatParameters,
         **options: Any,
     ) -> None:
-        if optimizer_class.__name__ in NOT_ELEMENTWISE:
-            raise ValueError(
-                f"{optimizer_class.__name__} cannot work on a slice that ends inside a matrix: use an optimizer that "
-                "treats each number by itself, such as SGD, Adam or AdamW"
-            )
-        self.group = group
-        self.layout = {"master_dtype": master_dtype, "compute_dtype": compute_dtype, "offload": offload}
+        refuse_unshardable(optimizer_class)
+        self.group, self._layout = group, layout
+        groups = _groups_of(parameters)
+        if not issubclass(layout, WholeParameters):
+            device = torch.device("cpu") if offload else groups[0]["params"][0].device
+            refuse_what_needs_matrices(optimizer_class, options | _options_of(groups[0]), device)
+        self._unit_options = {"master_dtype": master_dtype, "compute_dtype": compute_dtype, "offload": offload}
         self.units: list[FlatParameters] = []
         local_groups = []
-        for one in _groups_of(parameters):
+        for one in groups:
             units = [self._lay_out(some) for some in self._vectors(one.pop("params"))]
             self.units += units
-            local_groups.append(one | {"params": [unit.master for unit in units]})
+            local_groups.append(one | {"params": [candidate for unit in units for candidate in unit.candidates()]})
         self.local = optimizer_class(local_groups, **options)
+        self._keep_own()
+
+    def _keep_own(self) -> None:
+        """Drop from the optimizer what other ranks own, and what state it has begun for it."""
+        own = {master for unit in self.units for master in unit.masters}
+        for one in self.local.param_groups:
+            one["params"] = [parameter for parameter in one["params"] if parameter in own]
+        for parameter in [parameter for parameter in self.local.state if parameter not in own]:
+            del self.local.state[parameter]
 
     def _vectors(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
         """Which parameters share a vector: here all of one dtype."""
@@ -68,7 +75,7 @@ class ShardedOptimizer:
         return list(by_kind.values())
 
     def _lay_out(self, parameters: list[nn.Parameter]) -> FlatParameters:
-        return FlatParameters(parameters, group=self.group, **self.layout)
+        return self._layout(parameters, group=self.group, **self._unit_options)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -85,21 +92,26 @@ class ShardedOptimizer:
             with torch.enable_grad():
                 loss = closure()
         for unit, gradient in zip(self.units, self._shard_gradients(), strict=True):
-            unit.master.grad = None if gradient is None else gradient.to(unit.master)
+            unit.take_gradient(gradient)
         if max_norm is not None:
-            clip_shards([unit.master for unit in self.units], max_norm, group=self.group)
-        self.local.step()
+            clip_shards(self._master_gradients(), max_norm, group=self.group)
+        if any(one["params"] for one in self.param_groups):
+            self.local.step()
         for unit in self.units:
-            unit.master.grad = None
-        for work in [unit.spread() for unit in self.units]:
-            if work is not None:
-                work.wait()
+            unit.take_gradient(None)
+        for work in [work for unit in self.units for work in unit.spread()]:
+            work.wait()
         return loss
 
     @torch.no_grad()
     def _shard_gradients(self) -> Sequence[Tensor | None]:
         """This rank's slice of each vector's gradients, which are the same on every rank."""
         return [unit.own_slice(unit.gradient()) for unit in self.units]
+
+    def _master_gradients(self) -> list[Tensor]:
+        """What this rank's optimizer sees, and an empty tensor of each vector's type: a rank may own nothing."""
+        found = [master.grad for unit in self.units for master in unit.masters if master.grad is not None]
+        return [*found, *(unit.master.detach()[:0] for unit in self.units)]
 
     def held(self) -> Held:
         """Bytes that this rank holds now. A master copy counts as optimizer state, as in the paper's 12 bytes."""
@@ -117,6 +129,10 @@ class ShardedOptimizer:
         for unit in self.units:
             for parameter in unit.parameters:
                 parameter.grad = None
+
+
+def _options_of(group: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in group.items() if name != "params"}
 
 
 def _groups_of(parameters: Iterable[Any]) -> list[dict[str, Any]]:

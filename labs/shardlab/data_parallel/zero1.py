@@ -62,8 +62,7 @@ class Zero1(ShardedOptimizer):
             self._ring(change)
         vectors = [unit.gradient() for unit in self.units]
         for unit, flat in zip(self.units, vectors, strict=True):
-            num_ranks = dist.get_world_size(self.group)
-            self._alarm.examine(unit.parameters, split_as(flat, unit.shapes), flat, num_slices=num_ranks)
+            self._alarm.examine(unit.parameters, split_as(flat, unit.shapes), unit.heads(flat))
         shards = self._means(vectors)
         self._alarm.answer(shards)
         return shards
@@ -71,16 +70,15 @@ class Zero1(ShardedOptimizer):
     def _means(self, vectors: Sequence[Tensor]) -> list[Tensor]:
         """This rank's slice of the mean of each vector."""
         sums = [self._reduce(flat, unit) for flat, unit in zip(vectors, self.units, strict=True)]
-        for work, shard in sums:
-            if work is not None:
+        for works, shard in sums:
+            for work in works:
                 work.wait()
             self._turn_into_mean(shard)
         return [shard for _, shard in sums]
 
-    def _reduce(self, flat: Tensor, unit: FlatParameters) -> tuple[dist.Work | None, Tensor]:
-        """Start the reduce-scatter of a vector; the slice holds the sum when the work is done."""
-        shard = torch.empty_like(unit.shard)
-        return dist.reduce_scatter_single(shard, flat, group=self.group, async_op=True), shard
+    def _reduce(self, flat: Tensor, unit: FlatParameters) -> tuple[list[dist.Work], Tensor]:
+        """Start to sum a vector to its owners; the slice holds the sum when the works are done."""
+        return unit.reduce(flat)
 
     @torch.no_grad()
     def _ring(self, change: str | None) -> None:

@@ -36,12 +36,14 @@ class Zero2(Zero1):
     ) -> None:
         self._sizes = {"bucket_bytes": bucket_bytes, "first_bucket_bytes": first_bucket_bytes}
         self.gradient_dtype = gradient_dtype
+        if "layout" in options:
+            raise ValueError("only Zero1 and ShardedOptimizer take a layout: buckets and units are cut in equal slices")
         super().__init__(module, optimizer_class, **options)
         size = dist.get_world_size(self.group)
         self.buckets = [Bucket(unit.parameters, multiple_of=size) for unit in self.units]
         self.shard_gradients: list[Tensor | None] = [None] * len(self.units)
         self._number_of = {p: number for number, unit in enumerate(self.units) for p in unit.parameters}
-        self._on_the_way: deque[tuple[int, dist.Work | None, Tensor]] = deque()
+        self._on_the_way: deque[tuple[int, list[dist.Work], Tensor]] = deque()
         self._num_sent = 0  # buckets that have left in this backward
         self._is_in_backward = False
         module.register_forward_pre_hook(self._before_all)
@@ -69,8 +71,7 @@ class Zero2(Zero1):
     def _send_full_buckets(self) -> None:
         while self._num_sent < len(self.buckets) and not self.buckets[self._num_sent].waiting:
             bucket, unit = self.buckets[self._num_sent], self.units[self._num_sent]
-            num_ranks = dist.get_world_size(self.group)
-            self._alarm.examine(bucket.parameters, bucket.gradients, bucket.flat, num_slices=num_ranks)
+            self._alarm.examine(bucket.parameters, bucket.gradients, unit.heads(bucket.flat))
             self._on_the_way.append((self._num_sent, *self._reduce(bucket.flat, unit)))
             self._has_left(self._num_sent)
             self._num_sent += 1
@@ -82,8 +83,8 @@ class Zero2(Zero1):
     def _receive(self, *, leave: int) -> None:
         """Wait for the oldest buckets, free them, and add the means to this rank's slices."""
         while len(self._on_the_way) > leave:
-            number, work, shard = self._on_the_way.popleft()
-            if work is not None:
+            number, works, shard = self._on_the_way.popleft()
+            for work in works:
                 work.wait()
             self.buckets[number].free()
             self._turn_into_mean(shard)

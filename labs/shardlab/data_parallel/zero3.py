@@ -68,7 +68,7 @@ class Zero3(Zero2):
         return [by_unit[key] for key in by_unit if key not in rest] + [by_unit[key] for key in rest]
 
     def _lay_out(self, parameters: list[nn.Parameter]) -> FlatParameters:
-        return GatheredParameters(parameters, group=self.group, **self.layout)
+        return GatheredParameters(parameters, group=self.group, **self._unit_options)
 
     # ---- when they are gathered and freed ----------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Zero3(Zero2):
         change = self._snapshot.change(self._homes)
         first.gather(alarm=change is not None)
         first.wait()
-        if not first.heads().isfinite().all():
+        if not first.heads(first.full)[0].isfinite().all():
             self._free(self._unit_of[first.parameters[0]])
             self._ring(change)
 

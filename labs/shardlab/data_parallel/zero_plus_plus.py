@@ -92,10 +92,10 @@ class PlusParameters(GatheredParameters):
         part, padding = shard_elements(self.full.numel(), size)
         return torch.nn.functional.pad(self.full, (0, padding))[rank * part : (rank + 1) * part].clone()
 
-    def spread(self) -> None:
+    def spread(self) -> list[dist.Work]:
         """After a step: the secondary shard is of the old weights."""
         self.secondary = None
-        super().spread()
+        return super().spread()
 
 
 class ZeroPlusPlus(Zero3):
@@ -120,10 +120,10 @@ class ZeroPlusPlus(Zero3):
 
     def _lay_out(self, parameters: list[nn.Parameter]) -> FlatParameters:
         return PlusParameters(
-            parameters, group=self.group, quantized=self.quantized_weights, node=self.node, **self.layout
+            parameters, group=self.group, quantized=self.quantized_weights, node=self.node, **self._unit_options
         )
 
-    def _reduce(self, flat: Tensor, unit: FlatParameters) -> tuple[dist.Work | None, Tensor]:
+    def _reduce(self, flat: Tensor, unit: FlatParameters) -> tuple[list[dist.Work], Tensor]:
         """qgZ: each rank gets its slice of all others' gradients in 8 bits and adds them up: one hop, one rounding."""
         if not self.quantized_gradients:
             return super()._reduce(flat, unit)
@@ -132,4 +132,4 @@ class ZeroPlusPlus(Zero3):
         dist.all_to_all_single(arriving.view(-1), outgoing.view(-1), group=self.group)
         total = sum(dequantize(from_bytes(message), unit.shard_elements) for message in arriving)
         assert isinstance(total, Tensor)
-        return None, total.to(flat.dtype)
+        return [], total.to(flat.dtype)

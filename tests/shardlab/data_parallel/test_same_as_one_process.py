@@ -5,7 +5,6 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.data_parallel.ddp import DataParallel
-from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
 from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
 from shardlab.data_parallel.zero3 import Zero3
@@ -78,15 +77,6 @@ def test_optimizers_that_treat_each_number_by_itself(name):
     alone, _ = twin.trained_alone(2, optimizer_class, **options)
     for weights in shardlab.run(train_with_zero, "zero3", optimizer_class, options, None, 1, ranks=2, timeout=60):
         assert twin.largest_difference(weights, alone) < 1e-10
-
-
-def refuse(optimizer_class):
-    with pytest.raises(ValueError, match="inside a matrix"):
-        ShardedOptimizer(twin.new_model().parameters(), optimizer_class)
-
-
-def test_optimizers_that_need_whole_matrices_are_refused():
-    shardlab.run(refuse, torch.optim.Adafactor, ranks=2)
 
 
 GENTLE = ADAMW | {"lr": 0.01}
