@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from shardlab.costs.memory import peak_memory
+from shardlab.costs.memory_rows import reported_bytes
 from shardlab.costs.published import Run, run_of
 from shardlab.costs.step import step_seconds
 
@@ -16,8 +16,8 @@ def predict_seconds(run: Run) -> float:
 
 
 def predict_memory(run: Run) -> float:
-    """Bytes of the fullest rank."""
-    return peak_memory(run.model, run.layout, gradient_bytes=run.gradient_bytes).total
+    """Bytes that the source would have reported."""
+    return reported_bytes(run.model, run.layout, run.reported, run.gradient_bytes)
 
 
 def predicted_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
@@ -27,7 +27,7 @@ def predicted_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
         blind = {name: "" if name in REPORTED + DERIVED else value or "" for name, value in row.items() if name}
         try:
             run = run_of(blind)
-            answers = (f"{predict_seconds(run):.4f}", f"{predict_memory(run) / 1e9:.2f}", "")
+            answers = (f"{predict_seconds(run):.4f}", f"{predict_memory(run) / run.reported.unit:.2f}", "")
         except KeyError as error:
             answers = ("", "", f"there is no column {error.args[0]}")
         except (ValueError, ArithmeticError) as error:

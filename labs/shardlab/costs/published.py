@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
-from shardlab.costs.layout import Layout, check_layout, with_global_batch
+from shardlab.costs.layout import Layout, check_layout, check_world, with_global_batch
+from shardlab.costs.memory_rows import Reported, reported_by
 from shardlab.costs.model import Latent, Transformer
 
 RUNS = Path(__file__).parent / "data" / "published_runs.csv"
@@ -25,7 +26,7 @@ GPUS = {
 NETWORK_GBIT = {"BLOOM": 50, "VTRAIN": 100}
 # what the columns cannot say: heads wider than h/a, and layers without experts
 HEAD_DIM = {"Qwen3_30B_a3B": 128, "GPT OSS 120B": 64}
-DENSE_LAYERS = {"DeepSeekV3": (3, 18432)}
+DENSE_LAYERS = {"DeepSeekV3": (3, 18432), "deepseekv2 (4 layers)": (1, 12288)}
 DEEPSPEED = ("DeepSpeed", "bigscience")  # runs of DeepSpeed's pipeline
 EXPERTS = re.compile(r"(\d+) expert \((\d+) top(\d+)(?:\+(\d+)s)?\)")
 
@@ -43,6 +44,7 @@ class Run:
     gradient_bytes: int
     step_seconds: float | None
     memory_bytes: float | None
+    reported: Reported
     flagged: bool
 
 
@@ -71,8 +73,7 @@ def run_of(row: dict[str, str]) -> Run:
         gpu = replace(gpu, network=NETWORK_GBIT[family] * 1e9 / 8)
     model, layout = model_of(row), layout_of(row)
     check_layout(model, layout)
-    if layout.world != _whole(row, "n_gpus"):
-        raise ValueError(f"tp x pp x dp x cp = {layout.world}, but the run has {row['n_gpus']} GPUs")
+    check_world(layout, _whole(row, "n_gpus"))
     seconds = row.get("reported_step_s") or row.get("step_s_derived")
     memory = row.get("reported_mem_GB")
     precision = row["precision"].lower()
@@ -85,7 +86,8 @@ def run_of(row: dict[str, str]) -> Run:
         fp8="fp8" in precision,
         gradient_bytes=2 if "fp16" in precision or layout.zero == 3 else 4,
         step_seconds=float(seconds) if seconds else None,
-        memory_bytes=float(memory) * 1e9 if memory else None,
+        memory_bytes=float(memory) * reported_by(row).unit if memory else None,
+        reported=reported_by(row),
         flagged=any(word in (row.get("flag") or "") for word in ("outlier", "printed")),
     )
 
@@ -134,7 +136,7 @@ def layout_of(row: dict[str, str]) -> Layout:
         cp=_whole(row, "cp"),
         ep=_whole(row, "ep"),
         virtual=virtual,
-        microbatch=_whole(row, "micro_batch", unstated=1),
+        microbatch=_whole(row, "micro_batch", unstated=_microbatch(row)),
         num_microbatches=pp,
         sequence_parallel=row["sp"] == "True" and tp > 1,
         zero=int(row["zero_stage"] or 0),
@@ -144,6 +146,13 @@ def layout_of(row: dict[str, str]) -> Layout:
         scatter_gather=not any(word in row["schedule"] + row["note"] + row["source"] for word in DEEPSPEED),
     )
     return with_global_batch(layout, _whole(row, "global_batch"))
+
+
+def _microbatch(row: dict[str, str]) -> int:
+    """One sequence; torchtitan cuts a rank's batch in as many microbatches as the pipeline has stages."""
+    pp = _whole(row, "pp")
+    cut = pp > 1 and "torchtitan" in row["source"]
+    return max(1, _whole(row, "global_batch") // (_whole(row, "dp") * pp)) if cut else 1
 
 
 def _whole(row: dict[str, str], name: str, unstated: int | None = None) -> int:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields, replace
 
 from shardlab.costs.efficiency import FITTED, Efficiency
 from shardlab.costs.flops import hardware_flops_per_token
-from shardlab.costs.predictions import predict_memory
+from shardlab.costs.memory_validate import memory_runs
+from shardlab.costs.memory_validate import table as memory_table
 from shardlab.costs.published import Run, read_runs
 from shardlab.costs.ranking import choices
 from shardlab.costs.step import step_seconds
@@ -155,15 +156,6 @@ def table(ours: Errors, rival: Errors) -> str:
     return "\n".join(lines)
 
 
-def memory_errors(runs: Sequence[Run]) -> Errors:
-    """Of the fullest rank's bytes: nothing is fitted. MGOLD and SIMUMAX report allocated bytes, the others reserved."""
-    by_family: dict[str, list[float]] = {}
-    for run in runs:
-        if run.memory_bytes and not run.flagged:
-            by_family.setdefault(run.family, []).append(predict_memory(run) / run.memory_bytes - 1)
-    return Errors(by_family)
-
-
 def report() -> str:
     """Step times, choices between layouts, memory: each with what it was held against."""
     runs = measured_runs()
@@ -176,11 +168,7 @@ def report() -> str:
     for name, predicted in (("ours", ours), ("constant utilisation", rival)):
         correlation, lost, groups = choices(runs, predicted)
         lines.append(f"{groups} choices, {name}: rank correlation {correlation:.2f}, regret {lost:.1%}")
-    lines.append("\nmemory    rows   error    bias")
-    for family, errors in memory_errors(list(read_runs())).by_family.items():
-        lines.append(
-            f"{family:10}{len(errors):4} {statistics.mean(map(abs, errors)):7.1%} {statistics.mean(errors):+7.1%}"
-        )
+    lines += ["", memory_table(memory_runs())]
     return "\n".join(lines)
 
 

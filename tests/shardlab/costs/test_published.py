@@ -1,11 +1,10 @@
 """Rows of published runs, good and bad; what the model of time reaches on them, beside the simplest rival."""
 
 import csv
-import statistics
 
 import pytest
 from shardlab.costs.predictions import ADDED, predicted_rows
-from shardlab.costs.published import RUNS, read_rows, read_runs, run_of
+from shardlab.costs.published import RUNS, read_rows, run_of
 from shardlab.costs.validate import (
     GUESSED,
     Errors,
@@ -14,7 +13,6 @@ from shardlab.costs.validate import (
     fit,
     held_out,
     measured_runs,
-    memory_errors,
     predict,
     table,
 )
@@ -101,9 +99,3 @@ def test_a_fit_lowers_the_error(runs):
     fitted = fit(few, rounds=3)
     before, after = (errors_of(few, lambda run, e=e: predict(run, e)).macro for e in (GUESSED, fitted))
     assert after < before
-
-
-def test_allocated_memory_is_met_without_a_fitted_constant():
-    errors = memory_errors(list(read_runs())).by_family
-    for family in ("MGOLD", "SIMUMAX"):
-        assert statistics.mean(map(abs, errors[family])) < 0.1
