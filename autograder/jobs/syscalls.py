@@ -51,7 +51,6 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "semget": (64, 190),
     "msgget": (68, 186),
     "mq_open": (240, 180),
-    "flock": (73, 32),
     "futex_waitv": (449, 449),
     "futex_wake": (454, 454),
     "futex_wait": (455, 455),
@@ -81,6 +80,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "memfd_secret": (447, 447),
 }
 NETWORK: dict[str, tuple[int | None, int | None]] = {
+    "flock": (73, 32),  # a file's lock tells others one bit; where groups may be made, their store needs it
     "socket": (41, 198),
     "bind": (49, 200),
     "listen": (50, 201),

@@ -1,0 +1,47 @@
+"""The place of a rank on every axis, the innermost axis first."""
+
+from __future__ import annotations
+
+from random import Random
+
+from autograder.checks.base import Answer, Case, Check, Task
+from autograder.checks.formulas import failed, formula_task, value_of
+from autograder.checks.meshes import MASKED, grid_of
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got, due = value_of(answer), task.expected[0]
+    if not isinstance(got, dict) or set(got) != set(due):
+        return f"Return a dict with the places on {', '.join(due)}."
+    for name, place in due.items():
+        if type(got[name]) is not int or got[name] != place:
+            return f"With sizes {case['sizes']} rank {case['rank']} is not at {name} = {got[name]!r}."
+    return None
+
+
+def _draw(rng: Random) -> list[Case]:
+    cases: list[Case] = [{"rank": 37, "sizes": {"tp": 8, "dp": 2, "pp": 4}}]
+    for names in (["tp", "cp", "dp", "pp"], ["dp", "tp"], ["pp", "dp", "tp"], ["tp", "cp", "ep", "dp", "pp"]):
+        case = {"sizes": {name: rng.randint(2, 5) for name in names}}
+        cases.append(case | {"rank": rng.randrange(grid_of(case).world)})
+    return [*cases, {"sizes": {"tp": 1, "dp": 7, "pp": 1}, "rank": 6}]
+
+
+CHECK = Check(
+    exercise="week09.coordinates",
+    points=1,
+    names=("coordinates",),
+    public=({"rank": 5, "sizes": {"tp": 2, "dp": 2, "pp": 2}}, {"rank": 11, "sizes": {"tp": 2, "dp": 3, "pp": 2}}),
+    draw=_draw,
+    make=formula_task("coordinates", ("rank", "sizes"), lambda case: grid_of(case).coordinates(case["rank"])),
+    judge=_judge,
+    program="without_ranks",
+    masked=MASKED,
+    hints=(
+        "A rank is a number whose digits are the places: the first axis is the last digit, the one that changes first.",
+        "The place on the first axis is rank % size; what is left, rank // size, is the same question without it.",
+        "for name, size in sizes.items(): rank, places[name] = divmod(rank, size)",
+    ),
+)

@@ -1,0 +1,67 @@
+"""All groups of some axes: the ranks that differ on these axes alone, in the order in which every rank makes them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from autograder.checks.base import Answer, Case, Check, Task
+from autograder.checks.formulas import failed, formula_task, value_of
+from autograder.checks.meshes import MASKED, grid_of
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got, due, asked = value_of(answer), task.expected[0], f"For {'-'.join(case['axes'])} of {case['sizes']}"
+    if not isinstance(got, list | tuple) or any(not _is_group(group) for group in got):
+        return f"{asked} return a list of lists of ranks."
+    plain = [list(group) for group in got]
+    return None if plain == due else f"{asked} {_what_is_wrong(plain, due, grid_of(case).world)}"
+
+
+def _is_group(group: Any) -> bool:
+    return isinstance(group, list | tuple) and all(type(rank) is int for rank in group)
+
+
+def _what_is_wrong(got: list[list[int]], due: list[list[int]], world: int) -> str:
+    counts = [sum(rank in group for group in got) for rank in range(world)]
+    if len(got) != len(due):
+        return f"there are {len(due)} groups, not {len(got)}."
+    if wrong := [rank for rank, count in enumerate(counts) if count != 1]:
+        return f"rank {wrong[0]} is in {counts[wrong[0]]} groups; every rank is in one."
+    if sorted(map(sorted, got)) == due:
+        return "the groups are right and their order is not: ranks ascend in a group, groups by their first rank."
+    strange = next(group for group in got if sorted(group) not in due)
+    return f"{strange} is no group: its ranks must differ on these axes and on no other."
+
+
+def _draw(rng: Random) -> list[Case]:
+    cases: list[Case] = []
+    for axes in (["tp"], ["dp"], ["pp"], ["dp", "cp"], ["tp", "pp"], ["cp", "dp", "pp"]):
+        names = ["tp", "cp", "dp", "pp"]
+        rng.shuffle(names)
+        cases.append({"axes": axes, "sizes": {name: rng.randint(2, 3) for name in names}})
+    return [*cases, {"axes": ["tp"], "sizes": {"tp": 1, "dp": 5}}, {"axes": ["dp"], "sizes": {"tp": 4, "dp": 32}}]
+
+
+CHECK = Check(
+    exercise="week09.groups",
+    points=2,
+    names=("groups",),
+    public=(
+        {"axes": ["tp"], "sizes": {"tp": 2, "dp": 2, "pp": 2}},
+        {"axes": ["pp"], "sizes": {"tp": 2, "dp": 2, "pp": 2}},
+        {"axes": ["dp", "cp"], "sizes": {"tp": 2, "cp": 2, "dp": 2}},
+    ),
+    draw=_draw,
+    make=formula_task("groups", ("axes", "sizes"), lambda case: grid_of(case).groups(*case["axes"])),
+    judge=_judge,
+    program="without_ranks",
+    masked=MASKED,
+    hints=(
+        "Two ranks are in one group if they have the same place on every axis that is not asked for.",
+        "Go through the ranks in order; the places on the other axes, as a tuple, are the name of a rank's group.",
+        "found = {}; for each rank: found.setdefault(tuple of other places, []).append(rank). A dict keeps its order.",
+    ),
+)

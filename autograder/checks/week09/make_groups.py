@@ -1,0 +1,81 @@
+"""A group on every axis, made on real ranks: nobody waits for ever, and each adds up over the right ranks."""
+
+from __future__ import annotations
+
+from math import prod
+from random import Random
+
+import torch
+
+from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble
+from autograder.checks.meshes import MASKED, grid_of
+
+
+def _make(case: Case, rng: Random) -> Task:
+    grid = grid_of(case)
+    numbers = [torch.tensor([float(2**rank)]) for rank in range(grid.world)]  # a sum tells who was in it
+    due = [
+        {name: sum(2.0**member for member in grid.group_of(rank, name)) for name in grid.sizes}
+        for rank in range(grid.world)
+    ]
+    return Task(
+        call="sum_on_each_axis",
+        ranks=grid.world,
+        groups=[],
+        inputs=[{"args": [number, case["sizes"]], "groups": {}} for number in numbers],
+        expected=due,
+    )
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := trouble(answer):
+        return problem
+    for rank, due in enumerate(task.expected):
+        came = answer.ranks[rank]
+        got = came.get("value", {}).get("plain")
+        if not isinstance(got, dict) or set(got) != set(due):
+            return f"Rank {rank} must return a dict with a sum for each of {', '.join(due)}."
+        for name, total in due.items():
+            number = got[name].item() if isinstance(got[name], torch.Tensor) and got[name].numel() == 1 else got[name]
+            if type(number) not in (int, float) or number != total:
+                return (
+                    f"On rank {rank} the sum over {name} is {number!r}, not {total:g}: {_who(total)} belong together."
+                )
+        if problem := touched_input(rank, {**came, "shares_input": False}, task):
+            return problem
+    return None
+
+
+def _who(total: float) -> str:
+    """The ranks whose numbers, 2 to their power, make this sum."""
+    ranks = [rank for rank in range(int(total).bit_length()) if int(total) >> rank & 1]
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+def _draw(rng: Random) -> list[Case]:
+    cases: list[Case] = [{"sizes": {"tp": 2, "dp": 2, "pp": 2}}, {"sizes": {"dp": 2, "tp": 3}}]
+    names = ["tp", "dp", "pp"]
+    rng.shuffle(names)
+    sizes = dict(zip(names, rng.choice([(2, 1, 3), (3, 2, 1), (1, 2, 2)]), strict=True))
+    assert prod(sizes.values()) <= 8
+    return [*cases, {"sizes": sizes}]
+
+
+CHECK = Check(
+    exercise="week09.same-order",
+    points=2,
+    names=("sum_on_each_axis",),
+    public=({"sizes": {"tp": 2, "dp": 2}}, {"sizes": {"tp": 2, "pp": 2}}),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    masked=MASKED,
+    makes_groups=True,
+    timeout=20.0,
+    hints=(
+        "Who must call dist.new_group, the members or everybody?",
+        "Every rank goes through the same list of groups in the same order, and keeps the one that it is in.",
+        "for name in sizes: for members in groups([name], sizes): made = dist.new_group(members); keep it if rank is "
+        "in members. Then clone the number and all_reduce it over each.",
+    ),
+)

@@ -1,0 +1,93 @@
+"""The norm of one model's gradients, some cut over tp, some held by every tensor-parallel rank, cut over pp as well."""
+
+from __future__ import annotations
+
+from random import Random
+
+import torch
+
+from autograder.checks.base import Answer, Case, Check, Task, close, events, size, touched_input, trouble
+from autograder.checks.groups import DTYPES
+from autograder.checks.meshes import MASKED, grid_of, groups_by_rank, task_inputs
+
+MOST_BYTES = 128  # one number an axis; the gradients are longer
+
+
+def _make(case: Case, rng: Random) -> Task:
+    grid, dtype = grid_of(case), DTYPES[case.get("dtype", "float32")]
+    generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
+
+    def drawn() -> torch.Tensor:
+        numbers = torch.randn(case["numbers"], generator=generator) * case.get("scale", 1.0)
+        return numbers.to(dtype)
+
+    split = [True, False, False, True] if not case.get("by_hand") else [True, False]
+    square, by_place = 0.0, {}
+    for stage in range(grid.sizes["pp"]):
+        whole = {number: drawn() for number, is_split in enumerate(split) if not is_split}
+        for place in range(grid.sizes["tp"]):
+            own = [drawn() if is_split else whole[number].clone() for number, is_split in enumerate(split)]
+            if case.get("by_hand"):
+                own = [torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0])]
+            by_place[stage, place] = own
+            counted = [one for one, is_split in zip(own, split, strict=True) if is_split or place == 0]
+            square += sum(float(one.double().square().sum()) for one in counted)
+    args = []
+    for rank in range(grid.world):
+        place = grid.coordinates(rank)
+        args.append([[one.clone() for one in by_place[place["pp"], place["tp"]]], split])
+    made, mine = groups_by_rank(grid, {"tp_group": ("tp",), "pp_group": ("pp",)})
+    return Task("whole_norm", grid.world, task_inputs(args, mine), [square**0.5] * grid.world, made)
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := trouble(answer):
+        return problem
+    for rank, due in enumerate(task.expected):
+        came = answer.ranks[rank]
+        norm = came.get("value", {}).get("plain")
+        norm = norm.item() if isinstance(norm, torch.Tensor) and norm.numel() == 1 else norm
+        if not close(norm, due, 1e-4):
+            return f"Rank {rank} returns {norm!r} where the norm of the model's gradients is {due:.6g}, on every rank."
+        if problem := touched_input(rank, {**came, "shares_input": False}, task):
+            return problem
+        if (mine := sum(event[4] for event in events(came))) > MOST_BYTES:
+            return f"Rank {rank} sends {size(mine)}. What is the least that the others must know of your gradients?"
+    return None
+
+
+def _draw(rng: Random) -> list[Case]:
+    def case(order: str, *sizes: int, **more: object) -> Case:
+        return {"sizes": dict(zip(order.split("-"), sizes, strict=True)), "numbers": rng.randint(99, 700), **more}
+
+    return [
+        case("tp-dp-pp", 2, 1, 2),
+        case("dp-pp-tp", 2, 1, 3),
+        case("pp-tp-dp", 2, 2, 2),
+        case("tp-dp-pp", 1, 2, 3),
+        case("tp-dp-pp", 4, 1, 1, dtype="bfloat16"),
+        case("tp-dp-pp", 2, 1, 2, scale=1e-3),
+    ]
+
+
+CHECK = Check(
+    exercise="week09.whole-norm",
+    points=2,
+    names=("whole_norm",),
+    public=(
+        {"sizes": {"tp": 2, "dp": 1, "pp": 1}, "numbers": 2, "by_hand": True},
+        {"sizes": {"tp": 2, "dp": 2, "pp": 2}, "numbers": 100},
+    ),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    masked=(*MASKED, "shardlab.data_parallel"),
+    timeout=30.0,
+    hints=(
+        "Ask of every number of the model: on how many ranks does it lie, and how often is it counted?",
+        "Squares add up over tp and over pp; what is not split lies on all ranks of tp_group and counts once; dp holds "
+        "copies of everything.",
+        "Sum the squares of the split ones, and of the others only where dist.get_rank(tp_group) == 0, in float32; "
+        "all-reduce over tp_group, then pp_group; then the root.",
+    ),
+)

@@ -1,0 +1,20 @@
+"""Three answers from real code; `tests/autograder/test_week09.py` asks the code itself."""
+
+from autograder.checks.reading import reading_check
+
+READING = {"default_order": "tp-cp-ep-dp-pp", "counts": 0, "order": ["tp", "cp", "dp", "pp"]}
+
+CHECK = reading_check(
+    "week09.reading",
+    READING,
+    {
+        "default_order": "look at the default of `order` in initialize_model_parallel",
+        "counts": "read param_is_not_tensor_parallel_duplicate: of which tensor-parallel rank does it return True",
+        "order": "read create_process_groups, and then the constant that it goes through",
+    },
+    hints=(
+        "Open the named files; each question is answered by a few lines of code.",
+        "A text with four hyphens; a number; a list of four names.",
+        "DENSE in labs/shardlab/mesh/axes.py is the order of the axes, the innermost first.",
+    ),
+)

@@ -1,0 +1,166 @@
+"""A training step over three axes on real ranks: each rank's gradients are those of one process, cut as its weights.
+
+Numbers are float64 and compared within 1e-9 of the largest. The axes lie on the ranks in an order that is drawn.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import torch
+from shardlab.costs.traffic import ring_all_reduce_bytes
+from shardlab.mesh import Grid
+from torch import Tensor
+from torch.nn.functional import mse_loss
+
+from autograder.checks.base import Answer, Case, Check, Task, carried_too_little, events, size, touched_input, trouble
+from autograder.checks.meshes import MASKED, grid_of, groups_by_rank, task_inputs
+
+TOLERANCE = 1e-9
+GROUPS = {"tp_group": ("tp",), "pp_group": ("pp",), "dp_group": ("dp",)}
+AXES = {"tp": "tensor", "pp": "pipeline", "dp": "data"}
+
+
+def one_process(stages: list[tuple[Tensor, Tensor]], inputs: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The gradients of both matrices of every stage, of the mean square error of the whole batch."""
+    leaves = [tuple(weight.clone().requires_grad_() for weight in stage) for stage in stages]
+    for columns, rows in leaves:
+        inputs = torch.relu(inputs @ columns) @ rows
+    mse_loss(inputs, targets).backward()
+    return [(columns.grad, rows.grad) for columns, rows in leaves]  # type: ignore[misc]
+
+
+def _make(case: Case, rng: Random) -> Task:
+    grid, width, rows = grid_of(case), case["numbers"], case["rows"]
+    tp, pp, dp = (grid.sizes[name] for name in ("tp", "pp", "dp"))
+    generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    wide = 2 * tp * width
+    stages = [(drawn(width, wide) / width**0.5, drawn(wide, width) / wide**0.5) for _ in range(pp)]
+    inputs, targets = drawn(rows * dp, width), drawn(rows * dp, width)
+    gradients = one_process(stages, inputs, targets)
+    args, due, most = [], [], []
+    for rank in range(grid.world):
+        place = grid.coordinates(rank)
+        own, replica = [_cut(pair[place["pp"]], tp, place["tp"]) for pair in (stages, gradients)], place["dp"]
+        parts = [one.chunk(dp)[replica].clone() for one in (inputs, targets)]
+        args.append([*own[0], *parts])
+        due.append((_loss(stages, *parts) if place["pp"] == pp - 1 else None, own[1]))
+        most.append(_most_bytes(grid, place, 8 * rows * width, 8 * sum(part.numel() for part in own[0])))
+    made, mine = groups_by_rank(grid, GROUPS)
+    return Task("hybrid_step", grid.world, task_inputs(args, mine), due, made, {"most": most})
+
+
+def _cut(pair: tuple[Tensor, Tensor], tp: int, place: int) -> tuple[Tensor, Tensor]:
+    """A rank's columns of the first matrix and rows of the second."""
+    return pair[0].chunk(tp, 1)[place].clone(), pair[1].chunk(tp, 0)[place].clone()
+
+
+def _loss(stages: list[tuple[Tensor, Tensor]], inputs: Tensor, targets: Tensor) -> float:
+    for columns, rows in stages:
+        inputs = torch.relu(inputs @ columns) @ rows
+    return mse_loss(inputs, targets).item()
+
+
+def _most_bytes(grid: Grid, place: dict[str, int], activation: int, weights: int) -> dict[str, float]:
+    """What a rank need send on each axis: activations and their gradients, sums of partial ones, weights' gradients."""
+    first, last = place["pp"] == 0, place["pp"] == grid.sizes["pp"] - 1
+    return {
+        "tp": 2 * ring_all_reduce_bytes(grid.sizes["tp"], activation),
+        "pp": activation * ((not last) + (not first)),
+        "dp": ring_all_reduce_bytes(grid.sizes["dp"], weights),
+    }
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := trouble(answer):
+        return problem
+    for rank, (loss, gradients) in enumerate(task.expected):
+        came = answer.ranks[rank]
+        value = came.get("value")
+        got = value.get("plain") if isinstance(value, dict) else None
+        if not isinstance(got, list | tuple) or len(got) != 3:
+            return f"Rank {rank} must return three things: the loss (None before the last stage) and two gradients."
+        problem = _wrong_loss(rank, got[0], loss)
+        for name, one, due in zip(("columns", "rows"), got[1:], gradients, strict=True):
+            problem = problem or _wrong_gradient(rank, name, one, due, grid_of(case))
+        if problem := problem or touched_input(rank, came, task):
+            return problem
+    return _wrong_bill(task, answer, grid_of(case))
+
+
+def _wrong_loss(rank: int, got: Any, due: float | None) -> str | None:
+    if due is None:
+        return None if got is None else f"Rank {rank} is not in the last stage and has no loss: return None there."
+    number = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
+    if type(number) is not float or not abs(number - due) <= TOLERANCE * max(1.0, due):
+        return f"The loss on rank {rank} is not the mean square error of its replica's part."
+    return None
+
+
+def _wrong_gradient(rank: int, name: str, got: Any, due: Tensor, grid: Grid) -> str | None:
+    if not isinstance(got, Tensor) or got.shape != due.shape or got.dtype != due.dtype:
+        return f"On rank {rank} the gradient of {name} must have its shape, {list(due.shape)}, and its dtype."
+    if (got - due).abs().max() <= TOLERANCE * due.abs().max():
+        return None
+    where = f"The gradient of {name} on rank {rank}, which is at {_at(grid.coordinates(rank))}"
+    ratio = float((got * due).sum() / (due * due).sum())
+    if ratio > 0 and (got - ratio * due).abs().max() <= 1e-6 * got.abs().max():
+        return f"{where}, points the right way and is {ratio:.4g} times as long as one process's."
+    return f"{where}, is not that of one process on the whole batch. Which ranks have what it lacks?"
+
+
+def _at(place: dict[str, int]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in place.items())
+
+
+def _wrong_bill(task: Task, answer: Answer, grid: Grid) -> str | None:
+    for rank, most in enumerate(task.facts["most"]):
+        sent = {axis: 0.0 for axis in AXES}
+        for kind, members, peer, _, sent_bytes in events(answer.ranks[rank]):
+            among = [rank, peer] if kind in ("send", "recv") else members
+            axis = next((name for name in AXES if set(among) <= set(grid.group_of(rank, name))), None)
+            if axis is None:
+                return f"Rank {rank} calls {kind} with ranks that share none of its three groups: {sorted(among)}."
+            sent[axis] += sent_bytes
+        for axis, due in most.items():
+            if sent[axis] > due + 64:
+                return f"Rank {rank} sends {size(sent[axis])} on the {AXES[axis]} axis where {size(due)} are enough."
+    least = sum(most["pp"] + most["tp"] / 2 + most["dp"] for most in task.facts["most"])
+    return carried_too_little(answer, int(0.98 * least))
+
+
+def _draw(rng: Random) -> list[Case]:
+    cases: list[Case] = []
+    for sizes in ((2, 2, 1), (1, 2, 2), (2, 1, 2), (2, 2, 2), rng.choice([(3, 1, 2), (1, 3, 2), (3, 2, 1)])):
+        axes = list(zip(("tp", "pp", "dp"), sizes, strict=True))
+        rng.shuffle(axes)
+        cases.append({"sizes": dict(axes), "numbers": rng.randint(3, 7), "rows": rng.randint(2, 5)})
+    return cases
+
+
+CHECK = Check(
+    exercise="week09.hybrid-step",
+    points=3,
+    names=("hybrid_step",),
+    public=(
+        {"sizes": {"tp": 2, "dp": 1, "pp": 2}, "numbers": 4, "rows": 3},
+        {"sizes": {"tp": 2, "dp": 2, "pp": 2}, "numbers": 4, "rows": 3},
+    ),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    masked=(*MASKED, "shardlab.collectives", "shardlab.data_parallel", "shardlab.pipeline_parallel"),
+    timeout=40.0,
+    hints=(
+        "Three axes, three moments: tp inside the stage, pp before and behind it, dp at the end, on gradients.",
+        "The stage is sum_of_all(relu(to_all(x) @ columns) @ rows), both over tp_group; what a stage receives needs "
+        "requires_grad_(), and its .grad goes back to the stage before.",
+        "Then all_reduce both gradients over dp_group and divide by its size. Over no other: the others have other "
+        "weights.",
+    ),
+)

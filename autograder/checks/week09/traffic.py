@@ -1,0 +1,85 @@
+"""What each axis sends, in bf16: five numbers for one rank of a middle stage."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.costs.axis_traffic import activation_bytes_of, pp_boundary_bytes, tp_layer_bytes
+from shardlab.costs.layout import Layout
+from shardlab.costs.model_zoo import gpt
+from shardlab.costs.traffic import ring_all_reduce_bytes
+
+from autograder.checks.base import Answer, Case, Check, Task, close
+from autograder.checks.formulas import failed, formula_task, shown, value_of
+
+NAMES = (
+    "the payload of a tensor-parallel all-reduce",
+    "what a rank sends in one",
+    "what it sends on tp in a forward of a microbatch",
+    "what it sends to the next stage for a microbatch",
+    "what it sends on dp in a step",
+)
+SIZES = ("layers", "hidden", "sequence", "microbatch", "parameters", "tp", "pp", "dp")
+GPT3 = {
+    "layers": 96,
+    "hidden": 12288,
+    "sequence": 2048,
+    "microbatch": 1,
+    "parameters": 5_436_297_216,
+    "tp": 8,
+    "pp": 4,
+    "dp": 32,
+}
+
+
+def due(case: Case) -> list[float]:
+    """The five numbers, in the order of NAMES, in bytes."""
+    model = gpt("a model", case["layers"], case["hidden"], 1, sequence=case["sequence"])
+    layout = Layout(tp=case["tp"], pp=case["pp"], dp=case["dp"], microbatch=case["microbatch"])
+    payload = activation_bytes_of(model, layout)
+    return [
+        payload,
+        ring_all_reduce_bytes(case["tp"], payload),
+        tp_layer_bytes(model, layout) * case["layers"] / case["pp"],
+        pp_boundary_bytes(model, layout),
+        ring_all_reduce_bytes(case["dp"], 2 * case["parameters"]),
+    ]
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got = value_of(answer)
+    if not isinstance(got, list | tuple) or len(got) != len(NAMES):
+        return f"Return five numbers, in bytes: {'; '.join(NAMES)}."
+    for name, number, right in zip(NAMES, got, task.expected[0], strict=True):
+        if not close(number, right):
+            return f"For ({shown(case)}) {number!r} is not {name}."
+    return None
+
+
+def _draw(rng: Random) -> list[Case]:
+    def case(tp: int, pp: int, dp: int) -> Case:
+        sizes = {"layers": pp * rng.randint(1, 9), "hidden": 64 * rng.randint(2, 99), "sequence": rng.randint(64, 4096)}
+        sizes |= {"microbatch": rng.randint(1, 4), "parameters": rng.randint(10**6, 10**10)}
+        return sizes | {"tp": tp, "pp": pp, "dp": dp}
+
+    return [case(1, 4, 2), case(4, 1, 8), case(8, 4, 1), case(rng.randint(2, 7), rng.randint(2, 9), rng.randint(3, 99))]
+
+
+CHECK = Check(
+    exercise="week09.axis-bytes",
+    points=2,
+    names=("axis_bytes",),
+    public=(GPT3,),
+    draw=_draw,
+    make=formula_task("axis_bytes", SIZES, due),
+    judge=_judge,
+    program="without_ranks",
+    masked=("shardlab.collectives", "shardlab.costs", "shardlab.hybrid"),
+    hints=(
+        "An activation is microbatch x sequence x hidden numbers of 2 bytes, whole on every tensor-parallel rank.",
+        "A ring all-reduce sends 2(N-1)/N of its payload; there are 2 in the forward of a layer, and L/p layers.",
+        "An axis of one rank sends nothing; a gradient has 2 bytes a parameter and is all-reduced over dp.",
+    ),
+)

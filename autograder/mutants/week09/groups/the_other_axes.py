@@ -1,0 +1,18 @@
+"""Wrong: the ranks that agree on these axes, not on the others."""
+
+import math
+
+
+def coordinates(rank, sizes):
+    places = {}
+    for name, size in sizes.items():
+        rank, places[name] = divmod(rank, size)
+    return places
+
+
+def groups(axes, sizes):
+    found = {}
+    for rank in range(math.prod(sizes.values())):
+        key = tuple(place for name, place in coordinates(rank, sizes).items() if name in axes)
+        found.setdefault(key, []).append(rank)
+    return list(found.values())

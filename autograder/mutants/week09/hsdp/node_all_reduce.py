@@ -1,0 +1,16 @@
+"""Wrong: an all-reduce inside the node where a reduce-scatter is enough."""
+
+import torch
+import torch.distributed as dist
+
+
+def hsdp_step(shard, inputs, lr, *, node_group, cross_group):
+    per_node, num_nodes = dist.get_world_size(node_group), dist.get_world_size(cross_group)
+    weights = shard.new_empty(per_node * shard.numel())
+    dist.all_gather_single(weights, shard, group=node_group)
+    (inputs @ weights.requires_grad_()).square().mean().backward()
+    mine = torch.empty_like(shard)
+    dist.all_reduce(weights.grad, group=node_group)
+    mine = weights.grad.chunk(per_node)[dist.get_rank(node_group)].clone()
+    dist.all_reduce(mine, group=cross_group)
+    return shard - lr * mine / (per_node * num_nodes)

@@ -1,0 +1,35 @@
+"""Wrong: puts both matrices together on every rank; right, and nothing is split."""
+
+import torch
+import torch.distributed as dist
+from torch.nn.functional import mse_loss
+
+
+def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group):
+    stage, last = dist.get_rank(pp_group), dist.get_world_size(pp_group) - 1
+    columns, rows = columns.clone().requires_grad_(), rows.clone().requires_grad_()
+    x, loss = inputs.clone(), None
+    if stage > 0:
+        dist.recv(x, group=pp_group, group_src=stage - 1)
+        x.requires_grad_()
+    whole = []
+    for weight, dim in ((columns, 1), (rows, 0)):
+        parts = [torch.empty_like(weight) for _ in range(dist.get_world_size(tp_group))]
+        dist.all_gather(parts, weight.detach(), group=tp_group)
+        parts[dist.get_rank(tp_group)] = weight
+        whole.append(torch.cat(parts, dim))
+    y = torch.relu(x @ whole[0]) @ whole[1]
+    if stage == last:
+        loss = mse_loss(y, targets)
+        loss.backward()
+    else:
+        dist.send(y.detach(), group=pp_group, group_dst=stage + 1)
+        gradient = torch.empty_like(y)
+        dist.recv(gradient, group=pp_group, group_src=stage + 1)
+        y.backward(gradient)
+    if stage > 0:
+        dist.send(x.grad, group=pp_group, group_dst=stage - 1)
+    for weight in (columns, rows):
+        dist.all_reduce(weight.grad, group=dp_group)
+        weight.grad /= dist.get_world_size(dp_group)
+    return None if loss is None else loss.detach(), columns.grad, rows.grad

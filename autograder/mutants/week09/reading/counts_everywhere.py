@@ -1,0 +1,3 @@
+"""Wrong: true of every rank."""
+
+reading_answers = {"default_order": "tp-cp-ep-dp-pp", "counts": True, "order": ["tp", "cp", "dp", "pp"]}

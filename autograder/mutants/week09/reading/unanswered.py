@@ -1,0 +1,3 @@
+"""Wrong: nothing is answered."""
+
+reading_answers = {"default_order": None, "counts": None, "order": None}

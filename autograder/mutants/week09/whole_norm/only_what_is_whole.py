@@ -1,0 +1,14 @@
+"""Wrong: counts the whole ones on each rank and no others."""
+
+import torch
+import torch.distributed as dist
+
+
+def whole_norm(gradients, is_split, *, tp_group, pp_group):
+    total = torch.zeros(())
+    for gradient, split in zip(gradients, is_split, strict=True):
+        if not split:
+            total += gradient.float().square().sum()
+    dist.all_reduce(total, group=tp_group)
+    dist.all_reduce(total, group=pp_group)
+    return total.sqrt()
