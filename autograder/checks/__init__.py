@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.checks import week00, week01, week02, week03, week04, week07, week08, week09, week13
+from autograder.checks import week00, week01, week02, week03, week04, week07, week08, week09, week10, week13
 from autograder.checks.base import Check
 
 WEEKS: dict[str, tuple[Check, ...]] = {
@@ -14,6 +14,7 @@ WEEKS: dict[str, tuple[Check, ...]] = {
     "week07": week07.CHECKS,
     "week08": week08.CHECKS,
     "week09": week09.CHECKS,
+    "week10": week10.CHECKS,
     "week13": week13.CHECKS,
 }
 

@@ -1,0 +1,48 @@
+"""Predictions against what others measured: a dot a run, the line of a perfect prediction, and the misses by name."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from shardlab.figures.palette import MEASURED, PALETTE
+
+Point = tuple[str, float, float]
+
+
+def draw_against_published(
+    ax: Axes, points: Sequence[Point], *, what: str, unit: str, num_named: int = 4, within: float = 0.2
+) -> str:
+    """Draw predicted over measured on logarithmic axes, a band of `within`, and the names of the worst misses.
+
+    points: (name, measured, predicted). Returns the sentence. Raises ValueError for none, or numbers that are not
+    above 0.
+    """
+    if not points or any(not (measured > 0 and predicted > 0) for _, measured, predicted in points):
+        raise ValueError("give at least one point (name, measured, predicted), both numbers above 0")
+    errors = {point: point[2] / point[1] - 1 for point in points}
+    worst = sorted(points, key=lambda point: -abs(errors[point]))[:num_named]
+    ends = [0.7 * min(point[1] for point in points), 1.4 * max(point[1] for point in points)]
+    ax.fill_between(
+        ends, [(1 - within) * end for end in ends], [(1 + within) * end for end in ends], color=PALETTE["idle"]
+    )
+    ax.plot(ends, ends, color=MEASURED, linewidth=1)
+    ax.scatter([p[1] for p in points], [p[2] for p in points], s=12, color=PALETTE["communication"], alpha=0.6, lw=0)
+    for number, (_, measured, predicted) in enumerate(worst, 1):
+        ax.annotate(str(number), (measured, predicted), (5, -8), textcoords="offset points", fontsize=8)
+    listed = "\n".join(f"{number}  {one[0]}  {errors[one]:+.0%}" for number, one in enumerate(worst, 1))
+    ax.text(1.02, 1.0, f"the worst misses\n{listed}", transform=ax.transAxes, va="top", fontsize=7, linespacing=1.5)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for axis, label in ((ax.xaxis, "measured"), (ax.yaxis, "predicted")):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_locator(NullLocator())
+        axis.set_label_text(f"{label}, {unit}", fontsize=8)
+    ax.tick_params(labelsize=8)
+    middle = median(map(abs, errors.values()))
+    share = sum(abs(error) <= within for error in errors.values()) / len(points)
+    title = f"{what}: {share:.0%} of {len(points)} published runs within {within:.0%}, {middle:.0%} off in the middle"
+    ax.set_title(title, loc="left", fontsize=9)
+    told = ", ".join(f"{one[0]} {errors[one]:+.0%}" for one in worst)
+    return f"In words: {title}. The worst misses: {told}."
