@@ -4,40 +4,38 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from report import COURSE, Batch, Hidden, Layers, Ranks, Steps, sizes
+from report import COURSE, Batch, Device, Hidden, Layers, On, Ranks, Steps, sizes
 
 OURS = {"DDP": 0, "ZeRO-1": 1, "ZeRO-2": 2, "ZeRO-3": 3}
 PEERS = ("torch DDP", "torch FSDP2")
 
 
-def measure(name: str, config, steps: int, batch: int):
+def measure(name: str, config, steps: int, batch: int, device: str):
     """On each rank: train with one of ours or of PyTorch's."""
     from shardlab.data_parallel.experiment import build, train
     from shardlab.model.text import read_text
 
-    engine = build(OURS[name], config, None) if name in OURS else build_peer(name, config)
+    engine = build(OURS[name], config, None, device=device) if name in OURS else build_peer(name, config, device)
     return train(engine, config, read_text(COURSE / "docs"), steps=steps, batch=batch)
 
 
-def build_peer(name: str, config):
+def build_peer(name: str, config, device: str):
     """The same model and optimizer in PyTorch's classes."""
     import torch
-    from shardlab.data_parallel.experiment import Engine
-    from shardlab.meter import bytes_held
+    from shardlab.data_parallel.experiment import plain_engine
     from shardlab.model.gpt import GPT
     from torch.distributed.fsdp import fully_shard
     from torch.nn.parallel import DistributedDataParallel
 
     torch.manual_seed(0)
-    model = GPT(config)
+    model = GPT(config).to(device)
     if name == "torch DDP":
         model = DistributedDataParallel(model)
     else:
         for block in model.blocks:
             fully_shard(block)
         fully_shard(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    return Engine(model, optimizer, lambda: bytes_held(model, optimizer))
+    return plain_engine(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
 
 
 def draw(table: dict[str, list], path: Path, ranks: int) -> str:
@@ -63,26 +61,31 @@ def main(
     hidden: Hidden = 128,
     steps: Steps = 5,
     batch: Batch = 4,
+    device: On = Device.CPU,
     figure: Annotated[Path | None, typer.Option(help="Write the comparison as a picture.")] = None,
 ) -> None:
     """Train the same small GPT in six ways on the same batches and compare them in one table."""
     from shardlab.ranks.launch import on_ranks
 
+    config, on_gpu = sizes(layers, hidden), device == Device.CUDA
     found = {
-        name: on_ranks(measure, name, sizes(layers, hidden), steps, batch, ranks=ranks, timeout=300)
+        name: on_ranks(measure, name, config, steps, batch, str(device), ranks=ranks, timeout=300, gpus=on_gpu)
         for name in (*OURS, *PEERS)
     }
     table = {name: by_rank for name, by_rank in found.items() if by_rank is not None}
     if not table:  # a rank of torchrun that is not to print
         return
-    typer.echo(f"{'':12}{'states, MB':>12}{'sent, MB':>10}{'calls':>7}{'s a step':>10}{'waiting':>9}{'last loss':>11}")
+    typer.echo(
+        f"{'':12}{'states, MB':>12}{'peak, MB':>10}{'sent, MB':>10}"
+        f"{'calls':>7}{'s a step':>10}{'waiting':>9}{'last loss':>11}"
+    )
     for name, by_rank in table.items():
         one = by_rank[0]
         seconds = max(rank.seconds for rank in by_rank)
-        waiting = "unseen" if name in PEERS else f"{one.exposed:.3f}"  # PyTorch's own classes wait in C++
+        waiting = "unseen" if name in PEERS or on_gpu else f"{one.exposed:.3f}"  # PyTorch's own classes wait in C++
         typer.echo(
-            f"{name:12}{one.held.total / 1e6:12.2f}{one.sent_bytes / 1e6:10.2f}{one.num_calls:7}{seconds:10.3f}"
-            f"{waiting:>9}{one.losses[-1]:11.4f}"
+            f"{name:12}{one.held.total / 1e6:12.2f}{one.peak_bytes / 1e6:10.2f}{one.sent_bytes / 1e6:10.2f}"
+            f"{one.num_calls:7}{seconds:10.3f}{waiting:>9}{one.losses[-1]:11.4f}"
         )
     if figure is not None:
         typer.echo(draw(table, figure, len(table["DDP"])))

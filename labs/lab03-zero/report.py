@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,11 +23,27 @@ Steps = Annotated[int, typer.Option(min=1, help="Steps that count; two more warm
 Batch = Annotated[int, typer.Option(min=1, help="Sequences a rank and step.")]
 
 
+class Device(StrEnum):
+    """Where the model lives: gloo between CPUs, NCCL between GPUs."""
+
+    CPU, CUDA = "cpu", "cuda"
+
+
+On = Annotated[Device, typer.Option("--device", help="cuda: a GPU a rank, or all ranks on one where NCCL allows it.")]
+
+
 def program(stage: int) -> Callable[..., None]:
     """The command line of one stage."""
 
-    def main(ranks: Ranks = 2, layers: Layers = 4, hidden: Hidden = 128, steps: Steps = 10, batch: Batch = 4) -> None:
-        report(stage, ranks=ranks, layers=layers, hidden=hidden, steps=steps, batch=batch)
+    def main(
+        ranks: Ranks = 2,
+        layers: Layers = 4,
+        hidden: Hidden = 128,
+        steps: Steps = 10,
+        batch: Batch = 4,
+        device: On = Device.CPU,
+    ) -> None:
+        report(stage, ranks=ranks, config=sizes(layers, hidden), steps=steps, batch=batch, device=device)
 
     main.__doc__ = (
         f"Train a small GPT on the course's text with ZeRO stage {stage}; print predicted and measured bytes."
@@ -34,21 +51,24 @@ def program(stage: int) -> Callable[..., None]:
     return main
 
 
-def measure(stage: int, config: GPTConfig, steps: int, batch: int) -> Measured:
+def measure(stage: int, config: GPTConfig, steps: int, batch: int, device: str) -> Measured:
     """On each rank: train the small GPT on the course's own text."""
     from shardlab.data_parallel.experiment import build, train
     from shardlab.model.text import read_text
 
-    return train(build(stage, config, None), config, read_text(COURSE / "docs"), steps=steps, batch=batch)
+    return train(
+        build(stage, config, None, device=device), config, read_text(COURSE / "docs"), steps=steps, batch=batch
+    )
 
 
-def report(stage: int, *, ranks: int, layers: int, hidden: int, steps: int, batch: int) -> None:
+def report(stage: int, *, ranks: int, config: GPTConfig, steps: int, batch: int, device: str) -> None:
     """Train, then print a table; a line says whether the bytes agree."""
     from shardlab.data_parallel.experiment import predicted
+    from shardlab.data_parallel.peak import predicted_peak
     from shardlab.ranks.launch import on_ranks
 
-    config = sizes(layers, hidden)
-    by_rank = on_ranks(measure, stage, config, steps, batch, ranks=ranks, timeout=300)
+    on_gpu = device == Device.CUDA
+    by_rank = on_ranks(measure, stage, config, steps, batch, str(device), ranks=ranks, timeout=300, gpus=on_gpu)
     if by_rank is None:
         return
     one, due = by_rank[0], predicted(config, stage, len(by_rank))
@@ -63,10 +83,15 @@ def report(stage: int, *, ranks: int, layers: int, hidden: int, steps: int, batc
     for label, formula, measured in rows:
         typer.echo(f"{label:26}{formula:16,.0f}{measured:16,.0f}{'' if formula == measured else '   differs'}")
     if stage == 3:
+        peak = predicted_peak(config, len(by_rank), batch=batch)
+        typer.echo(f"{'peak, bytes':26}{peak:16,.0f}{one.peak_bytes:16,.0f}   {one.peak_bytes / peak - 1:+.1%}")
         typer.echo(f"{'largest unit, bytes':26}{'':16}{one.largest_unit:16,.0f}")
+    else:
+        typer.echo(f"{'peak, bytes':26}{'':16}{one.peak_bytes:16,.0f}")
     slowest = max(by_rank, key=lambda rank: rank.seconds)
     typer.echo(f"{'seconds a step':26}{'':16}{slowest.seconds:16.3f}")
-    typer.echo(f"{'of them only waiting':26}{'':16}{slowest.exposed:16.3f}")
+    if not on_gpu:  # a GPU waits by itself, and Python does not see it
+        typer.echo(f"{'of them only waiting':26}{'':16}{slowest.exposed:16.3f}")
     typer.echo(f"{'calls in a step':26}{'':16}{one.num_calls:16}")
     typer.echo(f"loss of rank 0: {one.losses[0]:.3f} at the first step, {one.losses[-1]:.3f} at the last")
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from shardlab import meter
 from shardlab.costs.memory_states import StateBytes, shard_elements
@@ -20,6 +21,7 @@ from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
 from shardlab.data_parallel.zero3 import Zero3
+from shardlab.meter.alive import alive
 from shardlab.meter.held import Held, bytes_held
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from shardlab.model.text import batch_of
@@ -29,16 +31,20 @@ FP32 = 4
 
 
 class Engine(NamedTuple):
-    """Something to call, something to step, and a count of what they hold."""
+    """Something to call, something to step, a count of what they hold, and the tensors that last between steps."""
 
     model: Callable[[Tensor], Tensor]
     optimizer: Any
     held: Callable[[], Held]
+    tensors: Callable[[], list[Tensor]]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one rank saw. `held` is after the backward, before the step; `exposed` are a step's seconds of waiting."""
+    """What one rank saw. `held` is after the backward, before the step; `exposed` are a step's seconds of waiting.
+
+    `peak_bytes`: the most that was alive at once in a step; on a GPU that is its allocator's count.
+    """
 
     losses: list[float]
     seconds: float
@@ -46,47 +52,62 @@ class Measured:
     sent_bytes: float
     num_calls: int
     held: Held
+    peak_bytes: int
     largest_unit: int
 
 
-def build(stage: int, config: GPTConfig, group: dist.ProcessGroup | None, **options: Any) -> Engine:
+def build(
+    stage: int, config: GPTConfig, group: dist.ProcessGroup | None, *, device: str = "cpu", **options: Any
+) -> Engine:
     """DDP for stage 0, else ZeRO's. The same weights on every rank and for every stage."""
     torch.manual_seed(0)
-    model = GPT(config)
+    model = GPT(config).to(device)
     adam = torch.optim.AdamW
     if stage == 0:
         wrapped = DataParallel(model, group=group)
         optimizer = adam(wrapped.parameters(), lr=1e-3)
-        return Engine(wrapped, optimizer, lambda: bytes_held(wrapped, optimizer))
+        return plain_engine(wrapped, optimizer)
     if stage == 3:
         options["units"] = list(model.blocks)
     zero = {1: Zero1, 2: Zero2, 3: Zero3}[stage](model, adam, group=group, lr=1e-3, **options)
-    return Engine(model, zero, zero.held)
+    return Engine(model, zero, zero.held, zero.tensors)
+
+
+def plain_engine(model: nn.Module, optimizer: torch.optim.Optimizer) -> Engine:
+    """An engine of a module and an optimizer of torch's."""
+
+    def tensors() -> list[Tensor]:
+        states = [value for state in optimizer.state.values() for value in state.values()]
+        return [tensor for tensor in (*model.parameters(), *states) if isinstance(tensor, Tensor)]
+
+    return Engine(model, optimizer, lambda: bytes_held(model, optimizer), tensors)
 
 
 def train(engine: Engine, config: GPTConfig, text: Tensor, *, steps: int, batch: int, group=None) -> Measured:
-    """Train, and measure every step after the first two; the bytes are those of the last.
+    """Train, and measure every step after the first two; the bytes are those of the last, the peak the second's.
 
     Raises ValueError for less than one step.
     """
     if steps < 1:
         raise ValueError(f"{steps} steps: use 1 or more")
     torch.set_num_threads(1)
-    rank = dist.get_rank(group)
-    losses, seconds, exposed = [], [], []
+    rank, device = dist.get_rank(group), engine.tensors()[0].device
+    losses, seconds, exposed, peak = [], [], [], 0
     for step in range(steps + WARM_UP):
-        tokens, targets = batch_of(text, step=step, rank=rank, batch=batch, sequence=config.sequence)
+        drawn = batch_of(text, step=step, rank=rank, batch=batch, sequence=config.sequence)
+        tokens, targets = (tensor.to(device) for tensor in drawn)
         dist.barrier(group=group)
         began = time.perf_counter()
-        with meter.record() as bill:
+        with meter.record() as bill, most_alive(engine) if step == WARM_UP - 1 else nullcontext() as watched:
             loss = next_token_loss(engine.model(tokens), targets)
             loss.backward()
             held = engine.held()
             engine.optimizer.step()
         engine.optimizer.zero_grad()
+        losses.append(loss.item())
         seconds.append(time.perf_counter() - began)
         exposed.append(bill.exposed_seconds)
-        losses.append(loss.item())
+        peak = watched() if watched is not None else peak
     return Measured(
         losses=losses,
         seconds=median(seconds[WARM_UP:]),
@@ -94,8 +115,21 @@ def train(engine: Engine, config: GPTConfig, text: Tensor, *, steps: int, batch:
         sent_bytes=bill.sent_bytes,
         num_calls=len(bill.events),
         held=held,
+        peak_bytes=peak,
         largest_unit=max((unit.full.numel() * FP32 for unit in getattr(engine.optimizer, "units", [])), default=0),
     )
+
+
+@contextmanager
+def most_alive(engine: Engine) -> Iterator[Callable[[], int]]:
+    """Watch a block of code; the function that comes back says how many bytes were alive at once, at most."""
+    tensors = engine.tensors()
+    if tensors[0].is_cuda:
+        torch.cuda.reset_peak_memory_stats()
+        yield torch.cuda.max_memory_allocated
+        return
+    with alive(tensors) as watched:
+        yield lambda: watched.peak
 
 
 class Predicted(NamedTuple):

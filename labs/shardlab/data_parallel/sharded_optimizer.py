@@ -115,11 +115,20 @@ class ShardedOptimizer:
 
     def held(self) -> Held:
         """Bytes that this rank holds now. A master copy counts as optimizer state, as in the paper's 12 bytes."""
-        weights = [tensor for unit in self.units for tensor in (*unit.parameters, *unit.kept)]
+        weights, states = self._weights(), self._states()
         kept = storage_bytes(weights)
-        states = [value for state in self.local.state.values() for value in state.values() if isinstance(value, Tensor)]
         with_masters = storage_bytes([*weights, *(unit.master for unit in self.units)])
         return Held(kept, storage_bytes(self._held_gradients()), storage_bytes(states) + with_masters - kept)
+
+    def _weights(self) -> list[Tensor]:
+        return [tensor for unit in self.units for tensor in (*unit.parameters, *unit.kept)]
+
+    def _states(self) -> list[Tensor]:
+        return [value for state in self.local.state.values() for value in state.values() if isinstance(value, Tensor)]
+
+    def tensors(self) -> list[Tensor]:
+        """Everything that lives from step to step on this rank."""
+        return [*self._weights(), *(unit.master for unit in self.units), *self._states()]
 
     def _held_gradients(self) -> list[Tensor]:
         return [p.grad for unit in self.units for p in unit.parameters if p.grad is not None]

@@ -1,0 +1,87 @@
+"""Bytes that are alive while a block of code runs: what `torch.cuda.max_memory_allocated` is on a GPU, for the CPU.
+
+Every operator's results pass a dispatch mode, which keeps a weak reference to their storages: a storage counts from the
+operator that made it until nobody, autograd included, needs it. What a kernel takes and gives back within one operator
+is not seen, and neither are the buffers of gloo.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Alive(TorchDispatchMode):
+    """`peak` is the most bytes that were alive at once, `now` those of the latest operator."""
+
+    def __init__(self, known: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.peak = self.now = 0
+        self._storages: dict[int, weakref.ref] = {}
+        self._add(known)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise the first operator imports torch._dynamo: 800 modules, two seconds
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(kind.__module__.startswith("torch.distributed") for kind in types):
+            return NotImplemented  # a DTensor first turns into plain tensors: those come here again
+        answer = func(*args, **(kwargs or {}))
+        self._add(leaf for leaf in tree_leaves((args, kwargs, answer)) if isinstance(leaf, Tensor))
+        self.look()
+        return answer
+
+    def look(self) -> None:
+        """Count now: storages may have been resized since."""
+        self.now = sum(storage.nbytes() for ref in self._storages.values() if (storage := ref()) is not None)
+        self.peak = max(self.peak, self.now)
+
+    def _add(self, tensors: Iterable[Tensor]) -> None:
+        for tensor in tensors:
+            local = tensor.to_local() if hasattr(tensor, "to_local") else tensor  # type: ignore[operator]
+            storage = local.untyped_storage()
+            key = storage._cdata
+            if key not in self._storages:
+                self._storages[key] = weakref.ref(storage, lambda _, key=key: self._storages.pop(key, None))
+
+
+@contextmanager
+def alive(known: Iterable[Tensor] = ()) -> Iterator[Alive]:
+    """Count the storages of `known` tensors and of all that the block's operators read or make, each storage once.
+
+    >>> with alive(model.parameters()) as watched:
+    ...     model(batch).sum().backward()
+    >>> watched.peak
+    """
+    with Alive(known) as watched:
+        watched.look()
+        yield watched
+
+
+def saved_bytes(function: Callable[..., Any], *inputs: Any, without: Iterable[Tensor] = ()) -> int:
+    """Bytes that autograd keeps of a forward `function(*inputs)` for its backward: activations (激活值).
+
+    Each storage counts once; those of `without`, the parameters for example, do not.
+    """
+    own = {tensor.untyped_storage()._cdata for tensor in without}
+    kept: dict[int, int] = {}
+    held = []  # a freed storage's address would be used again
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            held.append(storage)
+            kept[storage._cdata] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        function(*inputs)
+    return sum(kept.values())
