@@ -68,7 +68,8 @@ def layer_activation_bytes(
     if layout.recompute == "selective" and framework.saves_products:
         return positions * _products_bytes(model, layout, width)
     dropout = 2 * h if model.bias else 0
-    whole = (8 * h + dropout) / _whole(layout)
+    inputs = 4 * h / _inputs_cut(layout, framework)
+    whole = (4 * h + dropout) / _whole(layout) + inputs
     split = 2 * (model.query_width + 2 * model.kv_width) + 2 * model.value_width
     if not model.flash and layout.recompute != "selective":
         split += 5 * model.heads * model.sequence
@@ -87,6 +88,11 @@ def _products_bytes(model: Transformer, layout: Layout, width: float) -> float:
 def _whole(layout: Layout) -> int:
     """Ranks over which sequence parallelism splits what tensor parallelism leaves whole."""
     return layout.tp if layout.sequence_parallel else 1
+
+
+def _inputs_cut(layout: Layout, framework: Framework) -> int:
+    """Ranks over which a block's input is cut: kept whole it needs no second all-gather in the backward."""
+    return 1 if framework.keeps_gathered else _whole(layout)
 
 
 def in_flight_layers(model: Transformer, layout: Layout, stage: int = 0) -> float:
@@ -142,7 +148,8 @@ def output_bytes(model: Transformer, layout: Layout, stage: int = 0, *, framewor
     held = 0.0
     if stage == layout.pp - 1:
         logit_bytes = framework.split_logit_bytes if layout.tp > 1 else framework.logit_bytes
-        held += positions * (4 * model.hidden / _whole(layout) + logit_bytes * model.vocab / layout.tp)
+        ends = 2 * model.hidden / _whole(layout) + 2 * model.hidden / _inputs_cut(layout, framework)
+        held += positions * (ends + logit_bytes * model.vocab / layout.tp)
     if stage == 0 and model.bias:
         held += positions * model.hidden / _whole(layout) * min(layout.pp, layout.num_microbatches)
     return held

@@ -29,6 +29,7 @@ class Framework:
     gate_bytes: of each of f in a gated MLP; 6 where gate and product are one kernel, 8 where they are two.
     logit_bytes: of one logit at the peak of the loss; split_logit_bytes: where the vocabulary is split over ranks.
     keeps_outputs: a stage keeps what it sent until the gradient comes back.
+    keeps_gathered: what sequence parallelism gathers for a product is kept whole for the backward, not gathered again.
     saves_products: selective recomputation keeps every second matrix product, instead of all but the scores.
     """
 
@@ -39,6 +40,7 @@ class Framework:
     logit_bytes: float = 8  # fp32, and its gradient
     split_logit_bytes: float = 8
     keeps_outputs: bool = False
+    keeps_gathered: bool = False
     saves_products: bool = False
 
 
@@ -101,6 +103,7 @@ TORCHTITAN = Framework(
     logit_bytes=2 + 3 * 4,
     split_logit_bytes=2 + 4 * 4,
     keeps_outputs=True,
+    keeps_gathered=True,
     saves_products=True,
 )
 # since 2025 the loss is compiled: bf16 logits and their gradient
@@ -111,5 +114,6 @@ TORCHTITAN_FUSED = Framework(
     logit_bytes=4,
     split_logit_bytes=4,
     keeps_outputs=True,
+    keeps_gathered=True,
     saves_products=True,
 )

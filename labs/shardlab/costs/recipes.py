@@ -35,7 +35,7 @@ def bytes_per_parameter(recipe: str, num_ranks: int = 1, stage: int = 1) -> floa
     """Bytes of a parameter on one of N ranks: of 16, 18 or 20, stage 1 cuts the optimizer's, 2 the gradients', 3 all.
 
     Stage 1 with fp32 gradients is Megatron's distributed optimizer, 6 + 12/d. Buffers come on top (a bucket of
-    gradients, a gathered unit), and what the allocator cannot use between blocks: measure those, do not guess.
+    gradients, a gathered unit: `memory_frameworks`), and what lies outside of tensors (`memory_outside`).
     Raises ValueError for another recipe, stage or number of ranks.
     """
     if recipe not in RECIPES or stage not in range(4) or num_ranks < 1:

@@ -47,12 +47,22 @@ def test_a_gate_in_two_kernels_keeps_one_width_more():
     assert apart - fused == 2 * 14336 * 2 * 8192
 
 
+def test_gathered_inputs_are_kept_whole_or_gathered_again():
+    layout = Layout(tp=8, sequence_parallel=True)
+    fused = replace(TORCHTITAN, keeps_gathered=False)
+    kept, again = (layer_activation_bytes(LLAMA, layout, framework=one) for one in (TORCHTITAN, fused))
+    assert kept - again == 4 * 4096 * 8192 * 7 / 8
+    assert again == layer_activation_bytes(LLAMA, layout)  # Megatron's
+
+
 def test_logits_of_a_loss_in_one_kernel_are_two_in_bf16():
     positions, vocab = 2 * 8192, 128256
     eager, fused = (output_bytes(LLAMA, FSDP, framework=one) for one in (TORCHTITAN, TORCHTITAN_FUSED))
     assert eager - fused == (14 - 4) * positions * vocab
     split = Layout(tp=8, dp=4, zero=3, microbatch=2)
     assert output_bytes(LLAMA, split, framework=TORCHTITAN) == positions * (4 * 4096 + 18 * vocab / 8)
+    sequence = replace(split, sequence_parallel=True)
+    assert output_bytes(LLAMA, sequence, framework=TORCHTITAN) == positions * (2 * 4096 * 9 / 8 + 18 * vocab / 8)
 
 
 def test_fsdp_keeps_the_root_whole_and_everything_under_a_pipeline():
