@@ -7,13 +7,18 @@ The network is what a server of eight usually has for each GPU: 200 Gb/s with A1
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Accelerator:
-    """One accelerator in its server. fp8_flops is 0 where there is none."""
+    """One accelerator in its server. fp8_flops is 0 where there is none.
+
+    per_node: GPUs that NVLink joins. sms: multiprocessors, over which the tiles of a product are spread; 0 where
+    products have none. clock: of a multiprocessor, in Hz.
+    """
 
     name: str
     generation: str
@@ -24,13 +29,36 @@ class Accelerator:
     nvlink: float
     network: float
     per_node: int = 8
+    sms: int = 0
+    clock: float = 0.0
+
+    @property
+    def exponentials(self) -> float:
+        """Exponentials a second: 16 a clock on each multiprocessor, the same on all since Volta (CUDA C++ guide)."""
+        return 16 * self.sms * self.clock
 
 
-def _gpu(name: str, generation: str, tflops: float, fp8: float, gib: float, tb_s: float, nvlink: float, gbit: float):
-    return Accelerator(
-        name, generation, tflops * 1e12, fp8 * 1e12, gib * GIB, tb_s * 1e12, nvlink * 1e9, gbit * 1e9 / 8
-    )
+# generation: multiprocessors, boost clock in Hz; the clock matters for the exponentials of attention only
+_SMS = {"volta": (80, 1.53e9), "ampere": (108, 1.41e9), "hopper": (132, 1.755e9), "blackwell": (148, 1.85e9)}
 
+
+def _gpu(
+    name: str,
+    generation: str,
+    tflops: float,
+    fp8: float,
+    gib: float,
+    tb_s: float,
+    nvlink: float,
+    gbit: float,
+    per_node: int = 8,
+):
+    units = (tflops * 1e12, fp8 * 1e12, gib * GIB, tb_s * 1e12, nvlink * 1e9, gbit * 1e9 / 8)
+    return Accelerator(name, generation, *units, per_node, *_SMS[generation])
+
+
+# An H100 that may draw 500 W and not 700: what a multiprocessor draws grows with the cube of its clock.
+_AT_500_W = (500 / 700) ** (1 / 3)
 
 ACCELERATORS = {
     one.name: one
@@ -39,11 +67,13 @@ ACCELERATORS = {
         _gpu("a100-40", "ampere", 312, 0, 40, 1.555, 300, 200),
         _gpu("a100", "ampere", 312, 0, 80, 2.039, 300, 200),
         _gpu("h100", "hopper", 989.5, 1979, 80, 3.35, 450, 400),
-        _gpu("h100-96", "hopper", 989.5, 1979, 96, 2.4, 450, 400),
+        _gpu("h100-96", "hopper", 989.5 * _AT_500_W, 1979 * _AT_500_W, 96, 2.4, 450, 400),
         _gpu("h800", "hopper", 989.5, 1979, 80, 3.35, 200, 400),
         _gpu("h200", "hopper", 989.5, 1979, 141e9 / GIB, 4.8, 450, 400),
         _gpu("b200", "blackwell", 2250, 4500, 180e9 / GIB, 8.0, 900, 400),
-        _gpu("gb200", "blackwell", 2500, 5000, 186e9 / GIB, 8.0, 900, 400),
+        _gpu("b300", "blackwell", 2250, 4500, 270e9 / GIB, 8.0, 900, 800),
+        _gpu("gb200", "blackwell", 2500, 5000, 186e9 / GIB, 8.0, 900, 400, 72),
+        _gpu("gb300", "blackwell", 2500, 5000, 279e9 / GIB, 8.0, 900, 800, 72),
         # two cores of a laptop that talk through memory: no link is faster than another
         Accelerator("laptop", "cpu", 0.2e12, 0, 16 * GIB, 50e9, 5e9, 5e9, per_node=8),
     )
@@ -51,9 +81,16 @@ ACCELERATORS = {
 
 
 def find_accelerator(name: str) -> Accelerator:
-    """The accelerator of that name; raises ValueError that lists them."""
+    """The accelerator of that name; `here`, or a file of `shardlab calibrate`, is the machine that was measured.
+
+    Raises ValueError that lists the names, or says what is wrong with the file.
+    """
+    if name.lower() == "here" or name.endswith(".json"):
+        from shardlab.costs.calibration import as_accelerator, read_calibration  # which knows what an Accelerator is
+
+        return as_accelerator(read_calibration(None if name.lower() == "here" else Path(name)))
     if name.lower() not in ACCELERATORS:
-        raise ValueError(f"there is no GPU {name!r} here: use one of {', '.join(ACCELERATORS)}")
+        raise ValueError(f"there is no GPU {name!r} here: use one of {', '.join(ACCELERATORS)}, here")
     return ACCELERATORS[name.lower()]
 
 

@@ -1,107 +1,230 @@
-"""Seconds of one layer's forward for one microbatch on one rank: matrix products, attention, elementwise kernels.
+"""Seconds of one layer's passes for one microbatch on one rank: matrix products, attention, elementwise kernels.
 
-A product takes its FLOPs at a share of the peak or its operands' bytes at the memory's speed, whichever is longer (the
-roofline, Williams et al. 2009), so that narrow ones are slower a FLOP; elementwise kernels come on top.
+A product takes its tiles' FLOPs at a share of the peak or its operands' bytes at the memory's speed, whichever is
+longer (the roofline, Williams et al. 2009); elementwise kernels come on top. A backward is not twice a forward: it is
+made of its own kernels.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from shardlab.costs.efficiency import Efficiency
+from shardlab.costs.efficiency import EAGER, LAUNCH_SECONDS, Efficiency
 from shardlab.costs.flops import attention_core_flops
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
-from shardlab.costs.model import Transformer, attention_matrix_parameters, mlp_matrix_parameters
+from shardlab.costs.matmul import Product, busy_flops
+from shardlab.costs.model import Transformer
+from shardlab.costs.software import CURRENT, Software
+
+WAVES = ("volta", "ampere")
+# The backward of fused attention takes 3 forwards: 5 products where the forward has 2 (arXiv 2307.08691, section
+# 3.1.2), at a lower rate; benchmarks/results/h100_kernels.csv has 3.0 to 4.0 on an H100.
+ATTENTION_BACKWARD = 3.0
 
 
 class Speed(NamedTuple):
-    """What an accelerator reaches: FLOP/s in products and in attention, bytes a second, seconds to launch a layer."""
+    """What an accelerator reaches: FLOP/s in products and in attention, exponentials and bytes a second, launches."""
 
     matmul: float
     attention: float
+    exponentials: float
     memory: float
     launch: float
+    sms: int
+    fused_loss: bool
+    eager: float
+    grouped: float
 
 
-def speed_of(gpu: Accelerator, efficiency: Efficiency, *, fp8: bool = False) -> Speed:
+class Passes(NamedTuple):
+    """Seconds of a forward and of a backward."""
+
+    forward: float
+    backward: float
+
+    def __add__(self, other: "Passes") -> "Passes":  # type: ignore[override]
+        return Passes(self.forward + other.forward, self.backward + other.backward)
+
+    def times(self, factor: float) -> "Passes":
+        return Passes(self.forward * factor, self.backward * factor)
+
+    @property
+    def both(self) -> float:
+        return self.forward + self.backward
+
+
+NOTHING = Passes(0.0, 0.0)
+
+
+class LayerSeconds(NamedTuple):
+    """A layer's passes by kind, in the order in which selective recomputation tells them apart."""
+
+    products: Passes
+    attention: Passes
+    elementwise: Passes
+    launch: float
+    waits: bool = False
+
+    @property
+    def passes(self) -> Passes:
+        """Both passes; each at least as long as the host takes to launch its kernels.
+
+        waits: the host must first read a result, so that its launches come on top and hide behind nothing.
+        """
+        work = self.products + self.attention + self.elementwise
+        if self.waits:
+            return work + Passes(self.launch, self.launch)
+        return Passes(max(work.forward, self.launch), max(work.backward, self.launch))
+
+
+def speed_of(gpu: Accelerator, efficiency: Efficiency, *, fp8: bool = False, software: Software = CURRENT) -> Speed:
     """Peaks times their efficiency. Raises ValueError when fp8 is asked of an accelerator that has none."""
     if fp8 and not gpu.fp8_flops:
         raise ValueError(f"{gpu.name} has no fp8: use bf16, or an h100, h200 or b200")
     gain = 1 + efficiency.fp8 * (gpu.fp8_flops / gpu.bf16_flops - 1) if fp8 else 1.0
     return Speed(
         matmul=gpu.bf16_flops * efficiency.matmul(gpu.generation) * gain,
-        attention=gpu.bf16_flops * efficiency.attention(gpu.generation),
+        attention=gpu.bf16_flops * efficiency.attention(gpu.generation, newest=software.newest_attention),
+        exponentials=gpu.exponentials,
         memory=gpu.memory_bandwidth * efficiency.memory,
-        launch=efficiency.launch_seconds,
+        launch=LAUNCH_SECONDS,
+        sms=gpu.sms if gpu.generation in WAVES else 0,
+        fused_loss=software.fused_loss,
+        eager=1.0 if software.fused else EAGER,
+        grouped=efficiency.grouped,
     )
 
 
-def matmul_seconds(speed: Speed, tokens: float, weights: float, widths: float) -> float:
-    """2 FLOPs a weight and token, or 2 bytes a weight and element in or out (`widths` a token): the longer."""
-    return max(2 * weights * tokens / speed.matmul, 2 * (weights + widths * tokens) / speed.memory)
+def product_seconds(speed: Speed, product: Product) -> float:
+    """The roofline of one product: its tiles' FLOPs or its bytes, whichever takes longer."""
+    return max(busy_flops(product, speed.sms) / speed.matmul, product.bytes / speed.memory)
 
 
-def attention_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
-    """QK^T, softmax, AV. Fused: half the FLOPs, for the causal mask, and no scores in memory.
+def linear_seconds(speed: Speed, tokens: float, columns: float, depth: float, groups: float = 1) -> Passes:
+    """A linear layer of depth -> columns: its output; the gradients of its input and of its weights.
 
-    Unfused: all FLOPs, and 13 bytes a score: written once, read and written by softmax and by dropout with its mask,
-    read once.
+    Each microbatch's weight gradient is added to the sum of those before: 8 bytes a weight, an fp32 sum read and
+    written, or a 16-bit one read, added and written.
     """
-    tokens = layout.microbatch * model.sequence / layout.cp
-    flops = attention_core_flops(model, causal=model.flash) * tokens / layout.tp
-    if model.flash:
-        return flops / speed.attention
-    scores = model.heads / layout.tp * model.sequence * tokens
-    return flops / speed.matmul + 13 * scores / speed.memory
+    forward = product_seconds(speed, Product(tokens, columns, depth, groups))
+    to_input = product_seconds(speed, Product(tokens, depth, columns, groups))
+    to_weight = product_seconds(speed, Product(columns, depth, tokens, groups))
+    summed = 8 * columns * depth * groups / speed.memory
+    return Passes(forward, to_input + to_weight + summed)
 
 
-def elementwise_seconds(model: Transformer, layout: Layout, speed: Speed, width: float) -> float:
+def total(several: Iterable[Passes]) -> Passes:
+    return sum(several, start=NOTHING)  # type: ignore[call-overload]
+
+
+def tokens_of(model: Transformer, layout: Layout) -> float:
+    """Tokens of a microbatch on a rank, before tensor parallelism splits anything."""
+    return layout.microbatch * model.sequence / layout.cp
+
+
+def attention_seconds(model: Transformer, layout: Layout, speed: Speed) -> Passes:
+    """QK^T, softmax, AV."""
+    return (_fused_attention if model.flash else _unfused_attention)(model, layout, speed)
+
+
+def _fused_attention(model: Transformer, layout: Layout, speed: Speed) -> Passes:
+    """Half the scores, for the causal mask, none of them in memory; an exponential each, in both passes.
+
+    The backward has 5 products where the forward has 2 (arXiv 2307.08691, section 3.1.2).
+    """
+    tokens = tokens_of(model, layout)
+    products = attention_core_flops(model, causal=True) * tokens / layout.tp / speed.attention
+    scores = model.heads / layout.tp * model.sequence * tokens / 2
+    softmax = scores / speed.exponentials if speed.exponentials else 0.0
+    return Passes(products + softmax, ATTENTION_BACKWARD * (products + softmax))
+
+
+def _unfused_attention(model: Transformer, layout: Layout, speed: Speed) -> Passes:
+    """All scores, in memory.
+
+    Bytes a score beside the products' own: softmax 4 and dropout with its mask 5; backward 6 and 5.
+    """
+    s, head = model.sequence, model.query_width / model.heads
+    groups = layout.microbatch * model.heads / layout.tp / layout.cp
+    scores = groups * s * s
+    wide = product_seconds(speed, Product(s, s, head, groups))
+    narrow = product_seconds(speed, Product(s, head, s, groups))
+    return Passes(
+        wide + narrow + 9 * scores / speed.memory,
+        wide + 3 * narrow + 11 * scores / speed.memory,
+    )
+
+
+def elementwise_seconds(model: Transformer, layout: Layout, speed: Speed, width: float) -> Passes:
     """Bytes of norms (read, write: 4h each), residuals (6h each, a mask more with dropout), activation and rotation."""
-    tokens = layout.microbatch * model.sequence / layout.cp
     whole = (20 + (2 if model.bias else 0)) * model.hidden / (layout.tp if layout.sequence_parallel else 1)
     rotated = 0 if model.positions else 4 * (model.query_width + model.kv_width)
     split = (6 if model.gated else 4) * width + rotated
-    return tokens * (whole + split / layout.tp) / speed.memory
+    forward = speed.eager * tokens_of(model, layout) * (whole + split / layout.tp) / speed.memory
+    return Passes(forward, 2 * forward)
 
 
-def attention_block_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
-    """The projections around attention, and attention."""
-    tokens = layout.microbatch * model.sequence / layout.cp
-    widths = 2 * model.hidden + (model.query_width + 2 * model.kv_width + model.value_width) / layout.tp
-    projections = matmul_seconds(speed, tokens, attention_matrix_parameters(model) / layout.tp, widths)
-    return projections + attention_seconds(model, layout, speed)
+def projection_seconds(model: Transformer, layout: Layout, speed: Speed) -> Passes:
+    """The linear layers around attention; latent ones by arXiv 2405.04434, section 2.1."""
+    tokens, h, t = tokens_of(model, layout), model.hidden, layout.tp
+    out = linear_seconds(speed, tokens, h, model.value_width / t)
+    part = model.latent
+    if part is None:
+        return out + linear_seconds(speed, tokens, (model.query_width + 2 * model.kv_width) / t, h)
+    query = [(model.query_width / t, h)]
+    if part.q_rank:
+        query = [(part.q_rank, h), (model.query_width / t, part.q_rank)]
+    key_value = [(part.kv_rank + part.rope, h), (model.heads * (part.nope + part.value) / t, part.kv_rank)]
+    return out + total(linear_seconds(speed, tokens, *shape) for shape in query + key_value)
 
 
-def dense_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
-    """The forward of a dense layer; never less than the launch of its kernels."""
-    tokens = layout.microbatch * model.sequence / layout.cp
-    widths = 2 * model.hidden + (3 if model.gated else 2) * model.ffn / layout.tp
-    mlp = matmul_seconds(speed, tokens, mlp_matrix_parameters(model, model.ffn) / layout.tp, widths)
-    around = elementwise_seconds(model, layout, speed, model.ffn)
-    return max(speed.launch, attention_block_seconds(model, layout, speed) + mlp + around)
+def mlp_seconds(model: Transformer, speed: Speed, tokens: float, width: float, groups: float = 1) -> Passes:
+    """Two linear layers, the first twice as wide when it is gated; `groups` of them at once for experts."""
+    first = linear_seconds(speed, tokens, (2 if model.gated else 1) * width, model.hidden, groups)
+    return first + linear_seconds(speed, tokens, model.hidden, width, groups)
 
 
-def moe_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
-    """The forward of a layer of experts, balanced: k tokens of each, every local expert's weights read once.
-
-    Tokens are permuted and brought back: 4 passes over k rows of h.
-    """
-    tokens = layout.microbatch * model.sequence / layout.cp
-    rows = tokens / layout.tp * model.active_experts
-    local = mlp_matrix_parameters(model, model.expert_ffn) * model.experts / layout.ep
-    per_row = mlp_matrix_parameters(model, model.expert_ffn)
-    widths = 2 * model.hidden + (3 if model.gated else 2) * model.expert_ffn
-    routed = max(2 * per_row * rows / speed.matmul, 2 * (local + widths * rows) / speed.memory)
-    permuted = 4 * 2 * 2 * model.hidden * rows / speed.memory
-    shared = mlp_matrix_parameters(model, model.expert_ffn * model.shared_experts) / layout.tp
-    beside = matmul_seconds(speed, tokens, shared, 2 * model.hidden) if model.shared_experts else 0.0
-    around = elementwise_seconds(model, layout, speed, model.active_experts * model.expert_ffn)
-    return max(2 * speed.launch, attention_block_seconds(model, layout, speed) + routed + permuted + beside + around)
-
-
-def output_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
-    """The output layer and the loss: logits are read and written in fp32 some 4 times."""
-    tokens = layout.microbatch * model.sequence / layout.cp
-    vocab = model.vocab / layout.tp
-    return (
-        matmul_seconds(speed, tokens, model.hidden * vocab, model.hidden + vocab) + 16 * tokens * vocab / speed.memory
+def dense_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> LayerSeconds:
+    """A dense layer."""
+    mlp = mlp_seconds(model, speed, tokens_of(model, layout), model.ffn / layout.tp)
+    return LayerSeconds(
+        products=projection_seconds(model, layout, speed) + mlp,
+        attention=attention_seconds(model, layout, speed),
+        elementwise=elementwise_seconds(model, layout, speed, model.ffn),
+        launch=speed.launch,
     )
+
+
+def moe_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> LayerSeconds:
+    """A layer of experts, balanced: each local expert is a product of its own over the rows that were sent to it.
+
+    Tokens are permuted and brought back: 4 passes over k rows of h. The host waits for the number of rows of each.
+    """
+    tokens = tokens_of(model, layout)
+    rows = tokens / layout.tp * model.active_experts
+    local = model.experts / layout.ep
+    in_groups = speed._replace(matmul=speed.matmul * speed.grouped)
+    routed = mlp_seconds(model, in_groups, rows / local, model.expert_ffn, local)
+    moved = 4 * 2 * 2 * model.hidden * rows / speed.memory
+    shared = model.expert_ffn * model.shared_experts / layout.tp
+    beside = mlp_seconds(model, speed, tokens, shared) if shared else NOTHING
+    around = elementwise_seconds(model, layout, speed, model.active_experts * model.expert_ffn)
+    return LayerSeconds(
+        products=projection_seconds(model, layout, speed) + routed + beside,
+        attention=attention_seconds(model, layout, speed),
+        elementwise=around + Passes(moved, moved),
+        launch=speed.launch,
+        waits=True,
+    )
+
+
+def output_seconds(model: Transformer, layout: Layout, speed: Speed) -> Passes:
+    """The output layer and the loss.
+
+    Written out, logits are read and written in fp32 some 4 times, and twice that backward; in one kernel they are read
+    in 16 bits twice and their gradient written once.
+    """
+    tokens = tokens_of(model, layout)
+    vocab = model.vocab / layout.tp
+    loss = (2 if speed.fused_loss else 16) * tokens * vocab / speed.memory
+    return linear_seconds(speed, tokens, vocab, model.hidden) + Passes(loss, 2 * loss)

@@ -4,7 +4,7 @@ Ranks are numbered with tp innermost, then cp, dp and pp, so that a group of `si
 neighbours. NVLink joins a server's GPUs; a ring that leaves the server uses the network card of every member in it.
 """
 
-from shardlab.costs.efficiency import NVLINK, NVLINK_ALPHA, Efficiency
+from shardlab.costs.efficiency import HOP_SECONDS, NVLINK, NVLINK_ALPHA, Efficiency
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 
@@ -21,18 +21,29 @@ def ring_alpha(gpu: Accelerator, efficiency: Efficiency, size: int, stride: int)
     """Seconds of latency of an all-gather or reduce-scatter: a ring's N-1 messages, those between servers slower."""
     members = min(size, max(1, gpu.per_node // stride))
     servers = -(-size // members)
-    return (size - servers) * NVLINK_ALPHA + (servers - 1) * efficiency.hop_seconds
+    return (size - servers) * NVLINK_ALPHA + (servers - 1) * HOP_SECONDS
 
 
 def ring_seconds(
-    gpu: Accelerator, efficiency: Efficiency, size: int, stride: int, sent_bytes: float, calls: float = 1
+    gpu: Accelerator,
+    efficiency: Efficiency,
+    size: int,
+    stride: int,
+    sent_bytes: float,
+    calls: float = 1,
+    *,
+    one_card: bool = False,
 ) -> float:
-    """Seconds to send so many bytes a rank in all-gathers or reduce-scatters (an all-reduce is one of each)."""
+    """Seconds to send so many bytes a rank in all-gathers or reduce-scatters (an all-reduce is one of each).
+
+    one_card: of each server, in the place of its members' cards together.
+    """
     if size == 1:
         return 0.0
-    return calls * ring_alpha(gpu, efficiency, size, stride) + sent_bytes / ring_bandwidth(
-        gpu, efficiency, size, stride
-    )
+    bandwidth = ring_bandwidth(gpu, efficiency, size, stride)
+    if one_card and size * stride > gpu.per_node:
+        bandwidth = gpu.network * efficiency.network
+    return calls * ring_alpha(gpu, efficiency, size, stride) + sent_bytes / bandwidth
 
 
 def dispatch_seconds(
@@ -50,7 +61,7 @@ def dispatch_seconds(
     inside = token_bytes * copies * (members - 1) / members / (gpu.nvlink * NVLINK)
     reached = (servers - 1) * (1 - (1 - 1 / servers) ** copies)
     outside = token_bytes * reached / (gpu.network * efficiency.network)
-    latency = (members - 1) * NVLINK_ALPHA + (efficiency.hop_seconds if servers > 1 else 0.0)
+    latency = (members - 1) * NVLINK_ALPHA + (HOP_SECONDS if servers > 1 else 0.0)
     return latency + max(inside, outside)
 
 

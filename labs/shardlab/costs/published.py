@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.layout import Layout, check_layout, check_world, with_global_batch
 from shardlab.costs.memory_rows import Reported, reported_by
 from shardlab.costs.model import Latent, Transformer
+from shardlab.costs.software import Software
 
 RUNS = Path(__file__).parent / "data" / "published_runs.csv"
 GPUS = {
@@ -21,13 +22,19 @@ GPUS = {
     "H200-SXM": "h200",
     "B200-SXM": "b200",
     "GB200": "gb200",
+    "B300-SXM": "b300",
+    "GB300": "gb300",
 }
 # Gb/s of network for each GPU where the source names another than the usual one: four 100 Gb/s cards, and 800, a server
 NETWORK_GBIT = {"BLOOM": 50, "VTRAIN": 100}
 # what the columns cannot say: heads wider than h/a, and layers without experts
 HEAD_DIM = {"Qwen3_30B_a3B": 128, "GPT OSS 120B": 64}
 DENSE_LAYERS = {"DeepSeekV3": (3, 18432), "deepseekv2 (4 layers)": (1, 12288)}
-DEEPSPEED = ("DeepSpeed", "bigscience")  # runs of DeepSpeed's pipeline
+# programs whose documentation names PyTorch's own attention or FlashAttention-2, on whatever GPU
+FLASH2 = ("torchtitan", "llm-foundry", "nanotron", "picotron", "fsdp", "deterministic")
+UNFUSED_LOSS = ("llm-foundry", "nanotron", "eager")
+# tensor-parallel collectives in pieces behind the products: stated by the row, or the default of the program
+TENSOR_OVERLAP = ("tp-comm-overlap on", "asynctp", "async default", "nemo")
 EXPERTS = re.compile(r"(\d+) expert \((\d+) top(\d+)(?:\+(\d+)s)?\)")
 
 
@@ -42,6 +49,7 @@ class Run:
     gpu: Accelerator
     fp8: bool
     gradient_bytes: int
+    software: Software
     step_seconds: float | None
     memory_bytes: float | None
     reported: Reported
@@ -84,6 +92,7 @@ def run_of(row: dict[str, str]) -> Run:
         layout=layout,
         gpu=gpu,
         fp8="fp8" in precision,
+        software=software_of(row, layout),
         gradient_bytes=2 if "fp16" in precision or layout.zero == 3 else 4,
         step_seconds=float(seconds) if seconds else None,
         memory_bytes=float(memory) * reported_by(row).unit if memory else None,
@@ -127,8 +136,9 @@ def layout_of(row: dict[str, str]) -> Layout:
     """
     tp, pp, virtual = (_whole(row, name) for name in ("tp", "pp", "virtual_pp"))
     if virtual == 1 and row["schedule"].startswith("interleaved"):
-        virtual = max(1, _whole(row, "layers") // (2 * pp))
-    old = row["arch"] == "gpt" and row["gpu"].startswith("A100")
+        virtual = _chunks(_whole(row, "layers"), pp)
+    old = _is_old(row)
+    zero = int(row["zero_stage"] or 0)
     layout = Layout(
         tp=tp,
         pp=pp,
@@ -139,20 +149,51 @@ def layout_of(row: dict[str, str]) -> Layout:
         microbatch=_whole(row, "micro_batch", unstated=_microbatch(row)),
         num_microbatches=pp,
         sequence_parallel=row["sp"] == "True" and tp > 1,
-        zero=int(row["zero_stage"] or 0),
+        zero=zero,
         recompute={"full": "full", "none": "none", "": "none"}.get(row["recompute"], "selective"),  # type: ignore[arg-type]
-        overlap=not old and "overlap disabled" not in row["note"],
-        tensor_overlap=any(word in row["note"] for word in ("tp-comm-overlap on", "asyncTP")),
-        scatter_gather=not any(word in row["schedule"] + row["note"] + row["source"] for word in DEEPSPEED),
+        overlap=not (old and zero < 3) and "overlap disabled" not in row["note"],
+        tensor_overlap=_names(row, TENSOR_OVERLAP),
     )
     return with_global_batch(layout, _whole(row, "global_batch"))
 
 
+def software_of(row: dict[str, str], layout: Layout) -> Software:
+    """What the row's source says of its program; where it says nothing, current Megatron's."""
+    zero3 = _is_old(row) and layout.zero == 3
+    return Software(
+        newest_attention=not _names(row, FLASH2),
+        fused=not _names(row, ("eager",)),
+        fused_loss=not (_is_old(row) or _names(row, UNFUSED_LOSS)),
+        half_products=_names(row, ("torchtitan",)),
+        expert_overlap=layout.virtual > 1 and layout.ep > 1 and _names(row, ("nemo",)),
+        gathers_again=zero3,
+        one_card=zero3,
+    )
+
+
+def _is_old(row: dict[str, str]) -> bool:
+    """Megatron and DeepSpeed of 2021 and 2022: GPT with unfused attention on A100."""
+    return row["arch"] == "gpt" and row["gpu"].startswith("A100")
+
+
+def _names(row: dict[str, str], words: Iterable[str]) -> bool:
+    text = f"{row['source']} {row['schedule']} {row['note']}".lower()
+    return any(word in text for word in words)
+
+
 def _microbatch(row: dict[str, str]) -> int:
-    """One sequence; torchtitan cuts a rank's batch in as many microbatches as the pipeline has stages."""
+    """A rank's whole batch where no pipeline cuts it; as many as stages in torchtitan; else one sequence each."""
     pp = _whole(row, "pp")
-    cut = pp > 1 and "torchtitan" in row["source"]
-    return max(1, _whole(row, "global_batch") // (_whole(row, "dp") * pp)) if cut else 1
+    pieces = pp if pp == 1 or "torchtitan" in row["source"] else 0
+    return max(1, _whole(row, "global_batch") // (_whole(row, "dp") * pieces)) if pieces else 1
+
+
+def _chunks(layers: int, pp: int) -> int:
+    """Chunks of two layers; of one where the first and the last stage have one layer less, as in Llama 3 405B.
+
+    Its first chunk holds the embedding alone, its last one the output (arXiv 2407.21783, section 3.3.2).
+    """
+    return max(1, layers // pp if (layers + 2) % pp == 0 else layers // (2 * pp))
 
 
 def _whole(row: dict[str, str], name: str, unstated: int | None = None) -> int:

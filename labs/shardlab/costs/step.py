@@ -13,20 +13,25 @@ from shardlab.costs.axis_traffic import (
     pp_boundary_bytes,
     reductions_of,
 )
-from shardlab.costs.efficiency import FITTED, Efficiency
+from shardlab.costs.efficiency import FITTED, HOP_SECONDS, Efficiency
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.kernels import (
+    LayerSeconds,
+    Passes,
     Speed,
     attention_seconds,
     dense_layer_seconds,
     moe_layer_seconds,
     output_seconds,
     speed_of,
+    tokens_of,
+    total,
 )
 from shardlab.costs.layout import Layout
 from shardlab.costs.links import boundary_bandwidth, dispatch_seconds, ring_bandwidth, ring_seconds
 from shardlab.costs.memory_states import parameters_on_stage
 from shardlab.costs.model import Transformer
+from shardlab.costs.software import CURRENT, Software
 from shardlab.costs.traffic import ring_all_gather_bytes
 
 
@@ -55,19 +60,28 @@ def bubble_share(stages: int, microbatches: int, virtual: int = 1) -> float:
     return (stages - 1) / (virtual * microbatches + stages - 1)
 
 
-def forwards_done(model: Transformer, layout: Layout, speed: Speed) -> float:
+def work_seconds(model: Transformer, layout: Layout, speed: Speed, software: Software = CURRENT) -> Passes:
     """Seconds of a layer's forward, backward and recomputation, averaged over dense layers and layers of experts.
 
-    A backward takes two forwards; fused attention's two and a half, 5 products where the forward has 2 (arXiv
-    2307.08691, section 3.1.2).
+    Full recomputation repeats the forward; selective one the attention (arXiv 2205.05198, section 5), or every other
+    product and what is elementwise (torchtitan).
     """
     moe = model.moe_layers / model.layers
-    forward = (1 - moe) * dense_layer_seconds(model, layout, speed) if moe < 1 else 0.0
-    forward += moe * moe_layer_seconds(model, layout, speed) if moe else 0.0
-    attention = attention_seconds(model, layout, speed)
-    backward = 2 * forward + (attention / 2 if model.flash else 0.0)
-    again = {"none": 0.0, "selective": attention, "full": forward}[layout.recompute]
-    return forward + backward + again
+    kinds = [(1 - moe, dense_layer_seconds), (moe, moe_layer_seconds)]
+    return total(
+        _with_recomputation(layer(model, layout, speed), layout, software).times(share)
+        for share, layer in kinds
+        if share
+    )
+
+
+def _with_recomputation(layer: LayerSeconds, layout: Layout, software: Software) -> Passes:
+    forward, backward = layer.passes
+    selective = layer.attention.forward
+    if software.half_products:
+        selective = layer.products.forward / 2 + layer.elementwise.forward
+    again = {"none": 0.0, "selective": selective, "full": forward}[layout.recompute]
+    return Passes(forward, backward + again)
 
 
 def tensor_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
@@ -86,17 +100,19 @@ def context_seconds(
         return 0.0
     sent = cp_layer_bytes(model, layout) * (4 if layout.recompute == "full" else 3)
     ring = sent / ring_bandwidth(gpu, efficiency, layout.cp, layout.tp)
-    return exposed(ring, 3 * attention, efficiency.hidden)
+    return exposed(ring, attention, efficiency.hidden)
 
 
-def expert_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
+def expert_seconds(
+    model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency, software: Software
+) -> float:
     """A layer's all-to-alls of a microbatch: dispatch and combine, forward and backward, and the forward's again."""
     if layout.ep == 1 or not model.moe_layers:
         return 0.0
-    tokens = layout.microbatch * model.sequence / layout.cp / layout.tp
-    sent = BF16 * tokens * model.hidden
-    once = dispatch_seconds(gpu, efficiency, layout.ep, 1, sent, model.active_experts)
-    return (6 if layout.recompute == "full" else 4) * once * model.moe_layers / model.layers
+    tokens = tokens_of(model, layout) / layout.tp
+    once = dispatch_seconds(gpu, efficiency, layout.ep, 1, BF16 * tokens * model.hidden, model.active_experts)
+    seconds = (6 if layout.recompute == "full" else 4) * once * model.moe_layers / model.layers
+    return seconds * (1 - efficiency.hidden) if software.expert_overlap else seconds
 
 
 def exposed(communication: float, work: float, hidden: float) -> float:
@@ -105,7 +121,13 @@ def exposed(communication: float, work: float, hidden: float) -> float:
 
 
 def data_seconds(
-    model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency, work: float, gradient_bytes: float
+    model: Transformer,
+    layout: Layout,
+    gpu: Accelerator,
+    efficiency: Efficiency,
+    work: float,
+    gradient_bytes: float,
+    software: Software = CURRENT,
 ) -> float:
     """Reduction of gradients and gathers of parameters, less what hides behind the work.
 
@@ -114,19 +136,23 @@ def data_seconds(
     What every microbatch sends hides behind all of them, what the last one sends behind that one.
     """
     calls = model.layers / layout.pp if layout.overlap or layout.zero == 3 else 1
+    shard = parameters_on_stage(model, layout, 0)
 
     def one_way(bytes_each: float) -> float:
-        shard = parameters_on_stage(model, layout, 0)
         dense = ring_all_gather_bytes(layout.state_sharers, bytes_each * shard.dense)
         experts = ring_all_gather_bytes(layout.expert_sharers, bytes_each * shard.experts)
         around = layout.world // layout.pp
-        seconds = ring_seconds(gpu, efficiency, layout.state_sharers, layout.tp, dense, calls)
+        one_card = software.one_card
+        seconds = ring_seconds(gpu, efficiency, layout.state_sharers, layout.tp, dense, calls, one_card=one_card)
         if not experts:
             return seconds
         stride = around // layout.expert_sharers
         return seconds + ring_seconds(gpu, efficiency, layout.expert_sharers, stride, experts, calls)
 
-    communication = reductions_of(layout) * one_way(gradient_bytes) + gathers_of(layout) * one_way(BF16)
+    gathers = gathers_of(layout)
+    if software.gathers_again and layout.zero == 3 and layout.recompute == "full":
+        gathers = gathers * 3 / 2
+    communication = reductions_of(layout) * one_way(gradient_bytes) + gathers * one_way(BF16)
     if not layout.overlap:
         return communication
     return exposed(communication, work * reductions_of(layout), efficiency.hidden)
@@ -141,10 +167,21 @@ def optimizer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float
 
 
 def hop_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
-    """One activation to the next stage."""
+    """One activation to the next stage; with chunks to run meanwhile, the part of it that shows."""
     whole = layout.sequence_parallel or not layout.scatter_gather
     sent = pp_boundary_bytes(model, layout) / (1 if whole else layout.tp)
-    return sent / boundary_bandwidth(gpu, efficiency, layout) + efficiency.hop_seconds
+    seconds = sent / boundary_bandwidth(gpu, efficiency, layout) + HOP_SECONDS
+    return seconds * (1 - efficiency.hidden) if layout.overlap and layout.virtual > 1 else seconds
+
+
+def layers_of_stages(layers: int, stages: int) -> list[int]:
+    """Layers of each stage: equal ones; or one less on the first and the last, which hold the embedding and the output;
+    or as many as fit on all but the last, which has the rest.
+    """
+    each = -(-layers // stages)
+    if (layers + 2) % stages == 0 and stages > 2:
+        return [each - 1, *[each] * (stages - 2), each - 1]
+    return [max(min(each, layers - each * stage), 0) for stage in range(stages)]
 
 
 def step_seconds(
@@ -155,28 +192,37 @@ def step_seconds(
     efficiency: Efficiency = FITTED,
     fp8: bool = False,
     gradient_bytes: float = BF16,
+    software: Software = CURRENT,
 ) -> StepSeconds:
     """Seconds of a step: m microbatches on the slowest stage, and the other stages' one on the way in and out.
 
     total = m T_max + (sum of T - T_max)/v + data parallelism + optimizer; with equal stages (m + (p-1)/v) T.
     """
-    speed = speed_of(gpu, efficiency, fp8=fp8)
-    layers, m = -(-model.layers // layout.pp), layout.num_microbatches
-    work = layers * forwards_done(model, layout, speed)
-    output = 3 * output_seconds(model, layout, speed_of(gpu, efficiency))  # in bf16 even where layers are in fp8
-    tensor = layers * tensor_seconds(model, layout, gpu, efficiency)
-    context = layers * context_seconds(model, layout, gpu, efficiency, attention_seconds(model, layout, speed))
-    expert = layers * expert_seconds(model, layout, gpu, efficiency)
+    speed = speed_of(gpu, efficiency, fp8=fp8, software=software)
+    half_precision = speed_of(gpu, efficiency, software=software)  # the output layer, even where layers are in fp8
+    m = layout.num_microbatches
+    layer = work_seconds(model, layout, speed, software).both
+    attention = attention_seconds(model, layout, speed).both
+    output = output_seconds(model, layout, half_precision).both
+    tensor = tensor_seconds(model, layout, gpu, efficiency)
+    context = context_seconds(model, layout, gpu, efficiency, attention)
+    expert = expert_seconds(model, layout, gpu, efficiency, software)
     boundaries = 2 * layout.virtual * hop_seconds(model, layout, gpu, efficiency) if layout.pp > 1 else 0.0
 
-    stage = work + tensor + context + expert + boundaries
+    split = layers_of_stages(model.layers, layout.pp)
+    each = layer + tensor + context + expert
+    stages = [count * each for count in split]
+    stages[-1] += output
+    slowest = max(range(layout.pp), key=lambda stage: stages[stage])
+    count = split[slowest]
+    around = sum(stages) - stages[slowest] + boundaries * (layout.pp - 1)
     return StepSeconds(
-        compute=m * (work + output),
-        tensor=m * tensor,
-        context=m * context,
-        expert=m * expert,
+        compute=m * (count * layer + (output if slowest == layout.pp - 1 else 0.0)),
+        tensor=m * count * tensor,
+        context=m * count * context,
+        expert=m * count * expert,
         boundaries=m * boundaries,
-        bubble=(layout.pp - 1) * stage / layout.virtual,
-        data=data_seconds(model, layout, gpu, efficiency, work, gradient_bytes),
+        bubble=around / layout.virtual,
+        data=data_seconds(model, layout, gpu, efficiency, count * layer, gradient_bytes, software),
         optimizer=optimizer_seconds(model, layout, speed),
     )

@@ -113,7 +113,7 @@ def test_rules_of_thumb_are_claims():
     tensor, pipeline, _ = check_rules(ZOO["gpt-1t"], H100, 1024, 2048)
     assert pipeline.holds and tensor.keeps and tensor.breaks and tensor.breaks.layout.tp == 16
     assert tensor.holds == (tensor.keeps.step.total <= tensor.breaks.step.total)
-    assert not check_rules(ZOO["llama2-7b"], H100, 8, 128)[1].holds  # a model that fits needs no pipeline
+    assert not check_rules(ZOO["yi-6b"], H100, 8, 128)[1].holds  # a model that fits needs no pipeline
 
 
 def test_what_leaves_a_server_comes_with_what_is_known_of_such_predictions():

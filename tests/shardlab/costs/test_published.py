@@ -3,17 +3,15 @@
 import csv
 
 import pytest
+from shardlab.costs.fitting import GUESSED, fit, predict
 from shardlab.costs.predictions import ADDED, predicted_rows
 from shardlab.costs.published import RUNS, read_rows, run_of
 from shardlab.costs.validate import (
-    GUESSED,
     Errors,
     constant_utilisation,
     errors_of,
-    fit,
     held_out,
     measured_runs,
-    predict,
     table,
 )
 

@@ -47,26 +47,25 @@ def test_recomputation_costs_a_third_more():
     assert 1.3 < full / none <= 4 / 3
 
 
-@pytest.mark.parametrize("field", ["matmul_ampere", "memory", "network", "fp8", "hop_seconds", "launch_seconds"])
+@pytest.mark.parametrize("field", ["matmul_ampere", "memory", "network", "fp8"])
 def test_better_hardware_is_never_slower(field):
     layout = Layout(tp=8, pp=4, dp=32, num_microbatches=16, overlap=False)
-    better = 0.5 if field.endswith("seconds") else 1.05
-    faster = replace(FITTED, **{field: getattr(FITTED, field) * better})
+    faster = replace(FITTED, **{field: min(1.0, getattr(FITTED, field) * 1.05)})
     now, then = (step_seconds(GPT3, layout, A100, efficiency=e).total for e in (FITTED, faster))
     assert then <= now
 
 
 def test_rings_inside_a_server_and_beyond():
-    ideal = Efficiency(network=1.0, hop_seconds=0.0)
+    ideal = Efficiency(network=1.0)
     assert ring_bandwidth(A100, ideal, 8, 1) == 300e9 * NVLINK
     assert ring_bandwidth(A100, ideal, 16, 1) == 8 * 25e9  # eight cards share a ring that visits each server once
     assert ring_bandwidth(A100, ideal, 4, 8) == 25e9  # one rank a server has one card
     assert ring_seconds(A100, ideal, 1, 1, 1e9) == 0
-    assert ring_seconds(A100, ideal, 4, 8, 25e9) == pytest.approx(1.0)
+    assert ring_seconds(A100, ideal, 4, 8, 25e9) == pytest.approx(1.0, rel=1e-3)
 
 
 def test_a_token_travels_once_to_a_server():
-    ideal = Efficiency(network=1.0, hop_seconds=0.0)
+    ideal = Efficiency(network=1.0)
     two, eight = (dispatch_seconds(H100, ideal, 16, 1, 50e9, copies) for copies in (1, 8))
     assert two == pytest.approx(0.5, rel=1e-3)  # half the tokens leave for the other of two servers
     assert eight < 8 * two  # at most once each, however many experts are there

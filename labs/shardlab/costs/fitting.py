@@ -1,0 +1,98 @@
+"""The constants of the time model from published runs: a fit that no single source and no outlier can pull far.
+
+Every family weighs the same, a row's error counts by its size and not by its square, and each constant is drawn to its
+guess, so that runs which cannot tell it leave it there.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import cache
+
+import numpy as np
+
+from shardlab.costs.efficiency import FITTED, Efficiency
+from shardlab.costs.published import Run
+from shardlab.costs.step import step_seconds
+
+GUESSED = Efficiency()
+NAMES = [field.name for field in fields(Efficiency)]
+SOFT = 0.03  # errors below it count by their square: no source prints its times more exactly
+PULL = 0.5  # a constant a factor of e from its guess costs as much as half a family that is wrong by a factor of e
+SLOPE = 0.03
+ROUNDS = 5
+
+
+def predict(run: Run, efficiency: Efficiency = FITTED) -> float:
+    """Seconds of a step; reads nothing that was reported."""
+    return step_seconds(
+        run.model,
+        run.layout,
+        run.gpu,
+        efficiency=efficiency,
+        fp8=run.fp8,
+        gradient_bytes=run.gradient_bytes,
+        software=run.software,
+    ).total
+
+
+def fit(runs: Sequence[Run], rounds: int = ROUNDS) -> Efficiency:
+    """Constants with the least loss on these runs, by Gauss-Newton on the logarithms, reweighted for absolute errors.
+
+    Raises ValueError when there is no run with a step time.
+    """
+    if not runs or not all(run.step_seconds for run in runs):
+        raise ValueError(f"{len(runs)} runs cannot be fitted: give one or more, each with a step time")
+    rows = Counter(run.family for run in runs)
+    weights = np.array([1 / rows[run.family] for run in runs])
+    measured = np.log([run.step_seconds or 0.0 for run in runs])
+
+    def loss(errors: np.ndarray, moved: np.ndarray) -> float:
+        return float(weights @ np.hypot(errors, SOFT) + PULL * moved @ moved)
+
+    guess = _logs(GUESSED)
+    constants, slopes = guess, np.array([_slopes_at_guess(run) for run in runs])
+    errors = np.array([_log_seconds(run, GUESSED) for run in runs]) - measured
+    for _ in range(rounds):
+        curved = weights / np.hypot(errors, SOFT)
+        pull = 2 * PULL * np.eye(len(NAMES))
+        gradient = slopes.T @ (curved * errors) + pull @ (constants - guess)
+        step = -np.linalg.solve(slopes.T * curved @ slopes + pull, gradient)
+        before = loss(errors, constants - guess)
+        for shorter in (1.0, 0.5, 0.25):
+            tried = np.minimum(constants + shorter * step, 0.0)  # shares are at most 1
+            missed = np.array([_log_seconds(run, _from_logs(tried)) for run in runs]) - measured
+            if loss(missed, tried - guess) < before:
+                break
+        else:
+            break
+        constants, errors = tried, missed
+        if before - loss(errors, constants - guess) < 1e-3:
+            break
+        slopes = np.array([_slopes(run, _from_logs(constants)) for run in runs])
+    return _from_logs(constants)
+
+
+def _logs(efficiency: Efficiency) -> np.ndarray:
+    return np.log([getattr(efficiency, name) for name in NAMES])
+
+
+def _from_logs(logs: np.ndarray) -> Efficiency:
+    return Efficiency(**dict(zip(NAMES, np.exp(logs).tolist(), strict=True)))
+
+
+def _log_seconds(run: Run, efficiency: Efficiency) -> float:
+    return float(np.log(predict(run, efficiency)))
+
+
+def _slopes(run: Run, efficiency: Efficiency) -> tuple[float, ...]:
+    """d ln(seconds) / d ln(constant), for each constant."""
+    here, at = _logs(efficiency), _log_seconds(run, efficiency)
+    moved = (here + SLOPE * np.eye(len(NAMES))[k] for k in range(len(NAMES)))
+    return tuple((_log_seconds(run, _from_logs(one)) - at) / SLOPE for one in moved)
+
+
+@cache
+def _slopes_at_guess(run: Run) -> tuple[float, ...]:
+    """Every fit starts here, whichever family it leaves out."""
+    return _slopes(run, GUESSED)

@@ -1,0 +1,29 @@
+"""What the software of a run does that no layout says: stated by its documentation or code, never fitted."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Software:
+    """Facts about a training program; the defaults are those of current Megatron with Transformer Engine.
+
+    newest_attention: fused attention written for its GPU generation (cuDNN 9, FlashAttention-3), not FlashAttention-2.
+    fused: norms, activations and residuals are one kernel each, by hand or by a compiler; else one an operation.
+    fused_loss: the loss reads logits in one kernel; else in fp32, operation by operation.
+    half_products: selective recomputation repeats every other matrix product and keeps attention, as torchtitan's; else
+    it repeats attention and keeps the rest (arXiv 2205.05198).
+    expert_overlap: all-to-alls of one microbatch run behind the layers of another.
+    gathers_per_pass: ZeRO-3 gathers again for the recomputation too, where the backward does not reuse its gather.
+    one_card: a collective over servers uses one network card of each, as ZeRO-3 did before it gathered flat buffers.
+    """
+
+    newest_attention: bool = True
+    fused: bool = True
+    fused_loss: bool = True
+    half_products: bool = False
+    expert_overlap: bool = False
+    gathers_again: bool = False
+    one_card: bool = False
+
+
+CURRENT = Software()
