@@ -30,7 +30,7 @@ from benchmarks.row import Row, at_most
 COURSE = Path(__file__).parents[1]
 sys.path.insert(0, str(COURSE / "labs" / "lab01-parallelism-sim"))  # programs, no package
 
-BAR, TURNS, ROUNDS = 0.15, 3, 15
+BAR, TURNS, ROUNDS = 0.15, 5, 15
 RANKS = (2, 4)
 WIDTH, SAMPLES = 512, 256  # lab 1, data parallelism
 TOKENS, HIDDEN = 512, 384  # tensor parallelism

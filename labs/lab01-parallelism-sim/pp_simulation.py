@@ -63,12 +63,11 @@ def costs_here(here: Calibration, schedule: "Schedule", width: int, rows: int) -
     """
     stages = num_stages(schedule)
     slowdown = here.of_ranks(len(schedule)).slowdown
-    layer = slowdown * linear_layer_seconds(here, rows, width)
-    forward, rest = LAYERS * layer, (LAYERS - 1) * layer
+    forward, inputs, weights = (LAYERS * slowdown * seconds for seconds in linear_layer_seconds(here, rows, width))
     return Costs(
         forward=[forward] * stages,
-        input_gradient=[rest, *[forward] * (stages - 1)],
-        weight_gradient=[forward] * stages,
+        input_gradient=[inputs * (LAYERS - 1) / LAYERS, *[inputs] * (stages - 1)],
+        weight_gradient=[weights] * stages,
         message=message_between_stages(here, len(schedule), FP32 * rows * width) if len(schedule) > 1 else 0.0,
     )
 

@@ -5,15 +5,14 @@ Everything runs as in a lab: one thread, on a rank whose calls are recorded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from shardlab.calibrate.clock import seconds_of, training_pass
-from shardlab.costs.calibrated import products_seconds
-from shardlab.costs.traffic import fit_alpha_beta
+from shardlab.costs.calibrated import matmul_seconds, products_seconds
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 
 SIDES = {"cpu": (16, 32, 64, 128, 256, 512, 1024), "cuda": (128, 256, 512, 1024, 2048, 4096, 8192)}
@@ -21,7 +20,8 @@ DTYPES = ("float32", "bfloat16")
 OPERAND_BYTES = {"cpu": (2**14, 2**18, 2**20, 2**22, 2**24, 2**26), "cuda": (2**20, 2**24, 2**26, 2**28, 2**30)}
 # layers, hidden, batch: around the sizes of the labs, none of them one of theirs
 PASSES = ((1, 64, 4), (3, 64, 4), (1, 192, 4), (3, 192, 2), (2, 256, 4), (3, 96, 8))
-ADAM_PARAMETERS = (2**6, 2**14, 2**17, 2**19, 2**20)
+LINEARS = ((4, 64, 64), (3, 256, 128), (6, 320, 256), (2, 640, 128), (3, 448, 384), (2, 384, 512))  # ... and rows
+ADAM_TENSORS = ((1, 2**6), (40, 2**6), (20, 2**14), (8, 2**16), (1, 2**18), (1, 2**20))  # and their elements
 
 
 class Alone(NamedTuple):
@@ -31,7 +31,8 @@ class Alone(NamedTuple):
     memory: dict[int, float]
     operation: float
     pass_seconds: tuple[float, float, float]
-    adam_seconds: tuple[float, float]
+    linear_seconds: tuple[float, float, float]
+    adam_seconds: tuple[float, float, float]
 
 
 def measure_alone(device_type: str) -> Alone:
@@ -44,17 +45,26 @@ def measure_alone(device_type: str) -> Alone:
         memory=memory_rates(device),
         operation=operation_seconds(device),
         pass_seconds=pass_constants(device, matmul["float32"]),
+        linear_seconds=linear_constants(device, matmul["float32"]),
         adam_seconds=adam_constants(device),
     )
 
 
-def matmul_rates(device: torch.device, dtype: torch.dtype, sides: Sequence[int] = ()) -> dict[int, float]:
-    """FLOP/s of a square product, by its side."""
+def matmul_rates(device: torch.device, dtype: torch.dtype) -> dict[int, float]:
+    """FLOP/s of the products of a square layer, by its side: forward, and for the gradients of input and weights.
+
+    The three read their operands in different orders, and are not equally fast.
+    """
     found = {}
-    for side in sides or SIDES[device.type]:
-        left, right = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
-        out = torch.empty_like(left)
-        found[side] = 2 * side**3 / seconds_of(lambda a=left, b=right, c=out: torch.mm(a, b, out=c), device)
+    for side in SIDES[device.type]:
+        x, weight, gradient = (torch.randn(side, side, device=device).to(dtype) for _ in range(3))
+
+        def products(x: Tensor = x, weight: Tensor = weight, gradient: Tensor = gradient) -> None:
+            torch.mm(x, weight.T)
+            torch.mm(gradient, weight)
+            torch.mm(gradient.T, x)
+
+        found[side] = 3 * 2 * side**3 / seconds_of(products, device)
     return found
 
 
@@ -95,6 +105,24 @@ def pass_constants(device: torch.device, rates: dict[int, float]) -> tuple[float
     return once, layer, number
 
 
+def linear_constants(device: torch.device, rates: dict[int, float]) -> tuple[float, float, float]:
+    """Forward and backward of linear layers with ReLU: products, as a multiple of their seconds; a layer; a number.
+
+    A product whose operands another layer has just pushed out of the caches takes longer than one that is repeated.
+    """
+    rows, ones = [], []
+    for layers, width, samples in LINEARS:
+        parts = [part for _ in range(layers) for part in (nn.Linear(width, width), nn.ReLU())]
+        model = nn.Sequential(*parts).to(device)
+        x = torch.randn(samples, width, device=device, requires_grad=True)
+        seconds = seconds_of(training_pass(model, lambda m=model, x=x: m(x).sum()), device, rounds=11)
+        products = 3 * layers * matmul_seconds(rates, samples, width, width)
+        rows.append([part / seconds for part in (products, layers, layers * samples * width)])
+        ones.append(1.0)
+    product, layer, number = _least_squares(np.array(rows), np.array(ones))
+    return product, layer, number
+
+
 def _least_squares(rows: np.ndarray, values: np.ndarray) -> list[float]:
     """Coefficients of 0 or more: a negative one is left out, and the others fitted again."""
     kept = list(range(rows.shape[1]))
@@ -108,14 +136,16 @@ def _least_squares(rows: np.ndarray, values: np.ndarray) -> list[float]:
     return [float(found[kept.index(place)]) if place in kept else 0.0 for place in range(rows.shape[1])]
 
 
-def adam_constants(device: torch.device) -> tuple[float, float]:
-    """Seconds of AdamW's step for each tensor and for each parameter."""
-    samples = []
-    for number in ADAM_PARAMETERS:
-        weights = [torch.nn.Parameter(torch.ones(number, device=device)) for _ in range(2)]
+def adam_constants(device: torch.device) -> tuple[float, float, float]:
+    """Seconds of AdamW's step: once, for each tensor and for each parameter; least squares of the relative error."""
+    rows, ones = [], []
+    for tensors, elements in ADAM_TENSORS:
+        weights = [torch.nn.Parameter(torch.ones(elements, device=device)) for _ in range(tensors)]
         adam = torch.optim.AdamW(weights)
         for weight in weights:
             weight.grad = torch.ones_like(weight)
-        samples.append((len(weights), len(weights) * number, seconds_of(adam.step, device)))
-    tensor, parameter = fit_alpha_beta(samples)
-    return tensor, parameter
+        seconds = seconds_of(adam.step, device)
+        rows.append([part / seconds for part in (1, tensors, tensors * elements)])
+        ones.append(1.0)
+    once, tensor, parameter = _least_squares(np.array(rows), np.array(ones))
+    return once, tensor, parameter

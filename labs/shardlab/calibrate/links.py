@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -15,22 +17,29 @@ from shardlab.costs.traffic import Link, fit_alpha_beta, ring_all_gather_bytes, 
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 
 SIZES = (2**12, 2**16, 2**19, 2**21, 2**23)  # bytes of the whole tensor
-ROUNDS, WARM_UP = 9, 2
+ROUNDS, WARM_UP = 15, 3
 TOGETHER = GPTConfig(layers=2, hidden=192)  # what ranks compute at the same time, to see what they lose
 BATCH = 4
+Name = TypeVar("Name")
 
 
-def rounds_of(function: Callable[[], object], device: torch.device, rounds: int = ROUNDS) -> list[float]:
-    """Seconds of each round on this rank; all ranks begin together."""
-    seconds = []
+def rounds_of(
+    calls: Mapping[Name, Callable[[], object]], device: torch.device, rounds: int = ROUNDS
+) -> dict[Name, list[float]]:
+    """Seconds of each round of each call on this rank. The calls take turns, and all ranks begin each together.
+
+    So whatever else the machine does disturbs all of them alike.
+    """
+    seconds: dict[Name, list[float]] = {name: [] for name in calls}
     for _ in range(rounds + WARM_UP):
-        _wait_for(device)
-        dist.barrier()
-        began = time.perf_counter()
-        function()
-        _wait_for(device)
-        seconds.append(time.perf_counter() - began)
-    return seconds[WARM_UP:]
+        for name, call in calls.items():
+            _wait_for(device)
+            dist.barrier()
+            began = time.perf_counter()
+            call()
+            _wait_for(device)
+            seconds[name].append(time.perf_counter() - began)
+    return {name: all_rounds[WARM_UP:] for name, all_rounds in seconds.items()}
 
 
 def _wait_for(device: torch.device) -> None:
@@ -42,19 +51,17 @@ def measure_links(device_type: str) -> dict[tuple[str, int], list[float]]:
     """On each rank: seconds of each round, by collective and bytes of the whole tensor, and of a `send`."""
     torch.set_num_threads(1)
     device, size = torch.device(device_type), dist.get_world_size()
-    found = {}
+    calls: dict[tuple[str, int], Callable[[], object]] = {}
     for num_bytes in SIZES:
         elements = num_bytes // 4 // size
         part, whole = torch.ones(elements, device=device), torch.ones(elements * size, device=device)
-        calls: dict[str, Callable[[], object]] = {
-            "all_reduce": lambda whole=whole: dist.all_reduce(whole),
-            "reduce_scatter": lambda part=part, whole=whole: dist.reduce_scatter_single(part, whole),
-            "all_gather": lambda part=part, whole=whole: dist.all_gather_single(whole, part),
-            "send": lambda part=part: _there_and_back(part),
+        calls |= {
+            ("all_reduce", num_bytes): lambda whole=whole: dist.all_reduce(whole),
+            ("reduce_scatter", num_bytes): lambda part=part, whole=whole: dist.reduce_scatter_single(part, whole),
+            ("all_gather", num_bytes): lambda part=part, whole=whole: dist.all_gather_single(whole, part),
+            ("send", num_bytes): lambda part=part: _there_and_back(part),
         }
-        for kind, call in calls.items():
-            found[kind, num_bytes] = rounds_of(call, device)
-    return found
+    return rounds_of(calls, device)
 
 
 def _there_and_back(part: torch.Tensor) -> None:
@@ -87,17 +94,18 @@ def links_of(by_rank: Sequence[dict[tuple[str, int], list[float]]]) -> dict[str,
 def measure_sharing(device_type: str) -> dict[str, list[float]]:
     """On each rank: rounds of compute, of an all-reduce about as long, and of the all-reduce begun before the compute.
 
-    Of one rank alone only the compute means anything.
+    In a round of `alone` one rank computes, each in its turn, and the others wait for it.
     """
     torch.set_num_threads(1)
-    device = torch.device(device_type)
+    device, rank, size = torch.device(device_type), dist.get_rank(), dist.get_world_size()
     model = GPT(TOGETHER).to(device)
     tokens = torch.randint(TOGETHER.vocabulary, (BATCH, TOGETHER.sequence), device=device)
     compute = training_pass(model, lambda: next_token_loss(model(tokens), tokens))
-    found = {"compute": rounds_of(compute, device)}
-    if dist.get_world_size() == 1:
-        return found
-    message = torch.ones(2**20, device=device)
+    message, turns = torch.ones(2**20, device=device), itertools.count()
+
+    def alone() -> None:
+        if next(turns) % size == rank:
+            compute()
 
     def both() -> None:
         work = dist.all_reduce(message, async_op=True)
@@ -105,8 +113,8 @@ def measure_sharing(device_type: str) -> dict[str, list[float]]:
         if work is not None:
             work.wait()
 
-    rounds: dict[str, Callable[[], object]] = {"message": lambda: dist.all_reduce(message), "both": both}
-    return found | {name: rounds_of(call, device) for name, call in rounds.items()}
+    calls = {"alone": alone, "compute": compute, "message": lambda: dist.all_reduce(message), "both": both}
+    return rounds_of(calls, device, 2 * ROUNDS)
 
 
 def slowest(by_rank: Sequence[dict[str, list[float]]], name: str) -> float:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import psutil
 
 from shardlab.calibrate.compute import measure_alone
+from shardlab.calibrate.engines import bookkeeping_of, measure_bookkeeping
 from shardlab.calibrate.links import hidden_share, links_of, measure_links, measure_sharing, slowest
 from shardlab.costs.calibration import Calibration, Together
 from shardlab.ranks.run import run
@@ -36,16 +37,17 @@ def calibrate(
 
     say("one rank alone: products, memory, layers, Adam")
     alone = on(1, measure_alone)[0]
-    compute = slowest(on(1, measure_sharing), "compute")
     together = {}
     for ranks in rank_counts:
         say(f"{ranks} ranks: collectives, compute on shared cores, overlap")
         links = links_of(on(ranks, measure_links))
         shared = on(ranks, measure_sharing)
         parts = [slowest(shared, name) for name in ("compute", "message", "both")]
-        together[ranks] = Together(slowdown=parts[0] / compute, hidden=hidden_share(*parts), links=links)
+        slowdown = parts[0] / slowest(shared, "alone")
+        together[ranks] = Together(slowdown=slowdown, hidden=hidden_share(*parts), links=links)
     return Calibration(
         machine=description(device),
+        bookkeeping=bookkeeping_of(run(measure_bookkeeping, ranks=1, timeout=SECONDS, transport=GLOO)[0]),
         measured=datetime.now(UTC).isoformat(timespec="seconds"),
         device=device,
         transport=transport,

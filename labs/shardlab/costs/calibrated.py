@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shardlab.costs.calibration import Calibration, Together
 from shardlab.costs.overlap import exposed_seconds, ready_times, transfers
@@ -47,13 +48,14 @@ def products_seconds(
     return 3 * (layers * layer + matmul_seconds(rates, tokens, h, vocabulary))
 
 
-def moved_seconds(here: Calibration, num_bytes: float, operands: int = 2) -> float:
-    """To read and write operands of so many bytes each, as a copy does with two."""
-    return operands * num_bytes / rate_at(here.memory, num_bytes) + here.operation
+def moved_seconds(here: Calibration, num_bytes: float, operands: float = 2) -> float:
+    """To read or write so many operands of num_bytes each; a copy has two, a sum of two tensors three."""
+    return operands * num_bytes / rate_at(here.memory, num_bytes)
 
 
 def adam_step_seconds(here: Calibration, tensors: int, parameters: float) -> float:
-    return here.adam_seconds[0] * tensors + here.adam_seconds[1] * parameters
+    once, tensor, parameter = here.adam_seconds
+    return once + tensor * tensors + parameter * parameters
 
 
 def collective_seconds(here: Calibration, kind: str, num_ranks: int, num_bytes: float) -> float:
@@ -74,35 +76,54 @@ def with_overlap(together: Together, compute: float, ideal_exposed: float, commu
 # ---- lab 1 -----------------------------------------------------------------------------------------------------------
 
 
+def linear_layers_seconds(here: Calibration, products: float, layers: float, numbers: float) -> float:
+    """Forward and backward of linear layers with ReLU, from their products' seconds and the numbers that come in."""
+    product, layer, number = here.linear_seconds
+    return product * products + layer * layers + number * numbers
+
+
 def mlp_data_parallel_seconds(here: Calibration, num_ranks: int, samples: int, width: int) -> tuple[float, float]:
     """Two square layers, DDP without overlap: seconds of the passes with the gradients' copy, and of the all-reduce.
 
-    Five products: the first layer's input needs no gradient. Elementwise: bias, ReLU, square and mean, there and back.
+    Five products: the first layer's input needs no gradient. Square and mean, there and back, move 12 operands.
     """
     num_bytes = FP32 * 2 * (width * width + width)
     products = 5 * matmul_seconds(here.matmul["float32"], samples, width, width)
-    elementwise = 10 * moved_seconds(here, FP32 * samples * width) + moved_seconds(here, num_bytes)
-    compute = (products + elementwise) * here.of_ranks(num_ranks).slowdown
+    passes = linear_layers_seconds(here, products, 2, 2 * samples * width)
+    moved = moved_seconds(here, FP32 * samples * width, 12) + moved_seconds(here, num_bytes)
+    compute = (passes + moved) * here.of_ranks(num_ranks).slowdown
     return compute, collective_seconds(here, "all_reduce", num_ranks, num_bytes)
 
 
 def mlp_tensor_parallel_seconds(here: Calibration, num_ranks: int, tokens: int, hidden: int) -> tuple[float, float]:
     """An MLP of 4h cut by columns, then rows: seconds of the passes, and of the two all-reduces of tokens x h.
 
-    Six products of an N-th of 4h; ReLU, the sum, a copy of the result.
+    Six products of an N-th of 4h; a copy of the result and products with a gradient that is one number move 6 operands.
     """
     width = 4 * hidden / num_ranks
     products = 6 * matmul_seconds(here.matmul["float32"], tokens, hidden, width)
-    narrow, wide = FP32 * tokens * hidden, FP32 * tokens * width
-    elementwise = 4 * moved_seconds(here, wide) + 4 * moved_seconds(here, narrow)
-    compute = (products + elementwise) * here.of_ranks(num_ranks).slowdown
+    passes = linear_layers_seconds(here, products, 2, tokens * (hidden + width))
+    narrow = FP32 * tokens * hidden
+    compute = (passes + moved_seconds(here, narrow, 6)) * here.of_ranks(num_ranks).slowdown
     return compute, 2 * collective_seconds(here, "all_reduce", num_ranks, narrow)
 
 
-def linear_layer_seconds(here: Calibration, rows: int, width: int) -> float:
-    """One of the three passes, F, I or W, of a square linear layer with its bias and ReLU, on one rank alone."""
-    product = matmul_seconds(here.matmul["float32"], rows, width, width)
-    return product + 2 * moved_seconds(here, FP32 * rows * width)
+class LinearSeconds(NamedTuple):
+    """The three passes of a layer."""
+
+    forward: float
+    input_gradient: float
+    weight_gradient: float
+
+
+def linear_layer_seconds(here: Calibration, rows: int, width: int) -> LinearSeconds:
+    """A square linear layer with ReLU in one microbatch of a pipeline, on one rank alone: a third each.
+
+    Gradients of weights are added to those of the microbatches before: three operands of width x width more.
+    """
+    products = 3 * matmul_seconds(here.matmul["float32"], rows, width, width)
+    third = linear_layers_seconds(here, products, 1, rows * width) / 3
+    return LinearSeconds(third, third, third + moved_seconds(here, FP32 * width * width, 3))
 
 
 def message_between_stages(here: Calibration, num_ranks: int, num_bytes: float) -> float:
@@ -150,11 +171,11 @@ def zero_step_seconds(here: Calibration, num_ranks: int, stage: int, model: Smal
         raise ValueError(f"ZeRO stage {stage}: use 0 (DDP), 1, 2 or 3")
     together, total = here.of_ranks(num_ranks), sum(vectors)
     passes = gpt_pass_seconds(here, model)
-    hooks = here.operation * model.tensors * (0 if stage == 1 else 3)
+    bookkeeping = here.bookkeeping[stage] * model.tensors
     copies = sum(moved_seconds(here, FP32 * size) for size in vectors)
     owned = total if stage == 0 else total / num_ranks
     adam = adam_step_seconds(here, model.tensors if stage == 0 else len(vectors), owned)
-    compute = (passes + hooks + copies + adam) * together.slowdown
+    compute = (passes + bookkeeping + copies + adam) * together.slowdown
     messages, exposed = _messages(here, num_ranks, stage, vectors, passes * together.slowdown)
     return with_overlap(together, compute, exposed, messages)
 

@@ -18,6 +18,7 @@ from shardlab.costs.traffic import Link
 
 FORMAT = 1
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
+CONSTANTS = {"pass_seconds": 3, "linear_seconds": 3, "adam_seconds": 3, "bookkeeping": 4}  # how many of each
 DEVICES = {"cpu": ("gloo",), "cuda": ("nccl", "nccl-shared", "gloo")}
 
 
@@ -39,10 +40,13 @@ class Together:
 class Calibration:
     """Rates of one rank, and what ranks do to each other.
 
-    matmul: FLOP/s of square products by dtype and side. memory: bytes/s read and written by an elementwise operation,
-    by the bytes of one operand. operation: seconds of the smallest operation. pass_seconds: of a small GPT's forward
-    and backward, besides its matrix products: once, for each layer, for each number of a layer's input. adam_seconds:
-    for each tensor, for each parameter. All in seconds, bytes and FLOPs; fp32 where no dtype is named.
+    matmul: FLOP/s of a square layer's products, forward and backward, by dtype and side. memory: bytes/s read and
+    written by an elementwise operation, by the bytes of one operand. operation: seconds of the smallest operation.
+    pass_seconds: of a small GPT's forward and backward, besides its matrix products: once, for each layer, for each
+    number of a layer's input. linear_seconds: of linear layers with ReLU, forward and backward: a multiple of their
+    products' seconds, for each layer, for each number of its input. adam_seconds: of AdamW's step: once, for each
+    tensor, for each parameter. bookkeeping: of each tensor in a step of DDP and of ZeRO-1, 2 and 3, on one rank. All in
+    seconds, bytes and FLOPs; fp32 where no dtype is named.
     """
 
     machine: str
@@ -55,7 +59,9 @@ class Calibration:
     memory: Mapping[int, float]
     operation: float
     pass_seconds: tuple[float, float, float]
-    adam_seconds: tuple[float, float]
+    linear_seconds: tuple[float, float, float]
+    adam_seconds: tuple[float, float, float]
+    bookkeeping: tuple[float, ...]
     ranks: Mapping[int, Together]
 
     def __post_init__(self) -> None:
@@ -145,8 +151,7 @@ def _from_plain(data: Any) -> Calibration:
     values = {name: data[name] for name in names}
     values["matmul"] = {dtype: _by_number(rates) for dtype, rates in data["matmul"].items()}
     values["memory"] = _by_number(data["memory"])
-    values["pass_seconds"] = tuple(data["pass_seconds"])
-    values["adam_seconds"] = tuple(data["adam_seconds"])
+    values |= {name: tuple(data[name]) for name in CONSTANTS}
     values["ranks"] = {number: _together(one) for number, one in _by_number(data["ranks"]).items()}
     return Calibration(**values)
 
@@ -177,10 +182,12 @@ def _check(one: Calibration) -> None:
             _positive(f"matmul {dtype} {side}", rate)
     for size, rate in one.memory.items():
         _positive(f"memory {size}", rate)
-    if len(one.pass_seconds) != 3 or len(one.adam_seconds) != 2:
-        raise ValueError("pass_seconds are 3 numbers, adam_seconds 2")
-    for value in (*one.pass_seconds, *one.adam_seconds):
-        _positive("pass_seconds and adam_seconds", value, or_zero=True)
+    for name, number in CONSTANTS.items():
+        constants = getattr(one, name)
+        if len(constants) != number:
+            raise ValueError(f"{name} has {len(constants)} numbers, not {number}")
+        for value in constants:
+            _positive(name, value, or_zero=True)
     for number, together in one.ranks.items():
         _check_together(one, number, together)
 
