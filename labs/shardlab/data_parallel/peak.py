@@ -56,7 +56,7 @@ def predicted_peak(config: GPTConfig, num_ranks: int, *, batch: int, prefetch: i
 
 
 def rule_of_thumb(config: GPTConfig, num_ranks: int, *, batch: int, prefetch: int = 1) -> float:
-    """16 bytes a parameter over N, the units that are whole at once, all activations: too low where weights are most."""
+    """16 bytes a parameter over N, units that are whole at once, all activations: too low where weights are most."""
     with torch.device("meta"):
         model = GPT(config)
     parameters = sum(parameter.numel() for parameter in model.parameters())
