@@ -90,9 +90,6 @@ class Transformer:
     def _check_experts(self) -> None:
         if self.experts and not (0 < self.active_experts <= self.experts and self.expert_ffn):
             raise ValueError(f"{self.experts} experts need 1 to {self.experts} active ones and an expert_ffn above 0")
-        of_experts = ("active_experts", "expert_ffn", "shared_experts", "dense_layers")
-        if not self.experts and (given := [name for name in of_experts if getattr(self, name)]):
-            raise ValueError(f"{', '.join(given)} without experts: give their number, or 0 for {', '.join(given)}")
         if self.dense_layers > self.layers:
             raise ValueError(f"{self.dense_layers} dense layers in {self.layers} layers: use 0 to {self.layers}")
 

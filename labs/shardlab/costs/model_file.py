@@ -8,6 +8,7 @@ from shardlab.costs.model import Latent, Transformer
 from shardlab.costs.model_zoo import find_model
 
 LONGEST = 1_000_000  # characters of a file: a model has some 20 numbers
+OF_EXPERTS = ("active_experts", "expert_ffn", "shared_experts", "dense_layers")
 WANTED: dict[object, tuple[str, type]] = {
     str: ("text", str),
     bool: ("true or false", bool),
@@ -42,6 +43,8 @@ def model_from(given: dict) -> Transformer:
     if isinstance(latent, dict):
         given = given | {"latent": Latent(**latent)}
     model = Transformer(**given)
+    if not model.experts and (alone := [name for name in OF_EXPERTS if getattr(model, name)]):
+        raise ValueError(f"{', '.join(alone)} without experts: give their number, or 0 for {', '.join(alone)}")
     if 0 < model.positions < model.sequence:
         raise ValueError(f"{model.positions} learned positions for a sequence of {model.sequence}: give as many, or 0")
     return model
