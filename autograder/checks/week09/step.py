@@ -18,6 +18,7 @@ from autograder.checks.base import Answer, Case, Check, Task, carried_too_little
 from autograder.checks.meshes import MASKED, grid_of, groups_by_rank, task_inputs
 
 TOLERANCE = 1e-9
+WITHOUT, WITH = "one replica", "replicas"
 GROUPS = {"tp_group": ("tp",), "pp_group": ("pp",), "dp_group": ("dp",)}
 AXES = {"tp": "tensor", "pp": "pipeline", "dp": "data"}
 
@@ -139,7 +140,8 @@ def _draw(rng: Random) -> list[Case]:
     for sizes in ((2, 2, 1), (1, 2, 2), (2, 1, 2), (2, 2, 2), rng.choice([(3, 1, 2), (1, 3, 2), (3, 2, 1)])):
         axes = list(zip(("tp", "pp", "dp"), sizes, strict=True))
         rng.shuffle(axes)
-        cases.append({"sizes": dict(axes), "numbers": rng.randint(3, 7), "rows": rng.randint(2, 5)})
+        part = WITHOUT if sizes[2] == 1 else WITH
+        cases.append({"sizes": dict(axes), "numbers": rng.randint(3, 7), "rows": rng.randint(2, 5), "part": part})
     return cases
 
 
@@ -148,14 +150,15 @@ CHECK = Check(
     points=3,
     names=("hybrid_step",),
     public=(
-        {"sizes": {"tp": 2, "dp": 1, "pp": 2}, "numbers": 4, "rows": 3},
-        {"sizes": {"tp": 2, "dp": 2, "pp": 2}, "numbers": 4, "rows": 3},
+        {"sizes": {"tp": 2, "dp": 1, "pp": 2}, "numbers": 4, "rows": 3, "part": WITHOUT},
+        {"sizes": {"tp": 2, "dp": 2, "pp": 2}, "numbers": 4, "rows": 3, "part": WITH},
     ),
     draw=_draw,
     make=_make,
     judge=_judge,
     masked=(*MASKED, "shardlab.collectives", "shardlab.data_parallel", "shardlab.pipeline_parallel"),
     timeout=40.0,
+    parts={WITHOUT: 1 / 2, WITH: 1 / 2},
     hints=(
         "Three axes, three moments: tp inside the stage, pp before and behind it, dp at the end, on gradients.",
         "The stage is sum_of_all(relu(to_all(x) @ columns) @ rows), both over tp_group; what a stage receives needs "

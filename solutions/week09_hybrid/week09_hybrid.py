@@ -1,0 +1,597 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Week 9 · Hybrid parallelism (混合并行): who talks to whom?
+#
+# *3 hours · 2 to 8 ranks · no GPU needed*
+#
+# After this week you can
+#
+# - [ ] **compute** the place of a rank on every axis of a mesh, and the groups that it belongs to;
+# - [ ] **build** a training step over tensor, pipeline and data parallel ranks that equals one rank's;
+# - [ ] **find** the wrong group, the group that hangs, and the norm that counts twice.
+#
+# **Before you start**, answer three questions for yourself.
+#
+# <details><summary>What does tensor parallelism (张量并行) send, and when?</summary>
+#
+# Each rank has some columns of the first matrix and some rows of the second. The partial outputs are added up: one
+# all-reduce of an activation (f's adjoint g) in the forward of each pair, one in its backward.
+# </details>
+#
+# <details><summary>What does a pipeline stage send?</summary>
+#
+# An activation to the next stage and its gradient to the stage before, for each microbatch.
+# </details>
+#
+# <details><summary>And data parallelism?</summary>
+#
+# An all-reduce of all gradients, once a step.
+# </details>
+
+# %%
+from dataclasses import asdict, replace
+
+import shardlab
+import torch
+import torch.distributed as dist
+from ipywidgets import interact
+from shardlab import figures, hybrid, meter
+from shardlab.costs.hardware import find_accelerator
+from shardlab.costs.layout import Layout
+from shardlab.costs.memory_states import state_bytes
+from shardlab.costs.model_zoo import ZOO
+from shardlab.hybrid_asleep import asleep_seconds, predicted_seconds
+from shardlab.mesh import Mesh
+from shardlab.mesh.nodes import link_bytes_per_second, position
+from shardlab.mesh.process_groups import create_process_groups
+from shardlab.model.gpt import GPT, GPTConfig
+from shardlab.tensor_parallel.operators import sum_of_all, to_all
+from torch.nn.functional import mse_loss
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · The problem in numbers
+#
+# GPT-3 has 175 billion parameters. You have 1,024 GPUs, and the states of one copy of the model need 35 of them. Which
+# axis (轴) do you cut along? Guess which bars fit, then run.
+
+# %%
+gpt3 = ZOO["gpt3-175b"]
+ways = {
+    "tensor 8": Layout(tp=8, dp=128),
+    "tensor 8, pipeline 4": Layout(tp=8, pp=4, dp=32),
+    "the same with ZeRO-1": Layout(tp=8, pp=4, dp=32, zero=1),
+}
+rows = {name: asdict(state_bytes(gpt3, layout, 1)) for name, layout in ways.items()}
+figure, ax = figures.new_axes(7, 2.4)
+title = "One axis is not enough: 175 billion parameters on 1,024 GPUs"
+figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="80 GB"))
+
+# %% [markdown]
+# Every axis cuts something else, and pays with other messages. This week they meet on the same ranks, and the first
+# question is no longer *what* is sent but *to whom*.
+#
+# ## 2 · The picture first
+#
+# Eight ranks on two nodes (节点) of four: tp 2, dp 2, pp 2. Which rank has the other columns of rank 5's matrix? Which
+# has the same weights? Which has the stage before?
+
+# %%
+figure, ax = figures.new_axes(8, 1.5)
+figures.show(figure, figures.draw_groups(ax, Mesh(tp=2, dp=2, pp=2), 5, ranks_per_node=4))
+
+# %% [markdown]
+# Every rank is in one **group** (通信组) of each axis: the ranks that differ from it on this axis and agree on all
+# others. Three axes, three groups of two, and rank 5 never talks to ranks 0, 2, 3 or 6.
+#
+# **Notation.** A mesh axis is written as an index: `A[I, J_tp]` has its columns cut over tp, `B[J_tp, K]` its rows.
+# `Y[I, K]{U_tp}` is a partial sum, to be added up over tp; `g{U_dp}` a gradient, to be averaged over dp.
+#
+# ## 3 · A rank is a number with digits
+#
+# In decimal, 37 is 7 ones and 3 tens. With sizes tp 8, dp 2, pp 4 it is 5 ones, 0 eights and 2 sixteens: tp 5, dp 0,
+# pp 2. The first axis changes fastest: its ranks are neighbours. Megatron's order is tp, cp, ep, dp, pp.
+#
+# ### Warm-up: coordinates
+#
+# **`coordinates(rank, sizes)`** returns a dict, axis → place (坐标). `sizes` is a dict, axis → size, the innermost
+# first. *About 4 lines.*
+
+
+# %% exercise="week09.coordinates"
+def coordinates(rank, sizes):
+    """The place of a rank on every axis; the first axis of `sizes` changes fastest."""
+    ### BEGIN SOLUTION
+    places = {}
+    for name, size in sizes.items():
+        rank, places[name] = divmod(rank, size)
+    return places
+    ### END SOLUTION
+
+
+# %% check="week09.coordinates" points=1
+small = {"tp": 2, "dp": 2, "pp": 2}
+check("week09.coordinates", coordinates, cases=[{"rank": 5, "sizes": small}, {"rank": 37, "sizes": {"tp": 8, "dp": 8}}])
+
+# %% [markdown]
+# ## 4 · The groups of an axis
+#
+# **`groups(axes, sizes)`** returns all groups of the axes together, a list of lists of ranks. `axes` is a list:
+# gradients of a model with context parallelism are reduced over `["dp", "cp"]`. Ranks ascend inside a group, and
+# groups are ordered by their first rank. *About 5 lines.*
+#
+# **Predict:** with tp 8, dp 2, pp 4, how many groups does each axis have?
+
+
+# %% exercise="week09.groups"
+def groups(axes, sizes):
+    """All groups of ranks that differ on `axes` alone; every rank is in exactly one."""
+    ### BEGIN SOLUTION
+    found, num_ranks = {}, torch.Size(sizes.values()).numel()
+    for rank in range(num_ranks):
+        others = tuple(place for name, place in coordinates(rank, sizes).items() if name not in axes)
+        found.setdefault(others, []).append(rank)
+    return list(found.values())
+    ### END SOLUTION
+
+
+# %% check="week09.groups" points=2
+check("week09.groups", groups, cases=[{"axes": [axis], "sizes": small} for axis in small])
+
+# %% [markdown]
+# ### The wrong group
+#
+# Four ranks, tp 2 and dp 2, train a small GPT. In the second run somebody mixed up two groups of the same size:
+# gradients are averaged over tp. Shapes fit, nothing hangs. **What will the loss do?**
+
+
+# %%
+def losses(mixed_up):
+    made = create_process_groups(Mesh(tp=2, dp=2))
+    replicas = made.of("dp")
+    if mixed_up:
+        made = replace(made, by_axes=made.by_axes | {("dp",): made.of("tp")})
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(layers=2, hidden=32, sequence=16, vocabulary=16, tied=False))
+    trainer = hybrid.HybridTrainer(model, made, lambda p: torch.optim.Adam(p, lr=1e-2), num_microbatches=1)
+    tokens = torch.randint(16, (4, 17), generator=torch.Generator().manual_seed(dist.get_rank() // 2))
+    seen = [trainer.step(tokens[:, :-1], tokens[:, 1:]) for _ in range(20)]
+    mine = trainer.module.head.weight.detach()
+    both = [torch.zeros_like(mine) for _ in range(2)]
+    dist.all_gather(both, mine, group=replicas)
+    return seen[0], seen[-1], (both[0] - both[1]).abs().max().item()
+
+
+for mixed_up in (False, True):
+    first, last, apart = shardlab.run(losses, mixed_up, ranks=4, timeout=60)[0]
+    print(f"mixed up: {mixed_up}; loss {first:.2f} -> {last:.2f}; replicas differ by up to {apart:.3f}")
+
+# %% [markdown]
+# It falls in both, and further in the wrong one! There the two tensor-parallel halves became one, and each replica
+# (副本) learns its own half of the data by heart and drifts away from the other. A loss that falls proves nothing;
+# *replicas that are equal* is a test.
+#
+# ## 5 · Hang hunt: everybody makes every group
+#
+# `dist.new_group(ranks)` is a call of the whole world: members or not, all ranks must make it, in one order. Here
+# ranks 0 and 1 begin with the rows of a 2×2 mesh, and ranks 2 and 3 with its columns. **Who waits for whom?**
+
+
+# %%
+def rows_or_columns():
+    rows, columns = [[0, 1], [2, 3]], [[0, 2], [1, 3]]
+    for members in rows + columns if dist.get_rank() < 2 else columns + rows:
+        dist.new_group(members)
+
+
+try:
+    shardlab.run(rows_or_columns, ranks=4, timeout=4)
+except shardlab.RanksFailed as failure:
+    print(failure)
+
+# %% [markdown]
+# No rank has communicated, and none ever will: they disagree about which group is being made. On a cluster this is a
+# job that starts and never prints its first loss. Even worse is to make only one's own groups; then two groups can get
+# the same name and be wired to each other.
+#
+# **`sum_on_each_axis(number, sizes)`** makes this rank's group on every axis and returns a dict, axis → sum of
+# `number` over this group. `number` is a tensor and stays as it is. Use your `groups`. *About 8 lines.*
+
+
+# %% exercise="week09.same-order"
+def sum_on_each_axis(number, sizes):
+    """The sum of `number` over this rank's group of each axis; the groups are made here."""
+    ### BEGIN SOLUTION
+    sums = {}
+    for name in sizes:
+        for members in groups([name], sizes):
+            group = dist.new_group(members)
+            if dist.get_rank() in members:
+                sums[name] = number.clone()
+                dist.all_reduce(sums[name], group=group)
+    return sums
+    ### END SOLUTION
+
+
+# %% check="week09.same-order" points=2
+check("week09.same-order", sum_on_each_axis, cases=[{"sizes": {"tp": 2, "dp": 2}}, {"sizes": {"tp": 2, "pp": 2}}])
+
+# %% [markdown]
+# ## 6 · What does each axis send?
+#
+# GPT-3 with TP 8, PP 4, DP 32: 96 layers, hidden 12,288, sequences of 2,048, one a microbatch, bf16. By hand: an
+# activation (激活值) is 2 · 1 · 2,048 · 12,288 bytes, 50.3 MB. A ring all-reduce over 8 ranks sends 2 · 7/8 of it. Two
+# in the forward of each layer, 24 layers on a stage.
+#
+# **`axis_bytes(...)`** returns five numbers: the payload of a tensor-parallel all-reduce; what a rank sends in one;
+# what it sends on tp in the forward of a microbatch; to the next stage for a microbatch; on dp in a step, for
+# `parameters` on this rank. An axis of size 1 sends nothing. *About 5 lines.*
+
+
+# %% exercise="week09.axis-bytes"
+def axis_bytes(layers, hidden, sequence, microbatch, parameters, tp, pp, dp):
+    """[payload, sent in one all-reduce, tp forward, to the next stage, dp in a step], in bytes, in bf16."""
+    ### BEGIN SOLUTION
+    payload = 2 * microbatch * sequence * hidden
+    one = 2 * (tp - 1) / tp * payload
+    gradients = 2 * (dp - 1) / dp * 2 * parameters
+    return [payload, one, 2 * layers / pp * one, payload if pp > 1 else 0, gradients]
+    ### END SOLUTION
+
+
+# %% check="week09.axis-bytes" points=2
+sizes = {"layers": 96, "hidden": 12288, "sequence": 2048, "microbatch": 1, "parameters": 5_436_297_216}
+check("week09.axis-bytes", axis_bytes, cases=[sizes | {"tp": 8, "pp": 4, "dp": 32}])
+
+# %% [markdown]
+# Now 64 GPUs: TP 8, PP 4, DP 2, on nodes of eight H100. Inside a node NVLink carries 450 GB/s each way, between nodes
+# InfiniBand 50. Eight microbatches a step. **Which axis sends most? And which would take longest, if the order were
+# turned round, so that tensor-parallel ranks lie on eight nodes?**
+
+
+# %%
+def bill(mesh, num_microbatches=8):
+    _, _, forward, boundary, gradients = axis_bytes(**sizes, tp=mesh.tp, pp=mesh.pp, dp=mesh.dp)
+    sent = {"tp": 2 * forward * num_microbatches, "pp": 2 * boundary * num_microbatches, "dp": gradients}
+    for name, num_bytes in sent.items():
+        group = mesh.group_of(37, name)
+        seconds = num_bytes / link_bytes_per_second(group, find_accelerator("h100"))
+        print(f"  {name}: {num_bytes / 1e9:5.1f} GB over {position(group, 8).link:10} {1000 * seconds:6.0f} ms")
+    return sent
+
+
+print("DP 32:", [f"{num_bytes / 1e6:.1f} MB" for num_bytes in axis_bytes(**sizes, tp=8, pp=4, dp=32)])
+for order in ("tp-dp-pp", "dp-pp-tp"):
+    print(f"order {order}, the groups of rank 37")
+    sent = bill(Mesh(tp=8, pp=4, dp=2, order=order))
+labels = {
+    "tp": "tp, 4 all-reduces a layer",
+    "pp": "pp, 2bsh a microbatch and way",
+    "dp": "dp, 2(N-1)/N of the gradients",
+}
+figure, ax = figures.new_axes(7, 2.0)
+title = "What rank 37 sends in a step: tensor parallelism wants the fast link"
+figures.show(figure, figures.draw_bars(ax, {labels[name]: num_bytes for name, num_bytes in sent.items()}, title=title))
+
+# %% [markdown]
+# This is the whole argument for "TP inside a node, PP across, DP last": who sends most gets the fastest link. Turned
+# round, the same bytes take nine times as long, and nothing hides them: every matrix waits for its all-reduce.
+# Gradients can leave while the backward still runs.
+
+
+# %% tags=["interactive"]
+@interact(rank=(0, 63), order=["tp-dp-pp", "tp-pp-dp", "dp-pp-tp"])
+def where(rank=37, order="tp-dp-pp"):
+    figure, ax = figures.new_axes(8, 3)
+    figures.show(figure, figures.draw_groups(ax, Mesh(tp=8, pp=4, dp=2, order=order), rank))
+
+
+# %% [markdown]
+# ## 7 · A step over three axes
+#
+# Each stage of the pipeline is `y = relu(x @ A) @ B`. A rank holds `A[H, F_tp]` (`columns`) and `B[F_tp, H]` (`rows`)
+# of its stage. `inputs` and `targets` are its replica's part of the batch, one microbatch.
+#
+# **`hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)`** returns the loss, `mse_loss(y,
+# targets)` of this part in the last stage and None in the others; then the gradients of `columns` and `rows`, as one
+# process has them for the mean over the whole batch. Last week's messages, week 5's operators `to_all` (f) and
+# `sum_of_all` (g), week 2's mean. *About 15 lines.*
+#
+# **Predict first:** which of the three groups does each line need? Write it beside the line before you run.
+#
+# <details><summary>Hint 1: the stage in one line</summary>
+#
+# `y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)`
+# </details>
+#
+# <details><summary>Hint 2: the way back</summary>
+#
+# What arrives from the stage before gets `requires_grad_()`. `y.backward(gradient)` with what arrives from behind then
+# leaves `x.grad`: that goes on to the stage before. `dist.send(x, group=pp_group, group_dst=stage + 1)`.
+# </details>
+
+
+# %% exercise="week09.hybrid-step"
+def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group):
+    """One step of this rank's stage: the loss (None before the last stage) and the two gradients."""
+    stage, last = dist.get_rank(pp_group), dist.get_world_size(pp_group) - 1
+    columns, rows = columns.clone().requires_grad_(), rows.clone().requires_grad_()
+    x, loss = inputs.clone(), None
+    ### BEGIN SOLUTION
+    if stage > 0:
+        dist.recv(x, group=pp_group, group_src=stage - 1)
+        x.requires_grad_()
+    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+    if stage == last:
+        loss = mse_loss(y, targets)
+        loss.backward()
+    else:
+        dist.send(y.detach(), group=pp_group, group_dst=stage + 1)
+        gradient = torch.empty_like(y)
+        dist.recv(gradient, group=pp_group, group_src=stage + 1)
+        y.backward(gradient)
+    if stage > 0:
+        dist.send(x.grad, group=pp_group, group_dst=stage - 1)
+    for weight in (columns, rows):
+        dist.all_reduce(weight.grad, group=dp_group)
+        weight.grad /= dist.get_world_size(dp_group)
+    return loss, columns.grad, rows.grad
+    ### END SOLUTION
+
+
+# %% check="week09.hybrid-step" points=3
+four = {"sizes": {"tp": 2, "dp": 1, "pp": 2}, "numbers": 4, "rows": 3, "part": "one replica"}
+eight = {"sizes": {"tp": 2, "dp": 2, "pp": 2}, "numbers": 4, "rows": 3, "part": "replicas"}
+check("week09.hybrid-step", hybrid_step, cases=[four, eight])
+
+# %% [markdown]
+# ## 8 · Predict, then measure
+#
+# **Bytes.** The package's trainer puts a GPT of four layers on eight ranks as tp 2, pp 2, dp 2: 1F1B with two
+# microbatches of 2 × 16 tokens, hidden 32, bf16. Predict each axis with your `axis_bytes`, then compare.
+
+
+# %%
+def step_measured():
+    made = create_process_groups(Mesh(tp=2, pp=2, dp=2))
+    model = GPT(GPTConfig(layers=4, hidden=32, sequence=16, vocabulary=16, tied=False)).bfloat16()
+    trainer = hybrid.HybridTrainer(model, made, lambda p: torch.optim.SGD(p, lr=0.1), num_microbatches=2, max_norm=1.0)
+    tokens = torch.randint(16, (4, 17))
+    with meter.record() as bill:
+        trainer.step(tokens[:, :-1], tokens[:, 1:])
+    return sum(p.numel() for p in trainer.module.parameters()), hybrid.sent_by_axis(bill.events, made)
+
+
+num, sent = shardlab.run(step_measured, ranks=8, timeout=60)[0]
+_, _, forward, boundary, gradients = axis_bytes(4, 32, 16, 2, num, tp=2, pp=2, dp=2)
+print("predicted:", {"tp": 2 * 2 * forward, "pp": 2 * boundary, "dp": gradients})
+print("measured: ", sent)
+
+# %% [markdown]
+# Equal to the byte; what is left, on tp and pp together, is the norm: one number.
+#
+# **Seconds.** Four GPUs, a batch of eight microbatches, 30 ms each on one GPU, and 400 MB of gradients. Three ways to
+# share the work: dp 4, dp 2 × pp 2, pp 4. PCIe carries 32 GB/s. A pipeline of p stages idles (p−1) of m+p−1 slots; dp
+# adds its all-reduce. **Which of the three is fastest over PCIe? And over NVLink, at 450 GB/s?**
+
+# %%
+step = {"num_microbatches": 8, "forward_seconds": 0.010, "gradient_bytes": 400e6}
+links, share_of_one_gpu = {"PCIe": 32e9, "NVLink": 450e9}, 8 * 0.030 / 4
+for mesh in (Mesh(dp=4), Mesh(dp=2, pp=2), Mesh(pp=4)):
+    due = {name: predicted_seconds(mesh, **step, bytes_per_second=speed) for name, speed in links.items()}
+    slept = step | {"bytes_per_second": links["PCIe"], "slower": 4}
+    seconds = max(shardlab.run(lambda mesh=mesh, slept=slept: asleep_seconds(mesh, **slept), ranks=4, observe=False))
+    text = ", ".join(f"{share_of_one_gpu / formula:.1%} over {name}" for name, formula in due.items())
+    print(f"dp {mesh.dp} x pp {mesh.pp}: predicted {text}; measured {share_of_one_gpu / seconds:.1%} over PCIe")
+
+# %% [markdown]
+# Efficiency (扩展效率) is the time of one GPU over four times that of four. Over PCIe all three lie between 70 and 85%,
+# the band that tutorials quote. Over NVLink dp rises to almost 100% and pp does not: a bubble does not shrink with the
+# link. More microbatches shrink it.
+#
+# ## 9 · Bug hunt: a norm over mixed axes
+#
+# Clipping (梯度裁剪) needs the norm of the *whole model's* gradient. Two tensor-parallel ranks each hold `[3, 0]` of a
+# matrix that is cut, and the same `[0, 4]` of a LayerNorm that is not. The code as found squares everything and sums
+# over tp. **What does it report, and what is right?**
+
+
+# %%
+def norm_as_found(gradients):
+    total = sum(gradient.square().sum() for gradient in gradients)
+    dist.all_reduce(total)
+    return total.sqrt().item()
+
+
+print(shardlab.run(norm_as_found, [torch.tensor([3.0, 0]), torch.tensor([0.0, 4])], ranks=2))
+print("one process:", torch.tensor([3.0, 0, 3, 0, 0, 4]).norm().item())
+
+# %% [markdown]
+# The LayerNorm was counted on both ranks. With tp 8 it would be counted eight times, and training would clip too hard,
+# the more the larger tp: two runs that should agree do not.
+#
+# **`whole_norm(gradients, is_split, *, tp_group, pp_group)`** returns the norm, on every rank. `is_split[i]` says
+# whether tensor-parallel ranks hold different parts of gradient i, or all the same. Stages hold different layers;
+# replicas have equal gradients by now. Squares in float32, and send numbers, not gradients. *About 7 lines.*
+
+
+# %% exercise="week09.whole-norm"
+def whole_norm(gradients, is_split, *, tp_group, pp_group):
+    """The norm of one model's gradients, each number of the model counted once."""
+    ### BEGIN SOLUTION
+    is_first, total = dist.get_rank(tp_group) == 0, torch.zeros(())
+    for gradient, split in zip(gradients, is_split, strict=True):
+        if split or is_first:
+            total += gradient.float().square().sum()
+    dist.all_reduce(total, group=tp_group)
+    dist.all_reduce(total, group=pp_group)
+    return total.sqrt()
+    ### END SOLUTION
+
+
+# %% check="week09.whole-norm" points=2
+by_hand = {"sizes": {"tp": 2, "dp": 1, "pp": 1}, "numbers": 2, "by_hand": True}
+check("week09.whole-norm", whole_norm, cases=[by_hand, {"sizes": small, "numbers": 100}])
+
+# %% [markdown]
+# ## 10 · Read real code
+#
+# Open `labs/shardlab/mesh/` and `hybrid.py`, and in your installed `megatron-core`: `megatron/core/parallel_state.py`
+# and `megatron/core/tensor_parallel/layers.py`.
+#
+# 1. `"default_order"`: which `order` does Megatron's `initialize_model_parallel` take if you name none? A text.
+# 2. `"counts"`: a parameter that is not split is counted in the norm on one tensor-parallel rank. Which one, by
+#    `param_is_not_tensor_parallel_duplicate`? A number.
+# 3. `"order"`: `create_process_groups` takes the groups of single axes from torch's DeviceMesh. In which order? A list
+#    of four names.
+#
+# And for yourself:
+#
+# <details><summary>Why does Megatron number the experts' groups apart?</summary>
+#
+# Experts need no ranks of their own: the tp · cp · dp ranks of a stage are counted once more, as expert tensor ×
+# expert × expert data parallel. `Mesh(tp=2, dp=4, ep=4, etp=1)` has eight ranks. Try `shardlab mesh --tp 2 --dp 4 --ep
+# 4 --etp 1`.
+# </details>
+
+# %% exercise="week09.reading"
+reading_answers = {"default_order": None, "counts": None, "order": None}
+### BEGIN SOLUTION
+reading_answers["default_order"] = "tp-cp-ep-dp-pp"
+reading_answers["counts"] = 0
+reading_answers["order"] = ["tp", "cp", "dp", "pp"]
+### END SOLUTION
+
+# %% check="week09.reading" points=1
+check("week09.reading", reading_answers)
+
+# %% [markdown]
+# ## 11 · Challenge: two meanings of data parallel
+#
+# ZeRO-3 over all ranks gathers weights across the slow links, twice a step. **Hybrid sharding** (HSDP) cuts dp in two
+# axes: weights are cut over the L ranks of a node, and M nodes hold copies.
+#
+# **`hsdp_step(shard, inputs, lr, *, node_group, cross_group)`** returns this rank's new slice. The model is a vector
+# `w[P_node]`; a rank's loss is `(inputs @ w).square().mean()`, and the step is plain gradient descent on the mean over
+# all ranks of both groups. *About 9 lines.* The budget a rank, S the bytes of the whole vector:
+#
+# | axis | bytes sent | that is |
+# |---|---|---|
+# | inside the node | 2(L−1)/L · S | one all-gather, one reduce-scatter |
+# | across nodes | 2(M−1)/M · S/L | one all-reduce of a slice |
+#
+# The check reads what really crosses from the wire.
+
+
+# %% exercise="week09.hsdp"
+def hsdp_step(shard, inputs, lr, *, node_group, cross_group):
+    """This rank's slice after one step; weights are cut over node_group and copied over cross_group."""
+    ### BEGIN SOLUTION
+    per_node, num_nodes = dist.get_world_size(node_group), dist.get_world_size(cross_group)
+    weights = shard.new_empty(per_node * shard.numel())
+    dist.all_gather_single(weights, shard, group=node_group)
+    (inputs @ weights.requires_grad_()).square().mean().backward()
+    mine = torch.empty_like(shard)
+    dist.reduce_scatter_single(mine, weights.grad, group=node_group)
+    dist.all_reduce(mine, group=cross_group)
+    return shard - lr * mine / (per_node * num_nodes)
+    ### END SOLUTION
+
+
+# %% check="week09.hsdp" points=3
+check("week09.hsdp", hsdp_step)
+
+# %% [markdown]
+# ## 12 · Interview: draw the groups of rank 37
+#
+# 64 GPUs on nodes of eight, TP 8, PP 4, DP 2, in Megatron's order. **`groups_of_rank_37()`** returns a dict: `"tp"`,
+# `"dp"` and `"pp"`, the ranks of each group, and `"leaves"`, the axes whose group leaves the node. *A few lines, with
+# your own function, or by hand.*
+
+
+# %% exercise="week09.rank-37"
+def groups_of_rank_37():
+    """The groups of rank 37 of 64, and the axes on which it talks to other nodes."""
+    ### BEGIN SOLUTION
+    sizes = {"tp": 8, "dp": 2, "pp": 4}
+    found = {name: next(group for group in groups([name], sizes) if 37 in group) for name in sizes}
+    return found | {"leaves": [name for name, group in found.items() if any(rank // 8 != 37 // 8 for rank in group)]}
+    ### END SOLUTION
+
+
+# %% check="week09.rank-37" points=1
+check("week09.rank-37", groups_of_rank_37)
+
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: the three groups and how you found them; what rank 37
+# sends on each and over which link (section 6); why this order; what you would change for nodes of four GPUs.
+
+# %% [markdown] manual="week09.interview" points=2
+# ### BEGIN SOLUTION
+# 37 = 5 + 8 · 0 + 16 · 2, so rank 37 is at tp 5, dp 0, pp 2. Changing one place at a time: tp 32 to 39, dp 37 and 45,
+# pp 5, 21, 37, 53. The tp group is node 4 itself; dp and pp leave it.
+#
+# On tp it sends 8.46 GB for each microbatch, 68 GB a step of eight, over NVLink: 150 ms. On pp 0.8 GB a step and on dp
+# 10.9 GB, both over InfiniBand: 16 and 217 ms, and the latter can hide behind the backward. The order puts tp
+# innermost because it sends most and nothing hides it; over InfiniBand the same bytes would take nine times as long.
+#
+# With four GPUs a node, TP 8 would cross: I would take TP 4 and PP 8. That doubles the stages, and with them the
+# microbatches that keep the bubble small.
+#
+# Full marks: three right groups with the digits, bytes and link of each axis, a reason for the order, TP 4 for nodes
+# of four.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 13 · Recap
+#
+# <details><summary>Over which group are the gradients of a LayerNorm reduced? And its norm?</summary>
+#
+# Gradients: over dp (and cp), nothing else; with f in place, tensor-parallel ranks already have the same. In the norm
+# it counts once per stage, not once per tensor-parallel rank.
+# </details>
+#
+# <details><summary>1,024 ranks, TP 8, PP 4, DP 32. How many groups are made, and in how many is a rank?</summary>
+#
+# 128 of tp, 256 of pp, 32 of dp: all ranks make all 416, and each is in three.
+# </details>
+#
+# <details><summary>A job hangs before its first step, on some sizes only. What do you suspect?</summary>
+#
+# A loop over groups whose order depends on the rank.
+# </details>
+#
+# ## 14 · Take away
+#
+# > **One.** A rank is a number with digits. A group is what you get by changing one digit.
+#
+# > **Two.** Every axis has its own payload, its own moment and its own link: tp activations always, pp at the edges,
+# > dp gradients once. Who sends most lies innermost.
+#
+# > **Three.** A wrong group does not crash. Hold replicas against each other, gradients against one process, and bytes
+# > of every axis against their formula.
+#
+# ## 15 · Going further
+#
+# - Narayanan and others, *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, arXiv
+#   2104.04473. Look for: section 3, the three takeaways on how axes interact, and section 5.4's measurements of them.
+# - Smith and others, *Using DeepSpeed and Megatron to Train Megatron-Turing NLG 530B*, arXiv 2201.11990. Look for:
+#   which axis lies inside a node, and which batch size the layout forces.
+# - Zhao and others, *PyTorch FSDP*, arXiv 2304.11277. Look for: hybrid sharding, and the factor F that turns it into
+#   DDP or into full sharding.
+#
+# **An experiment, not graded.** Train the GPT of section 8 with `order="dp-pp-tp"`. What changes in the loss, and what
+# in the bytes that cross nodes of four?
