@@ -10,6 +10,7 @@ from shardlab.costs.memory import peak_memory
 from shardlab.costs.model import Transformer
 from shardlab.costs.planner import GRADIENT_BYTES, Plan, seconds_of, usable_bytes
 
+UNTRIED = "better: the search did not try it"
 TRADED = (("tp", "dp"), ("tp", "pp"), ("pp", "dp"), ("cp", "dp"))  # one doubles, the other halves: the GPUs stay
 
 
@@ -50,9 +51,11 @@ def what_grew(winner: Plan, other: Plan) -> str:
     if slower > 1e-9 * winner.step.total:
         return f"{part} takes {parts[part] - before[part]:.2f} s more"
     if slower < -1e-9 * winner.step.total:
-        return "faster: the search did not try it"
+        return UNTRIED
     larger = other.memory.total - winner.memory.total
-    return f"the same time, {larger / GIB:.1f} GiB more" if larger > 0 else "the same time"
+    if larger < 0:
+        return f"the same time, {-larger / GIB:.1f} GiB less, {UNTRIED}"
+    return f"the same time, {larger / GIB:.1f} GiB more"
 
 
 def _moved(layout: Layout, changed: dict) -> Layout:
@@ -76,7 +79,7 @@ def _moves(model: Transformer, layout: Layout) -> Iterator[tuple[str, dict]]:
         for other in (2 * size, *([size // 2] if size % 2 == 0 else [])):
             yield f"{name} {other}", {name: other}
     for zero in (layout.zero - 1, layout.zero + 1):
-        if layout.state_sharers > 1 and 0 <= zero < (2 if layout.pp > 1 else 4):
+        if layout.state_sharers > 1 and 0 <= zero <= (2 if layout.pp > 1 else 3):
             yield f"ZeRO {zero}", {"zero": zero}
     for recompute in get_args(Recompute):
         if recompute != layout.recompute and (recompute != "selective" or not model.flash):

@@ -47,7 +47,9 @@ def pieces_of(
 
 
 def _of_kind(model: Transformer, *, experts: bool) -> Transformer:
-    return replace(model, dense_layers=0) if experts else replace(model, dense_layers=0, experts=0)
+    if experts:
+        return replace(model, dense_layers=0)
+    return replace(model, dense_layers=0, experts=0, active_experts=0, expert_ffn=0, shared_experts=0)
 
 
 def _layer(kind: Transformer, layout: Layout, gpu: Accelerator, fp8: bool) -> Piece:

@@ -25,7 +25,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class Search:
-    """What a planner tries. The defaults are wider than the rules of thumb, so that these can be tested."""
+    """What a planner tries. The defaults are wider than the rules of thumb, so that these can be tested.
+
+    virtual: chunks on a stage; the number that leaves one layer a chunk is tried as well, up to the largest of these.
+    zero_with_pipeline: the highest ZeRO stage beside a pipeline. 1 as in Megatron; Llama 3 was trained with 2 (arXiv
+    2407.21783, section 3.3.2), for which the time model reduces once a step and the memory model cuts gradients.
+    """
 
     max_tp: int = 16
     max_cp: int = 16
@@ -33,6 +38,7 @@ class Search:
     microbatches: Sequence[int] = (1, 2, 4, 8, 16)
     zero: Sequence[int] = (0, 1, 2, 3)
     recompute: Sequence[Recompute] = get_args(Recompute)
+    zero_with_pipeline: int = 1
     virtual: Sequence[int] = (1, 2, 4, 8)
     schedules: Sequence[Schedule] = get_args(Schedule)
 
@@ -127,7 +133,7 @@ def _shapes(model: Transformer, mesh: Layout, sequences: int, search: Search) ->
         rounds, rest = divmod(sequences, microbatch * mesh.dp)
         if rest or not rounds:
             continue
-        for virtual in search.virtual if mesh.pp > 1 else (1,):
+        for virtual in _chunks(model, mesh, search):
             if virtual > 1 and rounds % mesh.pp:
                 continue
             shape = replace(mesh, microbatch=microbatch, num_microbatches=rounds, virtual=virtual)
@@ -138,15 +144,23 @@ def _shapes(model: Transformer, mesh: Layout, sequences: int, search: Search) ->
             yield shape
 
 
+def _chunks(model: Transformer, mesh: Layout, search: Search) -> list[int]:
+    if mesh.pp == 1:
+        return [1]
+    single = model.layers // mesh.pp
+    return sorted({*search.virtual, *([single] if single < max(search.virtual) else [])})
+
+
 def _variants(model: Transformer, shape: Layout, search: Search) -> Iterator[Layout]:
     """A shape with its experts, ZeRO stages, recomputations and schedules.
 
-    ZeRO-2 and 3 come without a pipeline: with one they would reduce and gather in every microbatch. Selective
-    recomputation comes where scores are kept at all. Schedules differ only in a pipeline of one chunk a rank.
+    ZeRO-3 comes without a pipeline: with one it would gather in every microbatch. Selective recomputation comes where
+    scores are kept at all. Schedules differ only in a pipeline of one chunk a rank.
     """
     sharers = shape.tp * shape.cp * shape.dp
     eps = [e for e in divisors(model.experts) if sharers % e == 0] if model.experts else [1]
-    stages = [zero for zero in search.zero if zero < (2 if shape.pp > 1 else 4)] if shape.state_sharers > 1 else [0]
+    most = search.zero_with_pipeline if shape.pp > 1 else 3
+    stages = [zero for zero in search.zero if zero <= most] if shape.state_sharers > 1 else [0]
     again = [one for one in search.recompute if one != "selective" or not model.flash]
     schedules = search.schedules if shape.pp > 1 and shape.virtual == 1 else search.schedules[:1]
     for ep in eps:

@@ -9,8 +9,8 @@ from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory import peak_memory
 from shardlab.costs.model_zoo import ZOO
-from shardlab.costs.neighbours import neighbours
-from shardlab.costs.planner import NothingFits, Search, candidates, pareto, plan, seconds_of, usable_bytes
+from shardlab.costs.neighbours import neighbours, what_grew
+from shardlab.costs.planner import NothingFits, Plan, Search, candidates, pareto, plan, seconds_of, usable_bytes
 
 H100 = ACCELERATORS["h100"]
 ALL = 1_000_000
@@ -55,6 +55,19 @@ def test_tensor_parallel_groups_fill_servers_or_part_them_evenly():
     tried = {one.tp for one in candidates(ZOO["gpt2"], H100, 48, 48, Search())}
     assert tried == {1, 2, 4}  # 12 heads: 3, 6 and 12 would divide them and cross servers unevenly
     assert {one.tp for one in candidates(ZOO["gpt2"], H100, 48, 48, Search(max_tp=2))} == {1, 2}
+
+
+def test_chunks_of_one_layer_and_zero_2_beside_a_pipeline():
+    model = ZOO["llama3-405b"]
+    tried = list(candidates(model, H100, 16384, 2048, Search()))
+    assert {one.virtual for one in tried if one.pp == 16} >= {1, 2, 4, 7}  # 126 layers are 7 for each of 16 stages
+    assert max(one.virtual for one in tried) <= 8
+    wider = list(candidates(model, H100, 16384, 2048, Search(zero_with_pipeline=2)))
+    assert {max(one.zero for one in some if one.pp > 1) for some in (tried, wider)} == {1, 2}
+    published = Layout(
+        tp=8, pp=16, dp=128, virtual=7, num_microbatches=16, zero=2, sequence_parallel=True
+    )  # arXiv 2407.21783, table 4
+    assert published in wider and published not in tried
 
 
 def test_long_sequences_are_split_and_short_ones_are_not():
@@ -107,6 +120,14 @@ def test_a_faster_layout_outside_of_the_search_is_called_that():
     winner = plan(ZOO["llama2-7b"], H100, 8, 64, search=Search(recompute=("full",)))[0]
     reasons = {one.change: one.reason for one in neighbours(ZOO["llama2-7b"], H100, winner)}
     assert "did not try" in reasons["recompute none"] or "does not fit" in reasons["recompute none"]
+
+
+def test_an_equal_step_in_less_memory_is_better_too():
+    model, layout = ZOO["llama2-7b"], Layout(dp=8, num_microbatches=8, zero=1)
+    step = seconds_of(model, layout, H100)
+    small, large = (Plan(layout, peak_memory(model, layout, gradient_bytes=n), step) for n in (2, 4))
+    assert "less, better: the search did not try it" in what_grew(large, small)
+    assert what_grew(small, large).startswith("the same time") and what_grew(small, large).endswith("GiB more")
 
 
 def test_rules_of_thumb_are_claims():
