@@ -106,6 +106,13 @@ def test_eight_ranks_do_what_one_process_does(mesh, dtype, new_optimizer, max_no
         assert mean == pytest.approx(came[0][2][step], rel=TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("mesh", [Mesh(tp=4, dp=2), Mesh(tp=2, pp=3), Mesh(dp=3)], ids=["tp4 dp2", "tp2 pp3", "dp3"])
+def test_so_do_other_numbers_of_ranks_on_each_axis(mesh):
+    came = shardlab.run(compared, mesh, torch.float64, sgd, 0.3, one_f_one_b, ranks=mesh.world, timeout=120)
+    assert max(max(apart[:2]) for apart, *_ in came) < TOLERANCE[torch.float64]
+    assert max(apart[2] for apart, *_ in came) < 1e-5
+
+
 def bytes_of_a_step():
     mesh = Mesh(tp=2, pp=2, dp=2)
     groups = create_process_groups(mesh)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from math import prod
 
@@ -27,17 +28,17 @@ class Grid:
             if type(size) is not int or size < 1:
                 raise ValueError(f"{name} = {size!r} is no size of an axis: use a whole number of 1 or more")
 
-    @property
+    @cached_property
     def sizes(self) -> dict[str, int]:
         """Size by axis, the innermost first."""
         return dict(self.axes)
 
-    @property
+    @cached_property
     def world(self) -> int:
         """How many ranks there are: the product of all sizes."""
         return prod(self.sizes.values())
 
-    @property
+    @cached_property
     def strides(self) -> dict[str, int]:
         """How far apart two neighbours of an axis are, in ranks."""
         strides, so_far = {}, 1
