@@ -27,7 +27,7 @@ class Efficiency:
     attention_newest: float = 0.65
     attention_flash2: float = 0.4
     memory: float = 0.75
-    network: float = 0.9
+    network: float = 0.8
     hidden: float = 0.8
 
     def matmul(self, generation: str) -> float:
@@ -43,16 +43,16 @@ class Efficiency:
 
 FITTED = Efficiency(
     matmul_ampere=0.75,
-    matmul_hopper=0.62,
-    matmul_blackwell=0.46,
-    fp8=0.71,
-    grouped=0.74,
+    matmul_hopper=0.63,
+    matmul_blackwell=0.47,
+    fp8=0.70,
+    grouped=0.80,
     attention_ampere=0.45,
-    attention_newest=0.64,
-    attention_flash2=0.33,
-    memory=0.75,
-    network=0.96,
-    hidden=0.70,
+    attention_newest=0.65,
+    attention_flash2=0.32,
+    memory=0.76,
+    network=0.77,
+    hidden=0.74,
 )
 
 # Not fitted: the mean of bus bandwidth / 300 GB/s in data/allreduce_alpha_beta.csv for 4 to 8 A100, and the slope of

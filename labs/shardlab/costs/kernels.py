@@ -34,6 +34,7 @@ class Speed(NamedTuple):
     fused_loss: bool
     eager: float
     grouped: float
+    waits: bool
 
 
 class Passes(NamedTuple):
@@ -92,6 +93,7 @@ def speed_of(gpu: Accelerator, efficiency: Efficiency, *, fp8: bool = False, sof
         fused_loss=software.fused_loss,
         eager=1.0 if software.fused else EAGER,
         grouped=efficiency.grouped,
+        waits=not software.drops_tokens,
     )
 
 
@@ -198,7 +200,8 @@ def dense_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> Lay
 def moe_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> LayerSeconds:
     """A layer of experts, balanced: each local expert is a product of its own over the rows that were sent to it.
 
-    Tokens are permuted and brought back: 4 passes over k rows of h. The host waits for the number of rows of each.
+    Tokens are permuted and brought back: 4 passes over k rows of h. Twice a dense layer's kernels are launched; the
+    host waits for the number of rows of each expert, unless that is fixed.
     """
     tokens = tokens_of(model, layout)
     rows = tokens / layout.tp * model.active_experts
@@ -213,8 +216,8 @@ def moe_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> Layer
         products=projection_seconds(model, layout, speed) + routed + beside,
         attention=attention_seconds(model, layout, speed),
         elementwise=around + Passes(moved, moved),
-        launch=speed.launch,
-        waits=True,
+        launch=2 * speed.launch,
+        waits=speed.waits,
     )
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.layout import Layout, check_layout, check_world, with_global_batch
@@ -34,7 +35,8 @@ DENSE_LAYERS = {"DeepSeekV3": (3, 18432), "deepseekv2 (4 layers)": (1, 12288)}
 FLASH2 = ("torchtitan", "llm-foundry", "nanotron", "picotron", "fsdp", "deterministic")
 UNFUSED_LOSS = ("llm-foundry", "nanotron", "eager")
 # tensor-parallel collectives in pieces behind the products: stated by the row, or the default of the program
-TENSOR_OVERLAP = ("tp-comm-overlap on", "asynctp", "async default", "nemo")
+TENSOR_OVERLAP = ("tp-comm-overlap on", "asynctp", "nemo")
+Value = TypeVar("Value")
 EXPERTS = re.compile(r"(\d+) expert \((\d+) top(\d+)(?:\+(\d+)s)?\)")
 
 
@@ -74,9 +76,7 @@ def run_of(row: dict[str, str]) -> Run:
     """A row as a run. Raises ValueError with the reason for a row that cannot be one, KeyError for a missing column."""
     family = row["id"].split("-")[0]
     family = "MEG21" if family == "MEG" else family
-    if row["gpu"] not in GPUS:
-        raise ValueError(f"GPU {row['gpu']!r} is unknown: use one of {', '.join(GPUS)}")
-    gpu = ACCELERATORS[GPUS[row["gpu"]]]
+    gpu = gpu_of(row["gpu"])
     if family in NETWORK_GBIT:
         gpu = replace(gpu, network=NETWORK_GBIT[family] * 1e9 / 8)
     model, layout = model_of(row), layout_of(row)
@@ -91,7 +91,7 @@ def run_of(row: dict[str, str]) -> Run:
         model=model,
         layout=layout,
         gpu=gpu,
-        fp8="fp8" in precision,
+        fp8="fp8" in precision or "fp4" in precision,
         software=software_of(row, layout),
         gradient_bytes=2 if "fp16" in precision or layout.zero == 3 else 4,
         step_seconds=float(seconds) if seconds else None,
@@ -99,6 +99,18 @@ def run_of(row: dict[str, str]) -> Run:
         reported=reported_by(row),
         flagged=any(word in (row.get("flag") or "") for word in ("outlier", "printed")),
     )
+
+
+def gpu_of(name: str) -> Accelerator:
+    """The accelerator that a source calls so: by its whole name, or by the first word that is known.
+
+    Raises ValueError that lists the names.
+    """
+    words = [GPUS.get(name, ""), *re.split(r"[^a-z0-9]+", name.lower())]
+    known = next((word for word in words if word in ACCELERATORS), None)
+    if known is None:
+        raise ValueError(f"GPU {name!r} is unknown: use one of {', '.join(GPUS)}")
+    return ACCELERATORS[known]
 
 
 def model_of(row: dict[str, str]) -> Transformer:
@@ -110,14 +122,14 @@ def model_of(row: dict[str, str]) -> Transformer:
     if match := EXPERTS.fullmatch(ffn):
         width, number, active, shared = (int(group or 0) for group in match.groups())
         experts = dict(experts=number, active_experts=active, expert_ffn=width, shared_experts=shared)
-    dense, dense_ffn = DENSE_LAYERS.get(row["model"], (0, 0))
+    dense, dense_ffn = _of_model(row, DENSE_LAYERS, (0, 0)) if experts else (0, 0)
     return Transformer(
         row["model"],
         **sizes,
         sequence=_whole(row, "seq"),
         ffn=dense_ffn if experts else _whole(row, "ffn"),
         dense_layers=dense,
-        head_dim=HEAD_DIM.get(row["model"], 0),
+        head_dim=_of_model(row, HEAD_DIM, 0),
         gated=not (is_gpt or is_mpt),
         bias=is_gpt,
         tied=is_mpt or (is_gpt and "untied" not in arch),
@@ -159,16 +171,22 @@ def layout_of(row: dict[str, str]) -> Layout:
 
 def software_of(row: dict[str, str], layout: Layout) -> Software:
     """What the row's source says of its program; where it says nothing, current Megatron's."""
-    zero3 = _is_old(row) and layout.zero == 3
     return Software(
         newest_attention=not _names(row, FLASH2),
         fused=not _names(row, ("eager",)),
         fused_loss=not (_is_old(row) or _names(row, UNFUSED_LOSS)),
         half_products=_names(row, ("torchtitan",)),
+        drops_tokens="tokendrop" in row["model"].lower(),
         expert_overlap=layout.virtual > 1 and layout.ep > 1 and _names(row, ("nemo",)),
-        gathers_again=zero3,
-        one_card=zero3,
+        balanced_stages=_names(row, ("nanotron",)),
+        one_card=_is_old(row) and layout.zero == 3,
     )
+
+
+def _of_model(row: dict[str, str], known: dict[str, Value], otherwise: Value) -> Value:
+    """What is known of models whose names begin so."""
+    name = row["model"].lower().replace("_", " ")
+    return next((value for start, value in known.items() if name.startswith(start)), otherwise)
 
 
 def _is_old(row: dict[str, str]) -> bool:

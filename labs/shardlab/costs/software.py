@@ -12,8 +12,9 @@ class Software:
     fused_loss: the loss reads logits in one kernel; else in fp32, operation by operation.
     half_products: selective recomputation repeats every other matrix product and keeps attention, as torchtitan's; else
     it repeats attention and keeps the rest (arXiv 2205.05198).
+    drops_tokens: experts take a fixed number of rows, so that the host need not wait to learn how many came.
     expert_overlap: all-to-alls of one microbatch run behind the layers of another.
-    gathers_per_pass: ZeRO-3 gathers again for the recomputation too, where the backward does not reuse its gather.
+    balanced_stages: the output layer counts when layers are dealt to stages, as nanotron's block costs do.
     one_card: a collective over servers uses one network card of each, as ZeRO-3 did before it gathered flat buffers.
     """
 
@@ -21,8 +22,9 @@ class Software:
     fused: bool = True
     fused_loss: bool = True
     half_products: bool = False
+    drops_tokens: bool = False
     expert_overlap: bool = False
-    gathers_again: bool = False
+    balanced_stages: bool = False
     one_card: bool = False
 
 

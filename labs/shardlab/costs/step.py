@@ -149,10 +149,7 @@ def data_seconds(
         stride = around // layout.expert_sharers
         return seconds + ring_seconds(gpu, efficiency, layout.expert_sharers, stride, experts, calls)
 
-    gathers = gathers_of(layout)
-    if software.gathers_again and layout.zero == 3 and layout.recompute == "full":
-        gathers = gathers * 3 / 2
-    communication = reductions_of(layout) * one_way(gradient_bytes) + gathers * one_way(BF16)
+    communication = reductions_of(layout) * one_way(gradient_bytes) + gathers_of(layout) * one_way(BF16)
     if not layout.overlap:
         return communication
     return exposed(communication, work * reductions_of(layout), efficiency.hidden)
@@ -184,6 +181,16 @@ def layers_of_stages(layers: int, stages: int) -> list[int]:
     return [max(min(each, layers - each * stage), 0) for stage in range(stages)]
 
 
+def balanced_stages(layers: int, stages: int, output: float) -> list[int]:
+    """Layers of each of two or more stages, the longest as short as can be; `output`: of the last, in layers."""
+
+    def longest(last: int) -> float:
+        return max(last + output, -(-(layers - last) // (stages - 1)))
+
+    last = min(range(layers // stages + 1), key=longest)
+    return [*layers_of_stages(layers - last, stages - 1), last]
+
+
 def step_seconds(
     model: Transformer,
     layout: Layout,
@@ -209,8 +216,10 @@ def step_seconds(
     expert = expert_seconds(model, layout, gpu, efficiency, software)
     boundaries = 2 * layout.virtual * hop_seconds(model, layout, gpu, efficiency) if layout.pp > 1 else 0.0
 
-    split = layers_of_stages(model.layers, layout.pp)
     each = layer + tensor + context + expert
+    split = layers_of_stages(model.layers, layout.pp)
+    if software.balanced_stages and layout.pp > 1:
+        split = balanced_stages(model.layers, layout.pp, output / each)
     stages = [count * each for count in split]
     stages[-1] += output
     slowest = max(range(layout.pp), key=lambda stage: stages[stage])
