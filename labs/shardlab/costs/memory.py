@@ -164,13 +164,14 @@ def memory_of_stage(
     """
     parameters = held_parameters(model, layout, stage).total
     microbatch = layers_on_stage(model, layout, stage) * _mean_layer(model, layout, stage, framework)
+    hidden = 2.0 * layout.microbatch * model.sequence / layout.cp * model.hidden
     again = recomputed_bytes(model, layout, framework=framework)
     return MemoryBytes(
         states=state_bytes(model, layout, stage, gradient_bytes=gradient_bytes),
         activations=activation_bytes(model, layout, stage, framework=framework),
         output=max(0.0, output_bytes(model, layout, stage, framework=framework) - again),
         gathered=framework.gathered(model, layout, parameters),
-        buffers=framework.buffers(Held(parameters, gradient_bytes, microbatch), layout),
+        buffers=framework.buffers(Held(parameters, gradient_bytes, microbatch, hidden), layout),
     )
 
 

@@ -15,11 +15,15 @@ DEEPSPEED_BUCKET = 500_000_000  # elements: default of reduce_bucket_size, deeps
 
 @dataclass(frozen=True)
 class Held:
-    """What a framework's buffers depend on: P of a stage, type of the summed gradients, activations of a microbatch."""
+    """What a framework's buffers depend on: P of a stage, bytes of a summed gradient, of a microbatch's activations.
+
+    hidden: bytes of one activation of a microbatch, whole: 2bsh/c.
+    """
 
     parameters: float
     gradient_bytes: float
     microbatch: float
+    hidden: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -61,10 +65,14 @@ def deepspeed_buffers(held: Held, layout: Layout) -> float:
     return 4 * held.parameters / sharers + bucket
 
 
-def ddp_buffers(held: Held, layout: Layout) -> float:
-    """torch's DDP keeps its buckets, 2P, for good; bf16 gradients of one backward, 2P, come as its activations go."""
+def nanotron_buffers(held: Held, layout: Layout) -> float:
+    """torch's DDP keeps its buckets, 2P, for good; bf16 gradients of one backward, 2P, come as its activations go.
+
+    Sequence parallelism gathers inputs, and gradients of outputs, in two buffers that stay.
+    """
     buckets = WEIGHT_BYTES * held.parameters if layout.dp > 1 else 0.0
-    return buckets + max(0.0, WEIGHT_BYTES * held.parameters - held.microbatch)
+    gathered = 2 * held.hidden if layout.sequence_parallel else 0.0
+    return buckets + gathered + max(0.0, WEIGHT_BYTES * held.parameters - held.microbatch)
 
 
 def two_layers(model: Transformer, layout: Layout, parameters: float) -> float:
@@ -94,7 +102,12 @@ DEEPSPEED = Framework(
     two_layers,
     keeps_outputs=True,
 )
-NANOTRON = Framework("nanotron, optim/gradient_accumulator.py, models/llama.py", ddp_buffers, two_layers, gate_bytes=8)
+NANOTRON = Framework(
+    "nanotron, optim/gradient_accumulator.py, parallel/tensor_parallel/functional.py, models/llama.py",
+    nanotron_buffers,
+    two_layers,
+    gate_bytes=8,
+)
 # the loss: bf16 logits leave a hole; fp32 log-softmax, its gradient and the logits' (a fourth where it is split)
 TORCHTITAN = Framework(
     "torchtitan, parallelisms/parallelize_llama.py; torch, distributed/tensor/parallel/loss.py",

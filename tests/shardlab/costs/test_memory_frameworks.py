@@ -83,6 +83,11 @@ def test_deepspeed_holds_a_second_copy_of_gradients():
 def test_ddp_keeps_buckets_and_gradients_come_as_activations_go():
     assert NANOTRON.buffers(Held(1e9, 4, 3e9), Layout(dp=8, zero=1)) == 2e9
     assert NANOTRON.buffers(Held(1e9, 4, 0.5e9), Layout(tp=8)) == 1.5e9
+    gathering = Layout(tp=8, sequence_parallel=True)
+    assert NANOTRON.buffers(Held(1e9, 4, 2e9, hidden=1e8), gathering) == 2e8
+    held = memory_of_stage(LLAMA, gathering, framework=NANOTRON)
+    without = memory_of_stage(LLAMA, Layout(tp=8), framework=NANOTRON)
+    assert held.buffers >= 2 * 2 * 8192 * 4096 and without.buffers < held.buffers
 
 
 def test_a_stage_that_keeps_its_outputs_holds_one_more_a_microbatch():
