@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shardlab.costs.planner import Plan
 
 Model = Annotated[str, typer.Option("--model", help="A name (a wrong one lists them), or a JSON file of sizes.")]
-Gpu = Annotated[str, typer.Option("--gpu", help="v100 a100-40 a100 h100 h100-96 h800 h200 b200 gb200 laptop")]
+Gpu = Annotated[str, typer.Option("--gpu", help="v100 a100-40 a100 h100 h100-96 h800 h200 b200 gb200 laptop here FILE.json")]
 NAMED = {"output": "logits and ends", "gathered": "gathered by ZeRO-3"}  # parts of a rank's memory
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -194,10 +194,13 @@ def predict(
         raise typer.BadParameter(f"{runs} has no rows: give a header and at least one run", param_hint="--runs")
     done = predicted_rows(rows)
     columns = [*(name for name in rows[0] if name is not None), *(name for name in ADDED if name not in rows[0])]
-    with out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(done)
+    try:
+        with out.open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n", extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(done)
+    except OSError as error:
+        raise typer.BadParameter(f"{out} cannot be written: {error.strerror}", param_hint="--out") from None
     refused = [row for row in done if row["not_predicted"]]
     typer.echo(f"wrote {out}: {len(done) - len(refused)} of {len(done)} runs predicted")
     for row in refused[:10]:

@@ -28,16 +28,38 @@ def test_memory_without_measuring():
     assert "use one of" in lab("memory_calculator", "--no-measure", "--model", "gpt-9").stderr.replace("\n", " ")
 
 
-def test_tensor_parallel_traffic_is_as_predicted():
-    done = lab("tp_simulation", "--ranks", "2")
+def test_tensor_parallel_traffic_is_as_predicted(calibration_file):
+    done = lab("tp_simulation", "--ranks", "2", "--calibration", str(calibration_file))
     predicted, measured = re.findall(r"bytes sent by a rank\s+(\d+)\s+(\d+)", done.stdout)[0]
     assert predicted == measured == "65536"
     assert float(done.stdout.split("one rank: ")[1].split()[0]) < 1e-5
 
 
+def test_a_bad_calibration_is_answered_with_a_sentence(calibration_file):
+    for options, sentence in ((["--calibration", "none.json"], "measures one"), (["--ranks", "8"], "8 ranks were not")):
+        typed = ["--calibration", str(calibration_file), *options]
+        done = lab("dp_simulation", *typed)
+        assert done.returncode == 2 and sentence in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_figures_are_written_and_put_in_words(calibration_file, tmp_path):
+    here = ("--calibration", str(calibration_file))
+    for name, options, words in (
+        ("tp_simulation", here, "of messages"),
+        ("pp_simulation", (*here, "--ranks", "2", "--compute", "32"), "measured time"),
+        ("memory_calculator", ("--no-measure",), "ZeRO-3, recompute full"),
+    ):
+        done = lab(name, *options, "--figure", str(tmp_path / f"{name}.png"))
+        assert "In words: " in done.stdout and words in done.stdout, done.stderr
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.slow
-def test_data_parallel_traffic_and_the_bubble_are_as_predicted():
-    predicted, measured = re.findall(r"bytes sent by a rank\s+(\d+)\s+(\d+)", lab("dp_simulation").stdout)[0]
+def test_data_parallel_traffic_and_the_bubble_are_as_predicted(calibration_file):
+    printed = lab("dp_simulation", "--calibration", str(calibration_file)).stdout
+    predicted, measured = re.findall(r"bytes sent by a rank\s+(\d+)\s+(\d+)", printed)[0]
     assert predicted == measured
+    parts = [float(predicted) for predicted, _ in re.findall(r", ms\s+([\d.]+)\s+([\d.]+)", printed)]
+    assert parts[2] == pytest.approx(parts[0] + parts[1], abs=0.02)  # compute + messages = step
     simulated, real = re.findall(r"seconds\s+([\d.]+)\s+([\d.]+)", lab("pp_simulation").stdout)[0]
     assert float(simulated) <= float(real) < 1.5 * float(simulated)
