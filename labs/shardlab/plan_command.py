@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shardlab.costs.planner import Plan
 
 Model = Annotated[str, typer.Option("--model", help="A name (a wrong one lists them), or a JSON file of sizes.")]
-Gpu = Annotated[str, typer.Option("--gpu", help="v100 a100-40 a100 h100 h100-96 h800 h200 b200 gb200 laptop here FILE.json")]
+Gpu = Annotated[str, typer.Option("--gpu", help="v100 a100-40 a100 h100 h100-96 h800 h200 b200 gb200 laptop here FILE")]
 NAMED = {"output": "logits and ends", "gathered": "gathered by ZeRO-3"}  # parts of a rank's memory
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
