@@ -18,7 +18,7 @@ OLD_PYTHON := Python 3.11 or newer is needed. If you have it under another name:
 
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help setup lab test check notebooks grade kill-matrix demo bench figures clean
+.PHONY: help setup lab test check notebooks grade kill-matrix demo bench validate figures clean
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -60,6 +60,9 @@ kill-matrix: setup  ## every known cheat against every check
 
 demo: setup  ## one minute: real ranks, prediction beside measurement, an honest and a cheating submission graded
 	"$(BIN)/autograder" demo
+
+validate: setup  ## how wrong the cost model is on published runs, family by family, beside a constant
+	"$(BIN)/python" -m shardlab.costs.validate
 
 bench: setup  ## measurements beside their peers, as a table
 	"$(BIN)/python" -m benchmarks
