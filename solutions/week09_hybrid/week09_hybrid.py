@@ -294,7 +294,7 @@ figures.show(figure, figures.draw_bars(ax, {labels[name]: num_bytes for name, nu
 
 # %% tags=["interactive"]
 @interact(rank=(0, 63), order=["tp-dp-pp", "tp-pp-dp", "dp-pp-tp"])
-def where(rank=37, order="tp-dp-pp"):
+def where(rank=21, order="tp-dp-pp"):
     figure, ax = figures.new_axes(8, 3)
     figures.show(figure, figures.draw_groups(ax, Mesh(tp=8, pp=4, dp=2, order=order), rank))
 

@@ -13,23 +13,20 @@ from autograder.checks.meshes import MASKED, grid_of
 
 def _make(case: Case, rng: Random) -> Task:
     grid = grid_of(case)
-    numbers = [torch.tensor([float(2**rank)]) for rank in range(grid.world)]  # a sum tells who was in it
+    numbers = [rng.randrange(1, 1 << 20) for _ in range(grid.world)]  # drawn: nobody can know another's
     due = [
-        {name: sum(2.0**member for member in grid.group_of(rank, name)) for name in grid.sizes}
+        {name: sum(numbers[member] for member in grid.group_of(rank, name)) for name in grid.sizes}
         for rank in range(grid.world)
     ]
-    return Task(
-        call="sum_on_each_axis",
-        ranks=grid.world,
-        groups=[],
-        inputs=[{"args": [number, case["sizes"]], "groups": {}} for number in numbers],
-        expected=due,
-    )
+    tensors = [torch.tensor([float(number)]) for number in numbers]
+    inputs = [{"args": [tensor, case["sizes"]], "groups": {}} for tensor in tensors]
+    return Task(call="sum_on_each_axis", ranks=grid.world, groups=[], inputs=inputs, expected=due)
 
 
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := trouble(answer):
         return problem
+    grid = grid_of(case)
     for rank, due in enumerate(task.expected):
         came = answer.ranks[rank]
         got = came.get("value", {}).get("plain")
@@ -38,18 +35,11 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
         for name, total in due.items():
             number = got[name].item() if isinstance(got[name], torch.Tensor) and got[name].numel() == 1 else got[name]
             if type(number) not in (int, float) or number != total:
-                return (
-                    f"On rank {rank} the sum over {name} is {number!r}, not {total:g}: {_who(total)} belong together."
-                )
+                members = ", ".join(map(str, grid.group_of(rank, name)))
+                return f"On rank {rank} the sum over {name} is not that of its group: {members} belong together."
         if problem := touched_input(rank, {**came, "shares_input": False}, task):
             return problem
     return None
-
-
-def _who(total: float) -> str:
-    """The ranks whose numbers, 2 to their power, make this sum."""
-    ranks = [rank for rank in range(int(total).bit_length()) if int(total) >> rank & 1]
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def _draw(rng: Random) -> list[Case]:
