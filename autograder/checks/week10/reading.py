@@ -13,7 +13,7 @@ CHECK = reading_check(
     READING,
     {
         "order": "look at the default of `order` in initialize_model_parallel",
-        "fp32_gradients": "look for the field of DistributedDataParallelConfig about the type in which gradients are reduced",
+        "fp32_gradients": "look for a field of DistributedDataParallelConfig: in which type are gradients reduced",
         "smallest_bucket": "look at how DistributedDataParallel fills a bucket_size of None",
     },
     hints=(
