@@ -60,7 +60,7 @@ h100, trillion = find_accelerator("h100"), find_model("gpt-1t")
 # ## 1 · The problem in numbers
 #
 # You have 1,024 H100s and a GPT of one trillion parameters. Together the GPUs have 80 TiB and the model states need
-# 17. It should be easy. Here is what *one* GPU holds in four layouts (并行布局) that use all 1,024 GPUs.
+# less than 17. It should be easy. Here is what *one* GPU holds in four layouts (并行布局) that use all 1,024 GPUs.
 
 # %%
 sizes = [(8, 4, 32), (8, 8, 16), (8, 16, 8), (8, 64, 2)]

@@ -55,7 +55,7 @@ def what_grew(winner: Plan, other: Plan) -> str:
     larger = other.memory.total - winner.memory.total
     if larger < 0:
         return f"the same time, {-larger / GIB:.1f} GiB less, {UNTRIED}"
-    return f"the same time, {larger / GIB:.1f} GiB more"
+    return f"the same time, {larger / GIB:.1f} GiB more" if larger else "these formulas see no difference"
 
 
 def _moved(layout: Layout, changed: dict) -> Layout:

@@ -81,8 +81,8 @@ def partition(
         assert smallest
         least = max(held(stage, begin, end) for stage, (begin, end) in enumerate(smallest))
         raise ValueError(
-            f"no cut of {len(layers)} layers into {num_stages} stages fits into {limit_bytes / GIB:.1f} GiB: the "
-            f"smallest needs {least / GIB:.1f} GiB on its fullest stage, use more stages or recomputation"
+            f"no cut of {len(layers)} layers into {num_stages} stages fits into {limit_bytes / GIB:.3g} GiB: the "
+            f"smallest needs {least / GIB:.3g} GiB on its fullest stage, use more stages or recomputation"
         )
     stages = list(enumerate(cuts))
     return Partition(

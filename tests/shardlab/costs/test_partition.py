@@ -66,7 +66,7 @@ def test_the_step_is_alpas_equation():
         ([Piece(math.nan)], 1, {}, "0 or more"),
         ([Piece(1.0)], 1, {"extras": [Piece(), Piece()]}, "give one a stage"),
         ([Piece(1.0)], 1, {"num_microbatches": 0}, "use 1 or more"),
-        ([Piece(1.0, 2.0**31)], 1, {"limit_bytes": 2.0**30}, "smallest needs 2.0 GiB"),
+        ([Piece(1.0, 2.0**31)], 1, {"limit_bytes": 2.0**30}, "smallest needs 2 GiB"),
     ],
 )
 def test_what_cannot_be_cut_is_answered_with_a_sentence(layers, num_stages, more, sentence):

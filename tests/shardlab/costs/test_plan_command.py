@@ -105,6 +105,7 @@ def test_a_model_of_ones_own(tmp_path):
 
 def test_commands_load_no_torch():
     program = (
-        "import shardlab.cli, shardlab.costs.planner, shardlab.costs.validate, sys; sys.exit('torch' in sys.modules)"
+        "import sys\nfrom shardlab.cli import app\nimport shardlab.costs.validate\n"
+        "app(['plan', '--model', 'llama2-7b', '--gpus', '8'], standalone_mode=False)\nsys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
