@@ -6,10 +6,12 @@ from pathlib import Path
 from shardlab.costs import traffic
 from shardlab.figures.bars import draw_bars, draw_traffic
 from shardlab.figures.measured import draw_ring_against_tree
+from shardlab.figures.mesh import draw_groups
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.timeline import draw_timeline
 from shardlab.figures.units import written_bytes, written_seconds
+from shardlab.mesh import Mesh
 from shardlab.pipeline_parallel import builders
 
 GRADIENT_BYTES = 14e9  # 7B parameters in bf16
@@ -39,6 +41,7 @@ def main(folder: Path) -> None:
         "pipeline-1f1b": (9.0, 2.6, lambda ax: draw_timeline(ax, builders.one_f_one_b(4, 8), name="1F1B")),
         "pipeline-zb-h1": (9.0, 2.6, lambda ax: draw_timeline(ax, builders.zb_h1(4, 8), name="ZB-H1")),
         "pipeline-dualpipe": (10.0, 3.9, lambda ax: draw_timeline(ax, builders.dualpipe(8, 20), name="DualPipe")),
+        "groups-of-rank-37": (8.2, 3.0, lambda ax: draw_groups(ax, Mesh(tp=8, pp=4, dp=2), 37)),
         "ring-against-tree": (6.5, 3.2, lambda ax: draw_ring_against_tree(ax, 8, 77e-6, 1 / 227e9)),
     }
     for name, (width, height, draw) in figures.items():

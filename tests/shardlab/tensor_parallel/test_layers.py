@@ -1,15 +1,19 @@
 """Cut layers on real ranks against whole ones on the same rank: outputs, gradients, bytes, and what cannot be cut."""
 
+from copy import deepcopy
+
 import pytest
 import shardlab
 import torch
 from shardlab import meter
 from shardlab.costs.traffic import ring_all_reduce_bytes
 from shardlab.model.gpt import Block, GPTConfig
-from shardlab.tensor_parallel.blocks import ParallelBlock
+from shardlab.tensor_parallel.blocks import ParallelBlock, ParallelMLP
 from shardlab.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear, split_parameters
 from shardlab.tensor_parallel.operators import sum_of_all, to_all
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 CONFIG = GPTConfig(layers=1, hidden=24, heads=12, sequence=5)
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -61,6 +65,29 @@ def test_a_cut_block_is_the_whole_one_with_two_all_reduces_each_way(ranks):
         calls = 0 if ranks == 1 else 2
         assert forward == backward == (calls, calls * ring_all_reduce_bytes(ranks, payload))
         assert elements == split // ranks
+
+
+def against_torchs_own():
+    torch.manual_seed(1)
+    whole = nn.Sequential(nn.Linear(24, 96), nn.GELU(), nn.Linear(96, 24)).double()
+    ours = ParallelMLP(whole[0], whole[2], group=None)
+    mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    theirs = parallelize_module(deepcopy(whole), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    inputs_of = [inputs().requires_grad_() for _ in range(2)]
+    outputs = [module(x) for module, x in zip((ours, theirs), inputs_of, strict=True)]
+    for output in outputs:
+        output.square().sum().backward()
+    torch.testing.assert_close(*outputs, **CLOSE)
+    torch.testing.assert_close(inputs_of[0].grad, inputs_of[1].grad, **CLOSE)
+    mine = [ours.up.weight, ours.up.bias, ours.down.weight, ours.down.bias]
+    for one, other in zip(mine, theirs.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad.to_local(), **CLOSE)
+    return len(mine)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_cut_mlp_is_that_of_torchs_parallelize_module(ranks):
+    assert shardlab.run(against_torchs_own, ranks=ranks, timeout=60) == [4] * ranks
 
 
 def adjoint():
