@@ -44,9 +44,9 @@ class Efficiency:
 FITTED = Efficiency(
     matmul_ampere=0.75,
     matmul_hopper=0.63,
-    matmul_blackwell=0.47,
+    matmul_blackwell=0.46,
     fp8=0.70,
-    grouped=0.80,
+    grouped=0.82,
     attention_ampere=0.45,
     attention_newest=0.65,
     attention_flash2=0.32,

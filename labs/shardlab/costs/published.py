@@ -28,9 +28,9 @@ GPUS = {
 }
 # Gb/s of network for each GPU where the source names another than the usual one: four 100 Gb/s cards, and 800, a server
 NETWORK_GBIT = {"BLOOM": 50, "VTRAIN": 100}
-# what the columns cannot say: heads wider than h/a, and layers without experts
-HEAD_DIM = {"Qwen3_30B_a3B": 128, "GPT OSS 120B": 64}
-DENSE_LAYERS = {"DeepSeekV3": (3, 18432), "deepseekv2 (4 layers)": (1, 12288)}
+# what the columns cannot say, by how a model's name begins: heads wider than h/a, and layers without experts
+HEAD_DIM = {"qwen3": 128, "gpt oss": 64}
+DENSE_LAYERS = {"deepseekv3": (3, 18432), "deepseekv2": (1, 12288)}
 # programs whose documentation names PyTorch's own attention or FlashAttention-2, on whatever GPU
 FLASH2 = ("torchtitan", "llm-foundry", "nanotron", "picotron", "fsdp", "deterministic")
 UNFUSED_LOSS = ("llm-foundry", "nanotron", "eager")

@@ -5,13 +5,16 @@ import csv
 import pytest
 from shardlab.costs.fitting import GUESSED, fit, predict
 from shardlab.costs.predictions import ADDED, predicted_rows
-from shardlab.costs.published import RUNS, read_rows, run_of
+from shardlab.costs.published import RUNS, gpu_of, read_rows, run_of
 from shardlab.costs.validate import (
+    RANK,
+    REGRET,
     Errors,
     constant_utilisation,
     errors_of,
     held_out,
     measured_runs,
+    summary,
     table,
 )
 
@@ -97,3 +100,76 @@ def test_a_fit_lowers_the_error(runs):
     fitted = fit(few, rounds=3)
     before, after = (errors_of(few, lambda run, e=e: predict(run, e)).macro for e in (GUESSED, fitted))
     assert after < before
+
+
+def by_id(name):
+    return run_of(next(one for one in read_rows() if one["id"] == name))
+
+
+def test_what_rows_leave_to_their_source_is_read_there():
+    assert by_id("MCORE-H100-32B").layout.num_microbatches == 1  # no pipeline, no reason to cut the batch
+    assert by_id("LLAMA3-405B-16384-cp1").layout.virtual == 7  # a layer each: the first chunk is the embedding alone
+    dropped, dropless = (
+        by_id(f"MBRIDGE-25.{at}-Qwen3_30B_a3B-H100-SXM-FP8{cs}-n16") for at, cs in (("09", ""), ("11", "-CS"))
+    )
+    assert dropped.software.drops_tokens and not dropless.software.drops_tokens
+    assert dropped.model.query_width == dropless.model.query_width == 32 * 128  # "(tokendrop)" in a name hides nothing
+    assert by_id("NANO-1.34B-1n").software.balanced_stages
+    titan = by_id("TITAN-T1-8B-8-eager").software
+    assert titan.half_products and not titan.fused and not titan.newest_attention
+    assert (
+        by_id("MEG21-T2-Z3-174.6B-384").software.one_card
+        and not by_id("MPT-h100-80-70b-s2048-n512-mb8").software.one_card
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("H100-SXM", "h100"), ("DGX-H100", "h100"), ("GB300-NVL72", "gb300"), ("B300", "b300"), ("H800-SXM5", "h800")],
+)
+def test_a_gpu_by_the_names_that_sources_use(name, known):
+    assert gpu_of(name).name == known
+
+
+def test_an_unknown_family_with_experts_context_and_fp4_is_predicted():
+    strange = row(
+        id="NEW-1",
+        source="somebody",
+        note="",
+        schedule="interleaved",
+        model="Big",
+        arch="moe",
+        ffn="1536 expert (128 top8)",
+        gpu="GB300",
+        precision="NVFP4",
+        layers="94",
+        hidden="4096",
+        heads="64",
+        kv_heads="4",
+        vocab="151936",
+        seq="8192",
+        n_gpus="256",
+        tp="1",
+        pp="4",
+        virtual_pp="1",
+        dp="32",
+        cp="2",
+        ep="32",
+        micro_batch="",
+        global_batch="1024",
+        recompute="none",
+        zero_stage="1",
+    )
+    answer = predicted_rows([strange])[0]
+    assert answer["not_predicted"] == "" and 0 < float(answer["predicted_step_s"]) < 1000
+
+
+def test_the_summary_names_what_is_missed():
+    good = {"all families": 0.05, RANK: 0.9, REGRET: 0.01}
+    bad = {"all families": 0.09, RANK: 0.5, REGRET: 0.2}
+    assert "missed" not in summary(good, bad) and summary(bad, good).count("missed") == 3
+
+
+def test_a_fit_needs_times():
+    with pytest.raises(ValueError, match="give one or more"):
+        fit([])

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from shardlab.costs.efficiency import FITTED, NVLINK, Efficiency
+from shardlab.costs.efficiency import FITTED, LAUNCH_SECONDS, NVLINK, Efficiency
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.kernels import speed_of
 from shardlab.costs.layout import Layout
 from shardlab.costs.links import dispatch_seconds, ring_bandwidth, ring_seconds
 from shardlab.costs.model_zoo import ZOO
-from shardlab.costs.step import bubble_share, exposed, step_seconds
+from shardlab.costs.software import CURRENT, Software
+from shardlab.costs.step import balanced_stages, bubble_share, exposed, layers_of_stages, step_seconds
 
 A100, H100 = ACCELERATORS["a100"], ACCELERATORS["h100"]
 GPT3 = replace(ZOO["gpt3-175b"], flash=False)
@@ -86,3 +87,57 @@ def test_context_and_expert_parallelism_are_predicted():
     assert step_seconds(long, Layout(cp=8, zero=3), H100).total > 0
     spread = step_seconds(ZOO["deepseek-v3"], Layout(pp=8, dp=32, ep=32, num_microbatches=16), H100)
     assert spread.expert > 0
+
+
+def test_layers_are_dealt_to_stages():
+    assert layers_of_stages(96, 8) == [12] * 8
+    assert layers_of_stages(126, 16) == [7, *[8] * 14, 7]  # Llama 3 405B: embedding and output take a layer's place
+    assert layers_of_stages(61, 16) == [4] * 15 + [1]
+    assert balanced_stages(16, 2, output=4.0) == [10, 6]
+    assert balanced_stages(32, 1 + 3, output=0.0) == [8, 8, 8, 8]
+    assert all(sum(balanced_stages(n, p, 2.5)) == n for n in (8, 13, 80) for p in (2, 3, 4))
+
+
+def test_the_output_layer_lengthens_the_last_stage_and_balance_shortens_it():
+    wide = replace(ZOO["llama3-8b"], vocab=512_000)
+    layout = Layout(pp=4, num_microbatches=64, microbatch=1)
+    plain, balanced = (
+        step_seconds(wide, layout, H100, software=Software(balanced_stages=which)).total for which in (False, True)
+    )
+    narrow = step_seconds(replace(wide, vocab=1000), layout, H100).total
+    assert narrow < balanced < plain
+
+
+@pytest.mark.parametrize(
+    "slower",
+    [dict(newest_attention=False), dict(fused=False), dict(fused_loss=False), dict(one_card=True)],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_older_software_costs(slower):
+    layout = Layout(dp=64, zero=3, num_microbatches=1, microbatch=1)
+    now, old = (step_seconds(ZOO["llama3-8b"], layout, H100, software=s).total for s in (CURRENT, Software(**slower)))
+    assert old > now
+
+
+def test_recomputing_every_other_product_is_less_than_all_and_more_than_attention():
+    layout = Layout(dp=8, recompute="selective")
+    products = step_seconds(ZOO["llama3-8b"], layout, H100, software=Software(half_products=True)).total
+    full = step_seconds(ZOO["llama3-8b"], replace(layout, recompute="full"), H100).total
+    assert step_seconds(ZOO["llama3-8b"], layout, H100).total < products < full
+
+
+def test_experts_wait_unless_tokens_are_dropped_and_exchange_behind_other_work():
+    layout = Layout(dp=16, ep=16, num_microbatches=4)
+    steps = [
+        step_seconds(ZOO["qwen3-30b-a3b"], layout, H100, software=software)
+        for software in (CURRENT, Software(drops_tokens=True), Software(expert_overlap=True))
+    ]
+    assert steps[1].compute < steps[0].compute and steps[2].expert < steps[0].expert
+
+
+def test_a_tiny_layer_takes_as_long_as_its_launches():
+    one, two = (replace(ZOO["gpt2"], hidden=64 * n, heads=n, kv_heads=n, ffn=256 * n, vocab=100) for n in (1, 2))
+    assert step_seconds(one, Layout(), H100).compute == pytest.approx(
+        step_seconds(two, Layout(), H100).compute, rel=0.01
+    )
+    assert step_seconds(one, Layout(), H100).compute > 12 * 2 * LAUNCH_SECONDS
