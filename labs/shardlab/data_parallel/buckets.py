@@ -45,9 +45,12 @@ def assign_buckets(
 class Bucket:
     """The gradients of some parameters in one flat tensor, and who of them has arrived in this backward."""
 
-    def __init__(self, parameters: Sequence[nn.Parameter], *, multiple_of: int = 1) -> None:
-        """multiple_of: pad the flat tensor to a multiple of this many elements, so that ranks get equal slices."""
-        self.parameters = list(parameters)
+    def __init__(self, parameters: Sequence[nn.Parameter], *, multiple_of: int = 1, scale: float = 1.0) -> None:
+        """multiple_of: pad the flat tensor to a multiple of this many elements, so that ranks get equal slices.
+
+        scale: what gradients are multiplied by while they are copied in; afterwards it would take a pass of its own.
+        """
+        self.parameters, self.scale = list(parameters), scale
         self.num_elements = sum(parameter.numel() for parameter in parameters)
         self.padded = -(-self.num_elements // multiple_of) * multiple_of
         self.waiting = set(self.parameters)
@@ -76,7 +79,9 @@ class Bucket:
         if parameter.grad is None:
             view.zero_()
         elif parameter.grad.data_ptr() != view.data_ptr():
-            view.copy_(parameter.grad)
+            torch.mul(parameter.grad, self.scale, out=view)
+        elif self.scale != 1:
+            view.mul_(self.scale)
         parameter.grad = view
         self.waiting.discard(parameter)
 

@@ -49,7 +49,8 @@ class DataParallel(nn.Module):
         self._snapshot = Snapshot(module)
         self._alarm = Alarm(self._names, [group], is_on=check_finite)
         sizes = {"bucket_bytes": bucket_bytes, "first_bucket_bytes": first_bucket_bytes}
-        self.buckets = [Bucket(some) for some in assign_buckets(list(self._names), **sizes)]
+        scale = 1 / dist.get_world_size(group) if reduce is None else 1.0
+        self.buckets = [Bucket(some, scale=scale) for some in assign_buckets(list(self._names), **sizes)]
         self._bucket_of = {parameter: bucket for bucket in self.buckets for parameter in bucket.parameters}
         self._reduce = reduce or mean_by_all_reduce
         self._synchronizes = True
@@ -154,7 +155,8 @@ class DataParallel(nn.Module):
 def mean_by_all_reduce(bucket: Bucket, group: dist.ProcessGroup | None) -> Callable[[], None]:
     """Start the all-reduce of a bucket; the function that comes back waits for it and turns the sum into the mean.
 
-    Ring bytes sent by a rank: 2(N-1)/N of the bucket (costs.traffic.ring_all_reduce_bytes).
+    Where the bucket scales by 1/N, the sum is the mean already. Ring bytes sent by a rank: 2(N-1)/N of the bucket
+    (costs.traffic.ring_all_reduce_bytes).
     """
     flat = bucket.flat
     work = dist.all_reduce(flat, group=group, async_op=True)
@@ -162,6 +164,7 @@ def mean_by_all_reduce(bucket: Bucket, group: dist.ProcessGroup | None) -> Calla
     def wait() -> None:
         assert work is not None
         work.wait()
-        flat.div_(dist.get_world_size(group))
+        if bucket.scale == 1:
+            flat.div_(dist.get_world_size(group))
 
     return wait
