@@ -31,7 +31,7 @@ def mlp_steps(tokens: int, hidden: int, width: int, rounds: int) -> tuple[float,
     whole = x.clone().requires_grad_()
     ((whole @ first).relu() @ second).sum().backward()
 
-    seconds = []
+    upstream, seconds = torch.ones(tokens, hidden), []
     for _ in range(rounds + WARM_UP):
         mine = x.clone().requires_grad_()
         columns.grad = rows.grad = None
@@ -43,7 +43,7 @@ def mlp_steps(tokens: int, hidden: int, width: int, rounds: int) -> tuple[float,
             half = time.perf_counter()
             dist.all_reduce(result)  # forward: sum over the ranks' rows
             again = time.perf_counter()
-            part.sum().backward()
+            part.backward(upstream)
             done = time.perf_counter()
             assert mine.grad is not None
             dist.all_reduce(mine.grad)  # backward: sum over the ranks' columns

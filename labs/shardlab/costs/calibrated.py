@@ -98,13 +98,13 @@ def mlp_data_parallel_seconds(here: Calibration, num_ranks: int, samples: int, w
 def mlp_tensor_parallel_seconds(here: Calibration, num_ranks: int, tokens: int, hidden: int) -> tuple[float, float]:
     """An MLP of 4h cut by columns, then rows: seconds of the passes, and of the two all-reduces of tokens x h.
 
-    Six products of an N-th of 4h; a copy of the result and products with a gradient that is one number move 6 operands.
+    Six products of an N-th of 4h; a copy of the result moves 2 operands.
     """
     width = 4 * hidden / num_ranks
     products = 6 * matmul_seconds(here.matmul["float32"], tokens, hidden, width)
     passes = linear_layers_seconds(here, products, 2, tokens * (hidden + width))
     narrow = FP32 * tokens * hidden
-    compute = (passes + moved_seconds(here, narrow, 6)) * here.of_ranks(num_ranks).slowdown
+    compute = (passes + moved_seconds(here, narrow)) * here.of_ranks(num_ranks).slowdown
     return compute, 2 * collective_seconds(here, "all_reduce", num_ranks, narrow)
 
 
