@@ -10,6 +10,7 @@ from shardlab.costs.memory import peak_memory
 from shardlab.costs.model import Transformer
 from shardlab.costs.planner import GRADIENT_BYTES, Plan, seconds_of, usable_bytes
 
+CLOCK_OF_ZERO_2 = "; the clock leaves out that gradients are then reduced in every microbatch"
 UNTRIED = "better: the search did not try it"
 TRADED = (("tp", "dp"), ("tp", "pp"), ("pp", "dp"), ("cp", "dp"))  # one doubles, the other halves: the GPUs stay
 
@@ -40,7 +41,8 @@ def _neighbour(model: Transformer, gpu: Accelerator, winner: Plan, change: str, 
     too_much = memory.total - usable_bytes(gpu)
     if too_much > 0:
         return Neighbour(change, found, False, f"does not fit: {too_much / GIB:.1f} GiB too much")
-    return Neighbour(change, found, True, what_grew(winner, found))
+    left_out = CLOCK_OF_ZERO_2 if layout.zero == 2 and layout.pp > 1 else ""
+    return Neighbour(change, found, True, what_grew(winner, found) + left_out)
 
 
 def what_grew(winner: Plan, other: Plan) -> str:
@@ -49,7 +51,7 @@ def what_grew(winner: Plan, other: Plan) -> str:
     parts, before = vars(other.step), vars(winner.step)
     part = max(parts, key=lambda name: parts[name] - before[name])
     if slower > 1e-9 * winner.step.total:
-        return f"{part} takes {parts[part] - before[part]:.2f} s more"
+        return f"{part}: {parts[part] - before[part]:.2f} s more"
     if slower < -1e-9 * winner.step.total:
         return UNTRIED
     larger = other.memory.total - winner.memory.total

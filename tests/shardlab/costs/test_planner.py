@@ -102,6 +102,7 @@ def test_neighbours_keep_world_and_batch_and_lose_with_a_reason():
         if one.fits and layout in [known.layout for known in found]:
             assert one.plan.step.total >= found[0].step.total
         assert one.fits or "GiB too much" in one.reason
+    assert all("every microbatch" in one.reason for one in around if one.change == "ZeRO 2" and one.fits)
 
 
 def test_the_part_that_grew_is_named():
@@ -110,8 +111,8 @@ def test_the_part_that_grew_is_named():
     winner = plan(model, H100, 8, 64, search=Search(max_tp=1, zero=(1,), recompute=("none",), microbatches=(1,)))[0]
     assert winner.layout == layout
     around = {one.change: one for one in neighbours(model, H100, winner)}
-    assert around["recompute full"].reason.startswith("compute takes")
-    assert around["tp 2, dp 4"].reason.startswith("tensor takes")
+    assert around["recompute full"].reason.startswith("compute: ")
+    assert around["tp 2, dp 4"].reason.startswith("tensor: ")
     assert around["pp 2, dp 4"].fits and "cp 2, dp 4" not in around
     assert around["microbatch 2"].plan and around["microbatch 2"].plan.layout.num_microbatches == 4
 
