@@ -398,9 +398,9 @@ for mesh in (Mesh(dp=4), Mesh(dp=2, pp=2), Mesh(pp=4)):
     print(f"dp {mesh.dp} x pp {mesh.pp}: predicted {text}; measured {share_of_one_gpu / seconds:.1%} over PCIe")
 
 # %% [markdown]
-# Efficiency (扩展效率) is the time of one GPU over four times that of four. Over PCIe all three lie between 70 and 85%,
-# the band that tutorials quote. Over NVLink dp rises to almost 100% and pp does not: a bubble does not shrink with the
-# link. More microbatches shrink it.
+# Efficiency (扩展效率) is the time of one GPU over four times that of four. Over PCIe all three should lie between 70 and
+# 85%, the band that tutorials quote; a busy machine loses a few points. Over NVLink dp rises to almost 100% and pp
+# does not: a bubble does not shrink with the link. More microbatches shrink it.
 #
 # ## 9 · Bug hunt: a norm over mixed axes
 #
