@@ -59,8 +59,9 @@ h100, trillion = find_accelerator("h100"), find_model("gpt-1t")
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# You have 1,024 H100s and a GPT of one trillion parameters. Together the GPUs have 80 TiB and the model states need
-# less than 17. It should be easy. Here is what *one* GPU holds in four layouts (并行布局) that use all 1,024 GPUs.
+# You have 1,024 H100s and a GPT of one trillion parameters. Together the GPUs have 80 TiB and the model states
+# need less than 17. It should be easy. Here is what *one* GPU holds in four layouts (并行布局) that use all 1,024
+# GPUs.
 
 # %%
 sizes = [(8, 4, 32), (8, 8, 16), (8, 16, 8), (8, 64, 2)]
@@ -231,15 +232,17 @@ for layout in ranked(fit, mine, 2048, reached)[:4]:
 #
 # `shardlab plan` is your planner with more choices (chunks, recomputation, ZeRO, experts, context) and a finer
 # clock: products slower when narrow, attention, messages with latency, what overlaps. Each grey dot is a layout
-# that fits; blue ones are the **Pareto front** (帕累托前沿): no other is both faster and smaller.
+# that fits; blue ones are the **Pareto front** (帕累托前沿): no other is both faster and smaller. The last line shows
+# layers that are not shared out evenly: why does the last stage get fewer? (Section 12.)
 
 # %%
 plans = planner.plan(trillion, h100, 1024, 2048, best=10_000)
 best = plans[0]
 figure, ax = figures.new_axes(8.5, 3.6)
 figures.show(figure, figures.draw_pareto(ax, plans, limit=planner.usable_bytes(h100)))
-stages = best_stages(trillion, best.layout, h100)
-print(f"the fastest: {layout_text(best.layout)}; the first stages or chunks have {stages.sizes[:4]} layers")
+print(f"the fastest of {len(plans)}: {layout_text(best.layout)}")
+sixteen = Layout(tp=8, pp=16, dp=128, num_microbatches=16, zero=1, sequence_parallel=True)
+print("layers of Llama-3 405B on 16 stages:", best_stages(find_model("llama3-405b"), sixteen, h100).sizes)
 
 # %% [markdown]
 # A plan without reasons is a number to be believed. So ask each **neighbour** (邻居), one size doubled or halved on
@@ -311,7 +314,7 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
 # public code or lecture notes have been:
 #
 # - attention FLOPs that count the masked half, with utilisations above 100% as a symptom (NVIDIA/Megatron-LM issue 831;
-#   AI-Hypercomputer/maxtext issue 1972, repaired in 1988);
+#   AI-Hypercomputer/maxtext issue 1972, repaired by pull request 1988);
 # - keys and values as wide as queries, though heads share them (jax-ml/scaling-book pull request 41);
 # - gradients of 2 bytes where the ones that are summed have 4 (DeepSpeed pull request 1463 says why they do);
 # - and, in many spreadsheets: scores that a fused attention never keeps, an all-reduce that is counted once, a
