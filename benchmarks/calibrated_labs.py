@@ -1,13 +1,15 @@
 """Step times of the labs, predicted from a calibration of this machine beside those measured right after it.
 
 `ours` is the error of the prediction, `peer` that of the simplest rival: FLOPs at the best rate of a matrix product.
-Calibration and labs take turns, so that both see the same machine; each number is the median of the turns.
+Calibration and labs take turns, and right before each lab its ranks time one pass that the calibration knows: a virtual
+machine's speed changes from one minute to the next. Each number is the median of the turns.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -16,9 +18,12 @@ from typing import NamedTuple
 import shardlab
 import torch
 from rich.console import Console
+from shardlab.calibrate.links import BATCH as TOGETHER_BATCH
+from shardlab.calibrate.links import MESSAGE_BYTES, TOGETHER, hidden_share, measure_sharing, slowest
 from shardlab.calibrate.measure import calibrate
-from shardlab.costs.calibrated import SmallGPT, zero_step_seconds
-from shardlab.costs.calibration import Calibration
+from shardlab.costs.calibrated import SmallGPT, collective_seconds, gpt_pass_seconds, zero_step_seconds
+from shardlab.costs.calibration import Calibration, Together
+from shardlab.costs.traffic import Link
 from shardlab.data_parallel.experiment import build, train, vector_sizes
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.model.text import read_text
@@ -44,6 +49,7 @@ class Case(NamedTuple):
     """A lab's step: what predicts its seconds, what measures them, and its FLOPs on one rank (0: none)."""
 
     name: str
+    ranks: int
     predict: Callable[[Calibration], float]
     measure: Callable[[], float]
     flops: float
@@ -59,7 +65,7 @@ def measure() -> list[Row]:
         here = calibrate(RANKS, device="cpu")
         rates.append(max(here.matmul["float32"].values()))
         for case in every:
-            predicted[case.name].append(case.predict(here))
+            predicted[case.name].append(case.predict(now(here, case.ranks)))
             measured[case.name].append(case.measure())
     rows = []
     show = Console(stderr=True)
@@ -71,17 +77,43 @@ def measure() -> list[Row]:
     return rows
 
 
+def now(here: Calibration, ranks: int) -> Calibration:
+    """The calibration as things are at this moment: a pass, alone and on so many ranks at once, and an all-reduce."""
+    shared = shardlab.run(measure_sharing, "cpu", ranks=ranks, timeout=240, transport="gloo")
+    alone, *parts = (slowest(shared, name) for name in ("alone", "compute", "message", "both"))
+    sizes = SmallGPT(TOGETHER.layers, TOGETHER.hidden, TOGETHER_BATCH, TOGETHER.sequence, TOGETHER.vocabulary)
+    times = alone / gpt_pass_seconds(here, sizes)
+    slower = parts[1] / collective_seconds(here, "all_reduce", ranks, MESSAGE_BYTES)
+    links = {kind: Link(*(slower * part for part in link)) for kind, link in here.ranks[ranks].links.items()}
+    product, layer, number = here.linear_seconds
+    return replace(
+        here,
+        matmul={dtype: {side: rate / times for side, rate in rates.items()} for dtype, rates in here.matmul.items()},
+        memory={size: rate / times for size, rate in here.memory.items()},
+        pass_seconds=scaled(here.pass_seconds, times),
+        linear_seconds=(product, layer * times, number * times),
+        adam_seconds=scaled(here.adam_seconds, times),
+        bookkeeping=tuple(one * times for one in here.bookkeeping),
+        ranks={ranks: Together(parts[0] / alone, hidden_share(*parts), links)},
+    )
+
+
+def scaled(seconds: tuple[float, float, float], times: float) -> tuple[float, float, float]:
+    first, second, third = seconds
+    return first * times, second * times, third * times
+
+
 def cases() -> list[Case]:
     """All labs on all numbers of ranks."""
-    return [
-        case for ranks in RANKS for make in (data_parallel, tensor_parallel, pipeline, asleep) for case in [make(ranks)]
-    ] + [zero(ranks, stage) for ranks in RANKS for stage in STAGES]
+    lab_1 = (data_parallel, tensor_parallel, pipeline, asleep)
+    return [make(ranks) for ranks in RANKS for make in lab_1] + [zero(ranks, one) for ranks in RANKS for one in STAGES]
 
 
 def data_parallel(ranks: int) -> Case:
     lab = import_module("dp_simulation")
     return Case(
         f"lab 1, data parallel, {ranks} ranks",
+        ranks,
         lambda here: lab.predict(here, ranks, WIDTH, SAMPLES).total,
         lambda: lab.measure(ranks, WIDTH, SAMPLES, ROUNDS)[1].total,
         5 * 2 * SAMPLES * WIDTH**2,
@@ -92,6 +124,7 @@ def tensor_parallel(ranks: int) -> Case:
     lab = import_module("tp_simulation")
     return Case(
         f"lab 1, tensor parallel, {ranks} ranks",
+        ranks,
         lambda here: lab.predict(here, ranks, TOKENS, HIDDEN).total,
         lambda: lab.measure(ranks, TOKENS, HIDDEN, ROUNDS)[3].total,
         6 * 2 * TOKENS * HIDDEN * 4 * HIDDEN / ranks,
@@ -102,6 +135,7 @@ def pipeline(ranks: int) -> Case:
     lab, built = import_module("pp_simulation"), BUILDERS["1f1b"](ranks, MICROBATCHES)
     return Case(
         f"lab 1, pipeline that computes, {ranks} ranks",
+        ranks,
         lambda here: lab.predict(here, built, STAGE_WIDTH, ROWS),
         lambda: lab.measure(built, STAGE_WIDTH, ROWS, ROUNDS).makespan,
         MICROBATCHES * lab.LAYERS * 3 * 2 * ROWS * STAGE_WIDTH**2,
@@ -114,6 +148,7 @@ def asleep(ranks: int) -> Case:
     built = BUILDERS["1f1b"](ranks, MICROBATCHES)
     return Case(
         f"lab 1, pipeline asleep, {ranks} ranks",
+        ranks,
         lambda _: simulate(built).makespan * UNIT,
         lambda: run_asleep(built, seconds_per_unit=UNIT).makespan * UNIT,
         0.0,
@@ -127,6 +162,7 @@ def zero(ranks: int, stage: int) -> Case:
     sizes = SmallGPT(CONFIG.layers, CONFIG.hidden, BATCH, CONFIG.sequence, CONFIG.vocabulary)
     return Case(
         f"lab 3, {STAGES[stage]}, {ranks} ranks",
+        ranks,
         lambda here: zero_step_seconds(here, ranks, stage, sizes, vectors),
         lambda: train_small_gpt(ranks, stage),
         6 * sum(vectors) * BATCH * CONFIG.sequence,

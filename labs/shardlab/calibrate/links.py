@@ -20,6 +20,7 @@ SIZES = (2**12, 2**16, 2**19, 2**21, 2**23)  # bytes of the whole tensor
 ROUNDS, WARM_UP = 15, 3
 TOGETHER = GPTConfig(layers=2, hidden=192)  # what ranks compute at the same time, to see what they lose
 BATCH = 4
+MESSAGE_BYTES = 2**22  # of the all-reduce beside it
 Name = TypeVar("Name")
 
 
@@ -101,7 +102,7 @@ def measure_sharing(device_type: str) -> dict[str, list[float]]:
     model = GPT(TOGETHER).to(device)
     tokens = torch.randint(TOGETHER.vocabulary, (BATCH, TOGETHER.sequence), device=device)
     compute = training_pass(model, lambda: next_token_loss(model(tokens), tokens))
-    message, turns = torch.ones(2**20, device=device), itertools.count()
+    message, turns = torch.ones(MESSAGE_BYTES // 4, device=device), itertools.count()
 
     def alone() -> None:
         if next(turns) % size == rank:
