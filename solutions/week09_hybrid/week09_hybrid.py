@@ -385,7 +385,8 @@ print("measured: ", sent)
 #
 # **Seconds.** Four GPUs, a batch of eight microbatches, 30 ms each on one GPU, and 400 MB of gradients. Three ways to
 # share the work: dp 4, dp 2 × pp 2, pp 4. PCIe carries 32 GB/s. A pipeline of p stages idles (p−1) of m+p−1 slots; dp
-# adds its all-reduce. **Which of the three is fastest over PCIe? And over NVLink, at 450 GB/s?**
+# adds its all-reduce. Ranks sleep instead of computing, all eight times slower, so that this machine keeps up. **Which
+# of the three is fastest over PCIe? And over NVLink, at 450 GB/s?**
 
 # %%
 step = {"num_microbatches": 8, "forward_seconds": 0.010, "gradient_bytes": 400e6}
@@ -398,8 +399,8 @@ for mesh in (Mesh(dp=4), Mesh(dp=2, pp=2), Mesh(pp=4)):
     print(f"dp {mesh.dp} x pp {mesh.pp}: predicted {text}; measured {share_of_one_gpu / seconds:.1%} over PCIe")
 
 # %% [markdown]
-# Efficiency (扩展效率) is the time of one GPU over four times that of four. Over PCIe all three should lie between 70 and
-# 85%, the band that tutorials quote; a busy machine loses a few points. Over NVLink dp rises to almost 100% and pp
+# Efficiency (扩展效率) is the time of one GPU over four times that of four. Over PCIe all three should lie between 70
+# and 85%, the band that tutorials quote; a busy machine loses a few points. Over NVLink dp rises to almost 100% and pp
 # does not: a bubble does not shrink with the link. More microbatches shrink it.
 #
 # ## 9 · Bug hunt: a norm over mixed axes
