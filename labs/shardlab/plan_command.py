@@ -30,6 +30,9 @@ def plan(
         int, typer.Option("--tokens-per-batch", min=1, max=10**12, help="Tokens of a step, over all GPUs.")
     ] = 4_194_304,
     best: Annotated[int, typer.Option("--best", min=1, help="How many plans to show.")] = 5,
+    pipeline_zero: Annotated[
+        int, typer.Option("--pipeline-zero", min=0, max=2, help="Highest ZeRO stage to try beside a pipeline.")
+    ] = 1,
     fp8: Annotated[bool, typer.Option("--fp8", help="Matrix products in fp8.")] = False,
     json: Json = False,
 ) -> None:
@@ -42,12 +45,14 @@ def plan(
     from shardlab.costs.model_file import load_model
     from shardlab.costs.neighbours import neighbours
     from shardlab.costs.pieces import best_stages
+    from shardlab.costs.planner import Search
     from shardlab.costs.planner import plan as find_plans
 
     try:
         wanted, accelerator = load_model(model), find_accelerator(gpu)
         sequences = max(1, round(tokens_per_batch / wanted.sequence))
-        found = find_plans(wanted, accelerator, gpus, sequences, fp8=fp8, best=best)
+        search = Search(zero_with_pipeline=pipeline_zero)
+        found = find_plans(wanted, accelerator, gpus, sequences, search=search, fp8=fp8, best=best)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     rows = [_row(one, wanted, accelerator) for one in found]

@@ -72,8 +72,9 @@ title = "A cluster with room enough, a GPU without"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=planner.usable_bytes(h100), limit_label="usable"))
 
 # %% [markdown]
-# One of the four fits. **Which would you have tried first?** And there are thousands: sizes of five axes, the
-# microbatch, chunks, recomputation (重计算), ZeRO's stage, the schedule. A planner tries them all, on paper.
+# *Usable* is what driver, NCCL's buffers and fragments leave of a GPU, about 92%. One of the four fits. **Which
+# would you have tried first?** And there are thousands: sizes of five axes, the microbatch, chunks, recomputation
+# (重计算), ZeRO's stage, the schedule. A planner tries them all, on paper.
 #
 # ### Warm-up: does it fit?
 #

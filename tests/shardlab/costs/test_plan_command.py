@@ -36,6 +36,13 @@ def test_a_plan_with_stages_and_a_doubt():
     assert ("Check before you trust it" in text) == bool(data["doubt"]) == (data["plans"][0]["layout"]["tp"] > 8)
 
 
+def test_gradients_may_be_cut_beside_a_pipeline():
+    typed = ("plan", "--model", "gpt-1t", "--gpus", "1024", "--best", "50", "--json", "--pipeline-zero")
+    for most in (1, 2):
+        plans = json.loads(shardlab(*typed, str(most)).stdout)["plans"]
+        assert max(one["layout"]["zero"] for one in plans if one["layout"]["pp"] > 1) == most
+
+
 def test_the_memory_of_a_layout():
     held = json.loads(shardlab("memory", "--model", "llama2-7b", "--dp", "8", "--zero", "3", "--json").stdout)
     assert held["optimizer"] == pytest.approx(12 * 6.738e9 / 8, rel=1e-3)
@@ -61,6 +68,7 @@ def test_predictions_of_a_file_of_runs(tmp_path):
         (("plan", "--tokens-per-batch", "0"), "greater than or equal to 1"),
         (("plan", "--tokens-per-batch", "9" * 30), "less than or equal to"),
         (("plan", "--gpus", "1009"), "more divisors"),
+        (("plan", "--pipeline-zero", "3"), "less than or equal to 2"),
         (("plan", "--gpu", "a100", "--fp8"), "has no fp8"),
         (("memory", "--microbatch", "-1"), "use 1 or more"),
         (("memory", "--gpu", "h1000"), "use one of v100"),
