@@ -1,5 +1,6 @@
-"""DDP and the stages of ZeRO beside PyTorch's own: states, bytes sent, calls, seconds, and the part spent waiting."""
+"""DDP and ZeRO beside PyTorch's own, and DeepSpeed's where it is installed: states, peak, bytes sent, seconds."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ from report import COURSE, Batch, Device, Hidden, Layers, On, Ranks, Steps, size
 
 OURS = {"DDP": 0, "ZeRO-1": 1, "ZeRO-2": 2, "ZeRO-3": 3}
 PEERS = ("torch DDP", "torch FSDP2")
+DEEPSPEED = {"DeepSpeed 1": 1, "DeepSpeed 2": 2, "DeepSpeed 3": 3}  # where it is installed
 
 
 def measure(name: str, config, steps: int, batch: int, device: str):
@@ -15,7 +17,10 @@ def measure(name: str, config, steps: int, batch: int, device: str):
     from shardlab.data_parallel.experiment import build, train
     from shardlab.model.text import read_text
 
-    engine = build(OURS[name], config, None, device=device) if name in OURS else build_peer(name, config, device)
+    if name in OURS:
+        engine = build(OURS[name], config, None, device=device)
+    else:
+        engine = (build_deepspeed if name in DEEPSPEED else build_peer)(name, config, device)
     return train(engine, config, read_text(COURSE / "docs"), steps=steps, batch=batch)
 
 
@@ -36,6 +41,27 @@ def build_peer(name: str, config, device: str):
             fully_shard(block)
         fully_shard(model)
     return plain_engine(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
+
+
+def build_deepspeed(name: str, config, device: str):
+    """The same model and optimizer under DeepSpeed; where it keeps its states is its own affair: they count as none."""
+    import deepspeed  # type: ignore[import-not-found]
+    import torch
+    from shardlab.data_parallel.experiment import Engine
+    from shardlab.meter import Held
+    from shardlab.model.gpt import GPT
+
+    torch.manual_seed(0)
+    model = GPT(config).to(device)
+    options = {
+        "train_micro_batch_size_per_gpu": 1,  # it only asks; the batches are ours
+        "zero_optimization": {"stage": DEEPSPEED[name]},
+        "zero_force_ds_cpu_optimizer": False,
+    }
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    deepspeed.init_distributed(dist_backend="nccl" if device == "cuda" else "gloo")
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=options)
+    return Engine(engine, engine, lambda: Held(0, 0, 0), lambda: list(engine.module.parameters()))
 
 
 def draw(table: dict[str, list], path: Path, ranks: int) -> str:
@@ -70,7 +96,7 @@ def main(
     config, on_gpu = sizes(layers, hidden), device == Device.CUDA
     found = {
         name: on_ranks(measure, name, config, steps, batch, str(device), ranks=ranks, timeout=300, gpus=on_gpu)
-        for name in (*OURS, *PEERS)
+        for name in (*OURS, *PEERS, *(DEEPSPEED if find_spec("deepspeed") else ()))
     }
     table = {name: by_rank for name, by_rank in found.items() if by_rank is not None}
     if not table:  # a rank of torchrun that is not to print
@@ -82,13 +108,15 @@ def main(
     for name, by_rank in table.items():
         one = by_rank[0]
         seconds = max(rank.seconds for rank in by_rank)
-        waiting = "unseen" if name in PEERS or on_gpu else f"{one.exposed:.3f}"  # PyTorch's own classes wait in C++
+        waiting = "unseen" if name not in OURS or on_gpu else f"{one.exposed:.3f}"  # PyTorch's own classes wait in C++
+        states = "unseen" if name in DEEPSPEED else f"{one.held.total / 1e6:.2f}"
         typer.echo(
-            f"{name:12}{one.held.total / 1e6:12.2f}{one.peak_bytes / 1e6:10.2f}{one.sent_bytes / 1e6:10.2f}"
+            f"{name:12}{states:>12}{one.peak_bytes / 1e6:10.2f}{one.sent_bytes / 1e6:10.2f}"
             f"{one.num_calls:7}{seconds:10.3f}{waiting:>9}{one.losses[-1]:11.4f}"
         )
     if figure is not None:
-        typer.echo(draw(table, figure, len(table["DDP"])))
+        seen = {name: by_rank for name, by_rank in table.items() if name not in DEEPSPEED}
+        typer.echo(draw(seen, figure, len(table["DDP"])))
 
 
 if __name__ == "__main__":
