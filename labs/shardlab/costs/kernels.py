@@ -88,7 +88,7 @@ def speed_of(gpu: Accelerator, efficiency: Efficiency, *, fp8: bool = False, sof
         attention=gpu.bf16_flops * efficiency.attention(gpu.generation, newest=software.newest_attention),
         exponentials=gpu.exponentials,
         memory=gpu.memory_bandwidth * efficiency.memory,
-        launch=LAUNCH_SECONDS,
+        launch=LAUNCH_SECONDS if gpu.sms else 0.0,
         sms=gpu.sms if gpu.generation in WAVES else 0,
         fused_loss=software.fused_loss,
         eager=1.0 if software.fused else EAGER,
