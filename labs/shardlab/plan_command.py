@@ -81,7 +81,7 @@ def plan(
     typer.echo("\nWhy the first wins: its neighbours, on as many GPUs and with the same batch")
     for one in (_beside(found[0], beside) for beside in around):
         costs = f"{one['slower']:+7.1%}{one['memory_gib']:8.1f} GiB" if one["slower"] is not None else " " * 19
-        typer.echo(f"  {one['change']:18}{costs}   {one['reason']}")
+        typer.echo(f"  {one['change']:23}{costs}   {one['reason']}")
     if doubt := crossing_doubt(found[0].layout, accelerator):
         typer.echo(f"\nCheck before you trust it: {doubt}")
 

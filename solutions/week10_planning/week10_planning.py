@@ -253,7 +253,7 @@ print("layers of Llama-3 405B on 16 stages:", best_stages(find_model("llama3-405
 # %%
 for one in neighbours.neighbours(trillion, h100, best):
     slower = f"{one.plan.step.total / best.step.total - 1:+6.1%}" if one.plan else " " * 6
-    print(f"{one.change:16} {slower}  {one.reason}")
+    print(f"{one.change:23} {slower}  {one.reason}")
 
 # %% [markdown]
 # Where a neighbour would be *faster* and does not fit, memory is what you pay for with time: recomputation, more

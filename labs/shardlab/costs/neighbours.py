@@ -32,10 +32,12 @@ def neighbours(model: Transformer, gpu: Accelerator, winner: Plan, *, fp8: bool 
 
 def _neighbour(model: Transformer, gpu: Accelerator, winner: Plan, change: str, changed: dict, fp8: bool) -> Neighbour:
     try:
-        layout = _moved(winner.layout, changed)
+        layout = _moved(model, winner.layout, changed)
         check_layout(model, layout)
     except ValueError as error:
         return Neighbour(change, None, False, f"cannot be: {error}")
+    if "virtual" not in changed and layout.virtual != winner.layout.virtual:
+        change += f", virtual {layout.virtual}"
     memory = peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES)
     found = Plan(layout, memory, seconds_of(model, layout, gpu, fp8=fp8))
     too_much = memory.total - usable_bytes(gpu)
@@ -60,12 +62,16 @@ def what_grew(winner: Plan, other: Plan) -> str:
     return f"the same time, {larger / GIB:.1f} GiB more" if larger else "these formulas see no difference"
 
 
-def _moved(layout: Layout, changed: dict) -> Layout:
-    """The layout with these fields, and as many microbatches as keep the batch."""
+def _moved(model: Transformer, layout: Layout, changed: dict) -> Layout:
+    """The layout with these fields, as many microbatches as keep the batch, and no more chunks than can be."""
     fields = {name: value for name, value in changed.items() if name != "virtual"}
     tp = changed.get("tp", layout.tp)
     moved = with_global_batch(replace(layout, virtual=1, sequence_parallel=tp > 1, **fields), layout.sequences_per_step)
-    return replace(moved, virtual=changed.get("virtual", layout.virtual) if moved.pp > 1 else 1)
+    if "virtual" in changed:
+        return replace(moved, virtual=changed["virtual"])
+    rounds_are_full = moved.pp > 1 and moved.num_microbatches % moved.pp == 0
+    most = max(1, model.layers // moved.pp) if rounds_are_full else 1
+    return replace(moved, virtual=min(layout.virtual, most))
 
 
 def _moves(model: Transformer, layout: Layout) -> Iterator[tuple[str, dict]]:

@@ -105,6 +105,19 @@ def test_neighbours_keep_world_and_batch_and_lose_with_a_reason():
     assert all("every microbatch" in one.reason for one in around if one.change == "ZeRO 2" and one.fits)
 
 
+def test_chunks_follow_the_stages():
+    model = ZOO["gpt-1t"]
+    layout = Layout(tp=8, pp=32, dp=4, virtual=4, num_microbatches=512, sequence_parallel=True, zero=1)
+    winner = Plan(layout, peak_memory(model, layout, gradient_bytes=4), seconds_of(model, layout, H100))
+    around = {one.change: one for one in neighbours(model, H100, winner)}
+    deeper = around["pp 64, dp 2, virtual 2"].plan
+    assert deeper and (deeper.layout.virtual, deeper.layout.num_microbatches) == (2, 1024)
+    assert around["virtual 8"].plan is None and "use at most 16 stages" in around["virtual 8"].reason
+    few = replace(layout, num_microbatches=32)  # half of them is no full round of 32 stages
+    winner = Plan(few, winner.memory, winner.step)
+    assert any(one.change == "microbatch 2, virtual 1" for one in neighbours(model, H100, winner))
+
+
 def test_the_part_that_grew_is_named():
     model = ZOO["llama2-7b"]
     layout = Layout(dp=8, num_microbatches=8, zero=1)
