@@ -12,16 +12,15 @@ PEERS = ("torch DDP", "torch FSDP2")
 DEEPSPEED = {"DeepSpeed 1": 1, "DeepSpeed 2": 2, "DeepSpeed 3": 3}  # where it is installed
 
 
-def measure(name: str, config, steps: int, batch: int, device: str):
+def measure(name: str, config, text, steps: int, batch: int, device: str):
     """On each rank: train with one of ours or of PyTorch's."""
     from shardlab.data_parallel.experiment import build, train
-    from shardlab.model.text import read_text
 
     if name in OURS:
         engine = build(OURS[name], config, None, device=device)
     else:
         engine = (build_deepspeed if name in DEEPSPEED else build_peer)(name, config, device)
-    return train(engine, config, read_text(COURSE / "docs"), steps=steps, batch=batch)
+    return train(engine, config, text, steps=steps, batch=batch)
 
 
 def build_peer(name: str, config, device: str):
@@ -91,11 +90,13 @@ def main(
     figure: Annotated[Path | None, typer.Option(help="Write the comparison as a picture.")] = None,
 ) -> None:
     """Train the same small GPT in six ways on the same batches and compare them in one table."""
+    from shardlab.model.text import read_text
     from shardlab.ranks.launch import on_ranks
 
     config, on_gpu = sizes(layers, hidden), device == Device.CUDA
+    text = read_text(COURSE / "docs")  # once: all train on the same, even if a page changes meanwhile
     found = {
-        name: on_ranks(measure, name, config, steps, batch, str(device), ranks=ranks, timeout=300, gpus=on_gpu)
+        name: on_ranks(measure, name, config, text, steps, batch, str(device), ranks=ranks, timeout=300, gpus=on_gpu)
         for name in (*OURS, *PEERS, *(DEEPSPEED if find_spec("deepspeed") else ()))
     }
     table = {name: by_rank for name, by_rank in found.items() if by_rank is not None}

@@ -41,7 +41,9 @@ class Alive(TorchDispatchMode):
 
     def look(self) -> None:
         """Count now: storages may have been resized since."""
-        self.now = sum(storage.nbytes() for ref in self._storages.values() if (storage := ref()) is not None)
+        found = {key: storage for key, ref in self._storages.items() if (storage := ref()) is not None}
+        self.now = sum(storage.nbytes() for storage in found.values())
+        self._storages = {key: self._storages[key] for key in found}
         self.peak = max(self.peak, self.now)
 
     def _add(self, tensors: Iterable[Tensor]) -> None:
@@ -49,8 +51,9 @@ class Alive(TorchDispatchMode):
             local = tensor.to_local() if hasattr(tensor, "to_local") else tensor  # type: ignore[operator]
             storage = local.untyped_storage()
             key = storage._cdata
-            if key not in self._storages:
-                self._storages[key] = weakref.ref(storage, lambda _, key=key: self._storages.pop(key, None))
+            known = self._storages.get(key)
+            if known is None or known() is None:  # an address is used again
+                self._storages[key] = weakref.ref(storage)
 
 
 @contextmanager
