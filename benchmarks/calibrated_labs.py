@@ -93,7 +93,7 @@ def now(here: Calibration, ranks: int) -> Calibration:
         pass_seconds=scaled(here.pass_seconds, times),
         linear_seconds=(product, layer * times, number * times),
         adam_seconds=scaled(here.adam_seconds, times),
-        bookkeeping=tuple(one * times for one in here.bookkeeping),
+        bookkeeping=tuple((tensor * times, parameter * times) for tensor, parameter in here.bookkeeping),
         ranks={ranks: Together(parts[0] / alone, hidden_share(*parts), links)},
     )
 

@@ -24,7 +24,7 @@ def calibration():
         pass_seconds=(1e-3, 5e-4, 4e-8),
         linear_seconds=(1.1, 1e-4, 1e-9),
         adam_seconds=(1e-4, 1e-4, 3e-9),
-        bookkeeping=(5e-5, 7e-5, 8e-5, 16e-5),
+        bookkeeping=((5e-5, 1e-9), (7e-5, 2e-9), (8e-5, 3e-9), (16e-5, 4e-9)),
         ranks={2: together(1.1, 3e-4), 4: together(2.2, 1e-3)},
     )
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from shardlab.calibrate.clock import seconds_of, training_pass
 from shardlab.calibrate.compute import _least_squares
-from shardlab.calibrate.engines import TINY, bookkeeping_of
+from shardlab.calibrate.engines import SIZES, bookkeeping_of
 from shardlab.calibrate.links import hidden_share, links_of, slowest
 from shardlab.calibrate.measure import calibrate
 from shardlab.cli import app
@@ -61,9 +61,14 @@ def test_least_squares_leaves_no_constant_negative():
     assert _least_squares(rows, -rows[:, 1]) == [0.0, 0.0]
 
 
-def test_bookkeeping_is_what_adam_leaves():
-    tensors = len(list(GPT(TINY).parameters()))
-    assert bookkeeping_of([[3.0, 1.0], [1.0, 3.0]]) == (2.0 / tensors, 0.0)
+def test_bookkeeping_of_tensors_and_parameters():
+    small, large = (sum(one.numel() for one in GPT(config).parameters()) for config in SIZES)
+    tensors = len(list(GPT(SIZES[0]).parameters()))
+    measured = [[tensors * 1e-4 + size * 2e-9 for size in (small, large)], [1e-3, 5e-4], [-1e-3, -2e-3], [0.0, 1e-3]]
+    found = bookkeeping_of(measured)
+    assert found[0] == pytest.approx((1e-4, 2e-9))
+    assert found[1] == (1e-3 / tensors, 0.0) and found[2] == (0.0, 0.0)
+    assert found[3] == (0.0, 1e-3 / (large - small))
 
 
 def test_a_pass_forgets_the_gradients_before():

@@ -12,25 +12,31 @@ from shardlab.calibrate.links import rounds_of
 from shardlab.data_parallel.experiment import build
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 
-TINY = GPTConfig(layers=3, hidden=32)  # almost nothing to compute: what is left is bookkeeping
+# almost nothing to compute, and a model whose weights take a while to copy: what is left beside the passes
+SIZES = (GPTConfig(layers=3, hidden=32), GPTConfig(layers=3, hidden=160))
 HOST = torch.device("cpu")
 
 
 def measure_bookkeeping() -> list[list[float]]:
-    """On one rank, for each stage: seconds of a step without its passes, and of a plain AdamW of as many tensors."""
+    """On one rank, for each stage: seconds of a step of each of SIZES without its passes and without AdamW."""
     torch.set_num_threads(1)
-    return [_beside_passes(stage) for stage in range(4)]
+    return [[_beside_passes(stage, config) for config in SIZES] for stage in range(4)]
 
 
-def bookkeeping_of(measured: list[list[float]]) -> tuple[float, ...]:
-    """Seconds a tensor, by stage, without Adam's."""
-    tensors = len(list(GPT(TINY).parameters()))
-    return tuple(max(0.0, step - adam) / tensors for step, adam in measured)
+def bookkeeping_of(measured: list[list[float]]) -> tuple[tuple[float, float], ...]:
+    """Seconds a tensor and seconds a parameter, by stage; neither is negative."""
+    counts = [[parameter.numel() for parameter in GPT(config).parameters()] for config in SIZES]
+    small, large = map(sum, counts)
+    found = []
+    for of_small, of_large in measured:
+        parameter = max(0.0, of_large - of_small) / (large - small)
+        found.append((max(0.0, of_small - parameter * small) / len(counts[0]), parameter))
+    return tuple(found)
 
 
-def _beside_passes(stage: int) -> list[float]:
-    engine, plain = build(stage, TINY, None), GPT(TINY)
-    tokens = torch.randint(TINY.vocabulary, (1, TINY.sequence))
+def _beside_passes(stage: int, config: GPTConfig) -> float:
+    engine, plain = build(stage, config, None), GPT(config)
+    tokens = torch.randint(config.vocabulary, (1, config.sequence))
 
     def step() -> None:
         with meter.record():
@@ -46,7 +52,7 @@ def _beside_passes(stage: int) -> list[float]:
     passes = training_pass(plain, lambda: next_token_loss(plain(tokens), tokens))
     calls = {"step": step, "passes": passes, "adam": adam.step}
     seconds = {name: median(one) for name, one in rounds_of(calls, HOST).items()}
-    return [seconds["step"] - seconds["passes"], seconds["adam"]]
+    return seconds["step"] - seconds["passes"] - seconds["adam"]
 
 
 def _updated(engine, plain: GPT) -> list[torch.Tensor]:

@@ -162,7 +162,7 @@ def gpt_pass_seconds(here: Calibration, model: SmallGPT) -> float:
 
 
 def zero_step_seconds(here: Calibration, num_ranks: int, stage: int, model: SmallGPT, vectors: Sequence[int]) -> float:
-    """A step of DDP (stage 0) or of ZeRO: passes, copies of gradients, messages, Adam on what a rank owns.
+    """A step of DDP (stage 0) or of ZeRO: passes, bookkeeping of gradients, messages, Adam on what a rank owns.
 
     vectors: elements that travel together, in the order of the backward: a bucket (stages 0 and 2), all (1), or a
     block, with the rest at the end (3). Raises ValueError for another stage.
@@ -171,11 +171,11 @@ def zero_step_seconds(here: Calibration, num_ranks: int, stage: int, model: Smal
         raise ValueError(f"ZeRO stage {stage}: use 0 (DDP), 1, 2 or 3")
     together, total = here.of_ranks(num_ranks), sum(vectors)
     passes = gpt_pass_seconds(here, model)
-    bookkeeping = here.bookkeeping[stage] * model.tensors
-    copies = sum(moved_seconds(here, FP32 * size) for size in vectors)
+    tensor, parameter = here.bookkeeping[stage]
+    bookkeeping = tensor * model.tensors + parameter * total
     owned = total if stage == 0 else total / num_ranks
     adam = adam_step_seconds(here, model.tensors if stage == 0 else len(vectors), owned)
-    compute = (passes + bookkeeping + copies + adam) * together.slowdown
+    compute = (passes + bookkeeping + adam) * together.slowdown
     messages, exposed = _messages(here, num_ranks, stage, vectors, passes * together.slowdown)
     return with_overlap(together, compute, exposed, messages)
 

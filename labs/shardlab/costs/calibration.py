@@ -18,7 +18,7 @@ from shardlab.costs.traffic import Link
 
 FORMAT = 1
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
-CONSTANTS = {"pass_seconds": 3, "linear_seconds": 3, "adam_seconds": 3, "bookkeeping": 4}  # how many of each
+CONSTANTS = {"pass_seconds": 3, "linear_seconds": 3, "adam_seconds": 3}  # how many of each
 DEVICES = {"cpu": ("gloo",), "cuda": ("nccl", "nccl-shared", "gloo")}
 
 
@@ -45,8 +45,8 @@ class Calibration:
     pass_seconds: of a small GPT's forward and backward, besides its matrix products: once, for each layer, for each
     number of a layer's input. linear_seconds: of linear layers with ReLU, forward and backward: a multiple of their
     products' seconds, for each layer, for each number of its input. adam_seconds: of AdamW's step: once, for each
-    tensor, for each parameter. bookkeeping: of each tensor in a step of DDP and of ZeRO-1, 2 and 3, on one rank. All in
-    seconds, bytes and FLOPs; fp32 where no dtype is named.
+    tensor, for each parameter. bookkeeping: of hooks, buckets and slices in a step of DDP and of ZeRO-1, 2 and 3, on
+    one rank: for each tensor, for each parameter. All in seconds, bytes and FLOPs; fp32 where no dtype is named.
     """
 
     machine: str
@@ -61,7 +61,7 @@ class Calibration:
     pass_seconds: tuple[float, float, float]
     linear_seconds: tuple[float, float, float]
     adam_seconds: tuple[float, float, float]
-    bookkeeping: tuple[float, ...]
+    bookkeeping: tuple[tuple[float, float], ...]
     ranks: Mapping[int, Together]
 
     def __post_init__(self) -> None:
@@ -152,6 +152,7 @@ def _from_plain(data: Any) -> Calibration:
     values["matmul"] = {dtype: _by_number(rates) for dtype, rates in data["matmul"].items()}
     values["memory"] = _by_number(data["memory"])
     values |= {name: tuple(data[name]) for name in CONSTANTS}
+    values["bookkeeping"] = tuple((tensor, parameter) for tensor, parameter in data["bookkeeping"])
     values["ranks"] = {number: _together(one) for number, one in _by_number(data["ranks"]).items()}
     return Calibration(**values)
 
@@ -188,6 +189,10 @@ def _check(one: Calibration) -> None:
             raise ValueError(f"{name} has {len(constants)} numbers, not {number}")
         for value in constants:
             _positive(name, value, or_zero=True)
+    if len(one.bookkeeping) != 4:
+        raise ValueError(f"bookkeeping has {len(one.bookkeeping)} pairs, not 4: DDP, ZeRO-1, 2 and 3")
+    for value in (value for pair in one.bookkeeping for value in pair):
+        _positive("bookkeeping", value, or_zero=True)
     for number, together in one.ranks.items():
         _check_together(one, number, together)
 

@@ -61,6 +61,8 @@ BAD = [
     (changed(matmul={"float32": {"wide": 1.0}}), "wide"),
     (changed(adam_seconds=[1.0]), "adam_seconds has 1 numbers, not 3"),
     (changed(bookkeeping=3), "is no calibration"),
+    (changed(bookkeeping=[[1.0, 1.0]]), "bookkeeping has 1 pairs, not 4"),
+    (changed(bookkeeping=[[1.0, -1.0]] * 4), "bookkeeping = -1.0"),
     (changed(ranks={"1": {}}), "ranks lack slowdown"),
     (of_two_ranks(hidden=1.5), "hidden = 1.5 is no share"),
     (of_two_ranks(slowdown=0.0), "slowdown of 2 ranks = 0.0"),
@@ -161,8 +163,8 @@ def test_only_what_may_hide_is_hidden():
 def test_a_step_of_zero_is_its_parts(stage, ranks, calibration):
     slowdown, total = calibration.of_ranks(ranks).slowdown, sum(VECTORS)
     owned, tensors = (total, MODEL.tensors) if stage == 0 else (total / ranks, len(VECTORS))
-    compute = gpt_pass_seconds(calibration, MODEL) + calibration.bookkeeping[stage] * MODEL.tensors
-    compute += sum(moved_seconds(calibration, 4 * size) for size in VECTORS)
+    tensor, parameter = calibration.bookkeeping[stage]
+    compute = gpt_pass_seconds(calibration, MODEL) + tensor * MODEL.tensors + parameter * total
     compute += adam_step_seconds(calibration, tensors, owned)
     kinds = {0: ["all_reduce"], 3: ["reduce_scatter", "all_gather", "all_gather"]}.get(
         stage, ["reduce_scatter", "all_gather"]
