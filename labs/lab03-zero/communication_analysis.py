@@ -55,6 +55,7 @@ def build_deepspeed(name: str, config, device: str):
     options = {
         "train_micro_batch_size_per_gpu": 1,  # it only asks; the batches are ours
         "zero_optimization": {"stage": DEEPSPEED[name]},
+        "gradient_clipping": 0.0,  # its default clips to a norm of 1
         "zero_force_ds_cpu_optimizer": False,
     }
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
