@@ -85,15 +85,15 @@ def now(here: Calibration, ranks: int) -> Calibration:
     times = alone / gpt_pass_seconds(here, sizes)
     slower = parts[1] / collective_seconds(here, "all_reduce", ranks, MESSAGE_BYTES)
     links = {kind: Link(*(slower * part for part in link)) for kind, link in here.ranks[ranks].links.items()}
-    product, layer, number = here.linear_seconds
     return replace(
         here,
         matmul={dtype: {side: rate / times for side, rate in rates.items()} for dtype, rates in here.matmul.items()},
         memory={size: rate / times for size, rate in here.memory.items()},
         pass_seconds=scaled(here.pass_seconds, times),
-        linear_seconds=(product, layer * times, number * times),
+        linear_seconds=scaled(here.linear_seconds, times),
         adam_seconds=scaled(here.adam_seconds, times),
         bookkeeping=tuple((tensor * times, parameter * times) for tensor, parameter in here.bookkeeping),
+        operation=here.operation * times,
         ranks={ranks: Together(parts[0] / alone, hidden_share(*parts), links)},
     )
 

@@ -22,7 +22,7 @@ def calibration():
         memory={2**14: 5e9, 2**18: 5e10, 2**26: 2e10},
         operation=1e-5,
         pass_seconds=(1e-3, 5e-4, 4e-8),
-        linear_seconds=(1.1, 1e-4, 1e-9),
+        linear_seconds=(1e-4, 1e-8, 2e-9),
         adam_seconds=(1e-4, 1e-4, 3e-9),
         bookkeeping=((5e-5, 1e-9), (7e-5, 2e-9), (8e-5, 3e-9), (16e-5, 4e-9)),
         ranks={2: together(1.1, 3e-4), 4: together(2.2, 1e-3)},

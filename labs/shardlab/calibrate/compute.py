@@ -106,21 +106,18 @@ def pass_constants(device: torch.device, rates: dict[int, float]) -> tuple[float
 
 
 def linear_constants(device: torch.device, rates: dict[int, float]) -> tuple[float, float, float]:
-    """Forward and backward of linear layers with ReLU: products, as a multiple of their seconds; a layer; a number.
-
-    A product whose operands another layer has just pushed out of the caches takes longer than one that is repeated.
-    """
-    rows, ones = [], []
+    """Forward and backward of linear layers with ReLU besides products: a layer, a number of its input, a weight."""
+    rows, rest = [], []
     for layers, width, samples in LINEARS:
         parts = [part for _ in range(layers) for part in (nn.Linear(width, width), nn.ReLU())]
         model = nn.Sequential(*parts).to(device)
         x = torch.randn(samples, width, device=device, requires_grad=True)
         seconds = seconds_of(training_pass(model, lambda m=model, x=x: m(x).sum()), device, rounds=11)
         products = 3 * layers * matmul_seconds(rates, samples, width, width)
-        rows.append([part / seconds for part in (products, layers, layers * samples * width)])
-        ones.append(1.0)
-    product, layer, number = _least_squares(np.array(rows), np.array(ones))
-    return product, layer, number
+        rows.append([layers * part / seconds for part in (1, samples * width, width * width)])
+        rest.append((seconds - products) / seconds)
+    layer, number, weight = _least_squares(np.array(rows), np.array(rest))
+    return layer, number, weight
 
 
 def _least_squares(rows: np.ndarray, values: np.ndarray) -> list[float]:

@@ -76,10 +76,10 @@ def with_overlap(together: Together, compute: float, ideal_exposed: float, commu
 # ---- lab 1 -----------------------------------------------------------------------------------------------------------
 
 
-def linear_layers_seconds(here: Calibration, products: float, layers: float, numbers: float) -> float:
-    """Forward and backward of linear layers with ReLU, from their products' seconds and the numbers that come in."""
-    product, layer, number = here.linear_seconds
-    return product * products + layer * layers + number * numbers
+def linear_layers_seconds(here: Calibration, products: float, layers: float, numbers: float, weights: float) -> float:
+    """Forward and backward of linear layers with ReLU: products' seconds, and what inputs and weights cost besides."""
+    layer, number, weight = here.linear_seconds
+    return products + layer * layers + number * numbers + weight * weights
 
 
 def mlp_data_parallel_seconds(here: Calibration, num_ranks: int, samples: int, width: int) -> tuple[float, float]:
@@ -89,7 +89,7 @@ def mlp_data_parallel_seconds(here: Calibration, num_ranks: int, samples: int, w
     """
     num_bytes = FP32 * 2 * (width * width + width)
     products = 5 * matmul_seconds(here.matmul["float32"], samples, width, width)
-    passes = linear_layers_seconds(here, products, 2, 2 * samples * width)
+    passes = linear_layers_seconds(here, products, 2, 2 * samples * width, 2 * width * width)
     moved = moved_seconds(here, FP32 * samples * width, 12) + moved_seconds(here, num_bytes)
     compute = (passes + moved) * here.of_ranks(num_ranks).slowdown
     return compute, collective_seconds(here, "all_reduce", num_ranks, num_bytes)
@@ -98,13 +98,14 @@ def mlp_data_parallel_seconds(here: Calibration, num_ranks: int, samples: int, w
 def mlp_tensor_parallel_seconds(here: Calibration, num_ranks: int, tokens: int, hidden: int) -> tuple[float, float]:
     """An MLP of 4h cut by columns, then rows: seconds of the passes, and of the two all-reduces of tokens x h.
 
-    Six products of an N-th of 4h; a copy of the result moves 2 operands.
+    Six products of an N-th of 4h, without biases; ReLU there and back moves 5 operands, a copy of the result 2; 23
+    operations reach torch.
     """
     width = 4 * hidden / num_ranks
     products = 6 * matmul_seconds(here.matmul["float32"], tokens, hidden, width)
-    passes = linear_layers_seconds(here, products, 2, tokens * (hidden + width))
     narrow = FP32 * tokens * hidden
-    compute = (passes + moved_seconds(here, narrow)) * here.of_ranks(num_ranks).slowdown
+    moved = moved_seconds(here, FP32 * tokens * width, 5) + moved_seconds(here, narrow) + 23 * here.operation
+    compute = (products + moved) * here.of_ranks(num_ranks).slowdown
     return compute, 2 * collective_seconds(here, "all_reduce", num_ranks, narrow)
 
 
@@ -122,7 +123,7 @@ def linear_layer_seconds(here: Calibration, rows: int, width: int) -> LinearSeco
     Gradients of weights are added to those of the microbatches before: three operands of width x width more.
     """
     products = 3 * matmul_seconds(here.matmul["float32"], rows, width, width)
-    third = linear_layers_seconds(here, products, 1, rows * width) / 3
+    third = linear_layers_seconds(here, products, 1, rows * width, width * width) / 3
     return LinearSeconds(third, third, third + moved_seconds(here, FP32 * width * width, 3))
 
 

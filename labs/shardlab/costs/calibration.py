@@ -43,10 +43,10 @@ class Calibration:
     matmul: FLOP/s of a square layer's products, forward and backward, by dtype and side. memory: bytes/s read and
     written by an elementwise operation, by the bytes of one operand. operation: seconds of the smallest operation.
     pass_seconds: of a small GPT's forward and backward, besides its matrix products: once, for each layer, for each
-    number of a layer's input. linear_seconds: of linear layers with ReLU, forward and backward: a multiple of their
-    products' seconds, for each layer, for each number of its input. adam_seconds: of AdamW's step: once, for each
-    tensor, for each parameter. bookkeeping: of hooks, buckets and slices in a step of DDP and of ZeRO-1, 2 and 3, on
-    one rank: for each tensor, for each parameter. All in seconds, bytes and FLOPs; fp32 where no dtype is named.
+    number of a layer's input. linear_seconds: of linear layers with ReLU, forward and backward, besides products: for
+    each layer, for each number of its input, for each weight. adam_seconds: of AdamW's step: once, for each tensor, for
+    each parameter. bookkeeping: of hooks, buckets and slices in a step of DDP and of ZeRO-1, 2 and 3, on one rank: for
+    each tensor, for each parameter. All in seconds, bytes and FLOPs; fp32 where no dtype is named.
     """
 
     machine: str
