@@ -202,7 +202,7 @@ def main(
     hidden: Annotated[int, typer.Option(min=1, help="h.")] = 64,
     trace: Annotated[Path | None, typer.Option(help="Write our measured step here, for analyze_timeline.py.")] = None,
 ) -> None:
-    """Hold megatron-core's pipeline against ours, on GPUs, on one GPU that all ranks share, or on CPU ranks with gloo."""
+    """Hold megatron-core's pipeline against ours: on GPUs, on one that all ranks share, or on CPU ranks with gloo."""
     size = int(os.environ.get("WORLD_SIZE", ranks))
     sizes = Sizes(microbatches, chunks, hidden)
     try:
