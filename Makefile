@@ -62,7 +62,7 @@ demo: setup  ## one minute: real ranks, prediction beside measurement, an honest
 	"$(BIN)/autograder" demo
 
 validate: setup  ## how wrong the cost model is on published runs, family by family, beside a constant
-	"$(BIN)/python" -m shardlab.costs.validate
+	"$(BIN)/python" -m shardlab.costs.validation
 
 bench: setup  ## measurements beside their peers, as a table
 	"$(BIN)/python" -m benchmarks

@@ -21,8 +21,8 @@ from rich.console import Console
 from shardlab.calibrate.links import BATCH as TOGETHER_BATCH
 from shardlab.calibrate.links import MESSAGE_BYTES, TOGETHER, hidden_share, measure_sharing, slowest
 from shardlab.calibrate.measure import calibrate
-from shardlab.costs.calibrated import SmallGPT, collective_seconds, gpt_pass_seconds, zero_step_seconds
-from shardlab.costs.calibration import Calibration, Together
+from shardlab.costs.clock.calibrated import SmallGPT, collective_seconds, gpt_pass_seconds, zero_step_seconds
+from shardlab.costs.clock.calibration import Calibration, Together
 from shardlab.costs.traffic import Link
 from shardlab.data_parallel.experiment import build, train, vector_sizes
 from shardlab.model.gpt import GPT, GPTConfig

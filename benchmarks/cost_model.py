@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from shardlab.costs.published import Run
-from shardlab.costs.validate import (
+from shardlab.costs.validation.published import Run
+from shardlab.costs.validation.validate import (
     SUBSETS,
     Predict,
     constant_utilisation,

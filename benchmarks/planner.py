@@ -9,7 +9,7 @@ from statistics import median
 
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.model_zoo import ZOO
-from shardlab.costs.planner import plan
+from shardlab.costs.planning.planner import plan
 
 from benchmarks.row import Row, at_most
 

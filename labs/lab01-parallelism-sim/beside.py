@@ -8,7 +8,7 @@ from statistics import median
 from typing import Annotated, NamedTuple
 
 import typer
-from shardlab.costs.calibration import Calibration, default_file, read_calibration
+from shardlab.costs.clock.calibration import Calibration, default_file, read_calibration
 
 CalibrationFile = Annotated[
     Path | None, typer.Option(help="What `shardlab calibrate` wrote; without a file this machine is measured first.")

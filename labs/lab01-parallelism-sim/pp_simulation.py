@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import shardlab
 import typer
 from beside import WARM_UP, CalibrationFile, FigureFile, calibration_for
-from shardlab.costs.calibrated import linear_layer_seconds, message_between_stages
-from shardlab.costs.calibration import Calibration
-from shardlab.costs.step import bubble_share
+from shardlab.costs.clock.calibrated import linear_layer_seconds, message_between_stages
+from shardlab.costs.clock.calibration import Calibration
+from shardlab.costs.clock.step import bubble_share
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.costs import Costs
 from shardlab.pipeline_parallel.schedule import num_microbatches, num_stages, stages_of_rank

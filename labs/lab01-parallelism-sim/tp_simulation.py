@@ -7,8 +7,8 @@ import shardlab
 import typer
 from beside import WARM_UP, CalibrationFile, FigureFile, Rounds, Step, calibration_for, draw, show, step_of
 from shardlab.costs.axis_traffic import BF16, tp_layer_bytes
-from shardlab.costs.calibrated import mlp_tensor_parallel_seconds
-from shardlab.costs.calibration import Calibration
+from shardlab.costs.clock.calibrated import mlp_tensor_parallel_seconds
+from shardlab.costs.clock.calibration import Calibration
 from shardlab.costs.layout import Layout, check_layout
 from shardlab.costs.model_zoo import find_model
 from shardlab.costs.traffic import ring_all_reduce_bytes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from shardlab.costs.calibration import Calibration
+    from shardlab.costs.clock.calibration import Calibration
 
 
 def calibrate(
@@ -24,7 +24,7 @@ def calibrate(
     Close what else is running first. `shardlab plan --gpu here` and the programs of lab 1 read what this writes.
     """
     from shardlab.calibrate.measure import calibrate as measure
-    from shardlab.costs.calibration import default_file, write_calibration
+    from shardlab.costs.clock.calibration import default_file, write_calibration
 
     path = out or default_file()
     try:

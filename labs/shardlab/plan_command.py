@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from shardlab.costs.neighbours import Neighbour
-    from shardlab.costs.planner import Plan
+    from shardlab.costs.planning.neighbours import Neighbour
+    from shardlab.costs.planning.planner import Plan
 
 Model = Annotated[str, typer.Option("--model", help="A name (a wrong one lists them), or a JSON file of sizes.")]
 Gpu = Annotated[str, typer.Option("--gpu", help="v100 a100-40 a100 h100 h100-96 h800 h200 b200 gb200 laptop here FILE")]
@@ -38,15 +38,15 @@ def plan(
 ) -> None:
     """Find the layouts of a model on a cluster that fit, the fastest first, and why the first one wins.
 
-    Times are predictions; `python -m shardlab.costs.validate` shows how wrong they are on published runs.
+    Times are predictions; `python -m shardlab.costs.validation` shows how wrong they are on published runs.
     """
-    from shardlab.costs.claims import crossing_doubt
     from shardlab.costs.hardware import find_accelerator
     from shardlab.costs.model_file import load_model
-    from shardlab.costs.neighbours import neighbours
-    from shardlab.costs.pieces import best_stages
-    from shardlab.costs.planner import Search
-    from shardlab.costs.planner import plan as find_plans
+    from shardlab.costs.planning.claims import crossing_doubt
+    from shardlab.costs.planning.neighbours import neighbours
+    from shardlab.costs.planning.pieces import best_stages
+    from shardlab.costs.planning.planner import Search
+    from shardlab.costs.planning.planner import plan as find_plans
 
     try:
         wanted, accelerator = load_model(model), find_accelerator(gpu)
@@ -188,8 +188,8 @@ def predict(
 
     Adds predicted_step_s, predicted_mem_GB and not_predicted, the reason where there is no prediction.
     """
-    from shardlab.costs.predictions import ADDED, predicted_rows
-    from shardlab.costs.published import read_rows
+    from shardlab.costs.validation.predictions import ADDED, predicted_rows
+    from shardlab.costs.validation.published import read_rows
 
     try:
         rows = read_rows(runs)

@@ -44,11 +44,13 @@
 from dataclasses import replace
 
 from shardlab import figures
-from shardlab.costs import claims, flops, model, neighbours, planner, predictions, published, validate
+from shardlab.costs import flops, model
 from shardlab.costs.hardware import GIB, find_accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.model_zoo import find_model
-from shardlab.costs.pieces import best_stages
+from shardlab.costs.planning import claims, neighbours, planner
+from shardlab.costs.planning.pieces import best_stages
+from shardlab.costs.validation import predictions, published, validate
 from shardlab.figures.plan import layout_text
 from shardlab.figures.published import draw_against_published
 
@@ -394,7 +396,7 @@ figures.show(figure, draw_against_published(ax, points, what="Memory", unit="GiB
 # Name the misses, do not hide them. What do the worst ones have in common: many servers and little work for each GPU,
 # experts in fp8, frameworks that we know badly? A planner need not be right about seconds to *choose* well, for errors
 # that all layouts share cancel. But two plans that differ by less than the error above are a tie: measure both. (The
-# constants of our clock were fitted on these same runs; `python -m shardlab.costs.validate` leaves each family out.)
+# constants of our clock were fitted on these same runs; `python -m shardlab.costs.validation` leaves each family out.)
 #
 # ## 10 · Real runs, and why they chose so
 #

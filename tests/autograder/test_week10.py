@@ -7,14 +7,14 @@ from itertools import product
 from random import Random
 
 import pytest
-from shardlab.costs import claims, planner
 from shardlab.costs.hardware import find_accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory import peak_memory
 from shardlab.costs.memory_states import zero_state_bytes
 from shardlab.costs.model import num_parameters
 from shardlab.costs.model_zoo import find_model
-from shardlab.costs.published import read_runs
+from shardlab.costs.planning import claims, planner
+from shardlab.costs.validation.published import read_runs
 
 from autograder import notebooks
 from autograder.checks import week10

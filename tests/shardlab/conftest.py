@@ -1,7 +1,7 @@
 """A calibration as a machine of two cores might give: for tests that read one instead of measuring half a minute."""
 
 import pytest
-from shardlab.costs.calibration import COLLECTIVES, Calibration, Together, write_calibration
+from shardlab.costs.clock.calibration import COLLECTIVES, Calibration, Together, write_calibration
 from shardlab.costs.traffic import Link
 
 

@@ -9,7 +9,7 @@ from shardlab.calibrate.engines import SIZES, bookkeeping_of
 from shardlab.calibrate.links import hidden_share, links_of, slowest
 from shardlab.calibrate.measure import calibrate
 from shardlab.cli import app
-from shardlab.costs.calibration import read_calibration
+from shardlab.costs.clock.calibration import read_calibration
 from shardlab.costs.traffic import all_gather_seconds, all_reduce_seconds
 from shardlab.model.gpt import GPT
 from typer.testing import CliRunner

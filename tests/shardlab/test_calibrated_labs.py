@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from shardlab.costs.calibrated import SmallGPT, collective_seconds, gpt_pass_seconds
-from shardlab.costs.calibration import Together
+from shardlab.costs.clock.calibrated import SmallGPT, collective_seconds, gpt_pass_seconds
+from shardlab.costs.clock.calibration import Together
 
 from benchmarks import calibrated_labs as labs
 

@@ -7,7 +7,7 @@ from shardlab import figures
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout
 from shardlab.costs.model_zoo import ZOO
-from shardlab.costs.planner import pareto, plan
+from shardlab.costs.planning.planner import pareto, plan
 from shardlab.figures.plan import layout_text
 from shardlab.figures.plan_explorer import plan_pictures
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from shardlab.costs.step import bubble_share
+from shardlab.costs.clock.step import bubble_share
 
 from autograder.checks.base import Case, Check
 from autograder.checks.formulas import formula_task, judge_pair
 
-FORMULAS = ("shardlab.costs.step",)
+FORMULAS = ("shardlab.costs.clock.step",)
 
 
 def _bubble_and_speedup(case: Case) -> tuple[float, float]:

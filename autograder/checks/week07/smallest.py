@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from shardlab.costs.step import bubble_share
+from shardlab.costs.clock.step import bubble_share
 
 from autograder.checks.base import Answer, Case, Check, Task
 from autograder.checks.formulas import failed, formula_task, shown, value_of

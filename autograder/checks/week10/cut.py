@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from shardlab.costs.partition import Partition, Piece, partition
+from shardlab.costs.planning.partition import Partition, Piece, partition
 
 from autograder.checks.base import Answer, Case, Check, Task
 from autograder.checks.formulas import failed, value_of

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from shardlab.calibrate.clock import seconds_of, training_pass
-from shardlab.costs.calibrated import matmul_seconds, products_seconds
+from shardlab.costs.clock.calibrated import matmul_seconds, products_seconds
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 
 SIDES = {"cpu": (16, 32, 64, 128, 256, 512, 1024), "cuda": (128, 256, 512, 1024, 2048, 4096, 8192)}

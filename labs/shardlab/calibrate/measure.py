@@ -12,7 +12,7 @@ import psutil
 from shardlab.calibrate.compute import measure_alone
 from shardlab.calibrate.engines import bookkeeping_of, measure_bookkeeping
 from shardlab.calibrate.links import hidden_share, links_of, measure_links, measure_sharing, slowest
-from shardlab.costs.calibration import Calibration, Together
+from shardlab.costs.clock.calibration import Calibration, Together
 from shardlab.ranks.run import run
 from shardlab.ranks.transports import GLOO, choose_transport
 

@@ -86,7 +86,10 @@ def find_accelerator(name: str) -> Accelerator:
     Raises ValueError that lists the names, or says what is wrong with the file.
     """
     if name.lower() == "here" or name.endswith(".json"):
-        from shardlab.costs.calibration import as_accelerator, read_calibration  # which knows what an Accelerator is
+        from shardlab.costs.clock.calibration import (  # which knows what an Accelerator is
+            as_accelerator,
+            read_calibration,
+        )
 
         return as_accelerator(read_calibration(None if name.lower() == "here" else Path(name)))
     if name.lower() not in ACCELERATORS:

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
+from shardlab.costs.clock.step import StepSeconds
 from shardlab.costs.hardware import GIB
 from shardlab.costs.layout import Layout
-from shardlab.costs.planner import Plan, pareto
-from shardlab.costs.step import StepSeconds
+from shardlab.costs.planning.planner import Plan, pareto
 from shardlab.figures.palette import PALETTE, text_colour
 from shardlab.figures.units import written_seconds
 

@@ -12,7 +12,7 @@ from shardlab.costs.layout import Layout, check_layout, with_global_batch
 from shardlab.costs.memory import peak_memory
 from shardlab.costs.model import Transformer
 from shardlab.costs.model_zoo import ZOO
-from shardlab.costs.planner import GRADIENT_BYTES, seconds_of, usable_bytes
+from shardlab.costs.planning.planner import GRADIENT_BYTES, seconds_of, usable_bytes
 from shardlab.figures.bars import draw_bars
 from shardlab.figures.memory import draw_memory
 from shardlab.figures.page import new_axes, png

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 from shardlab.cli import app
-from shardlab.costs.calibrated import (
+from shardlab.costs.clock.calibrated import (
     SmallGPT,
     adam_step_seconds,
     collective_seconds,
@@ -19,8 +19,8 @@ from shardlab.costs.calibrated import (
     with_overlap,
     zero_step_seconds,
 )
-from shardlab.costs.calibration import Together, as_accelerator, read_calibration, write_calibration
-from shardlab.costs.efficiency import FITTED, NVLINK
+from shardlab.costs.clock.calibration import Together, as_accelerator, read_calibration, write_calibration
+from shardlab.costs.clock.efficiency import FITTED, NVLINK
 from shardlab.costs.hardware import find_accelerator
 from shardlab.costs.traffic import all_gather_seconds, all_reduce_seconds
 from typer.testing import CliRunner

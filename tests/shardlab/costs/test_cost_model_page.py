@@ -4,9 +4,9 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from shardlab.costs.efficiency import FITTED
-from shardlab.costs.fitting import GUESSED
-from shardlab.costs.validate import (
+from shardlab.costs.clock.efficiency import FITTED
+from shardlab.costs.validation.fitting import GUESSED
+from shardlab.costs.validation.validate import (
     Errors,
     constant_utilisation,
     errors_of,

@@ -11,6 +11,7 @@ from shardlab.costs.axis_traffic import (
     tp_layer_bytes,
     traffic_of_step,
 )
+from shardlab.costs.clock.step import bubble_share
 from shardlab.costs.flops import layer_matmul_flops
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory import gpt_layer_activation_bytes, in_flight_layers
@@ -19,7 +20,6 @@ from shardlab.costs.model import Transformer
 from shardlab.costs.model_zoo import ZOO, gpt
 from shardlab.costs.overlap import efficiency, exposed_seconds, ready_times, transfers
 from shardlab.costs.recipes import RECIPES
-from shardlab.costs.step import bubble_share
 from shardlab.costs.traffic import (
     all_to_all_bytes,
     ring_all_gather_bytes,

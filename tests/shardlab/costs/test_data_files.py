@@ -5,7 +5,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from setuptools import find_packages
-from shardlab.costs.published import RUNS, read_rows
+from shardlab.costs.validation.published import RUNS, read_rows
 
 ROOT = Path(__file__).parents[3]
 DATA = RUNS.parent

@@ -5,10 +5,10 @@ import statistics
 from pathlib import Path
 
 import pytest
-from shardlab.costs.efficiency import FITTED
+from shardlab.costs.clock.efficiency import FITTED
+from shardlab.costs.clock.kernels import linear_seconds, product_seconds, speed_of
+from shardlab.costs.clock.matmul import EDGE_DEPTH, Product, busy_flops
 from shardlab.costs.hardware import ACCELERATORS
-from shardlab.costs.kernels import linear_seconds, product_seconds, speed_of
-from shardlab.costs.matmul import EDGE_DEPTH, Product, busy_flops
 
 MEASURED = Path(__file__).parents[3] / "benchmarks" / "results" / "h100_kernels.csv"
 A100, H100 = ACCELERATORS["a100"], ACCELERATORS["h100"]

@@ -21,7 +21,6 @@ from shardlab.costs.memory_frameworks import (
     Held,
 )
 from shardlab.costs.memory_outside import CONTEXT, FRAGMENTS, PAIR, RING, nccl_bytes, outside_bytes
-from shardlab.costs.memory_rows import GB, GIB, first_stage_of_nanotron, reported_by, reported_bytes
 from shardlab.costs.memory_states import (
     held_parameters,
     layers_on_stage,
@@ -30,6 +29,7 @@ from shardlab.costs.memory_states import (
 )
 from shardlab.costs.model import embedding_parameters, num_parameters
 from shardlab.costs.model_zoo import ZOO, gpt, llama
+from shardlab.costs.validation.memory_rows import GB, GIB, first_stage_of_nanotron, reported_by, reported_bytes
 
 LLAMA = ZOO["llama3-8b"]
 FSDP = Layout(dp=8, zero=3, microbatch=2)

@@ -4,9 +4,9 @@ import statistics
 from dataclasses import replace
 
 import pytest
-from shardlab.costs import memory_validate
 from shardlab.costs.memory_outside import FRAGMENTS
-from shardlab.costs.memory_validate import (
+from shardlab.costs.validation import memory_validate
+from shardlab.costs.validation.memory_validate import (
     BARS,
     fit_fragments,
     held_out_errors,
@@ -15,8 +15,8 @@ from shardlab.costs.memory_validate import (
     predicted,
     table,
 )
-from shardlab.costs.predictions import predict_memory, predicted_rows
-from shardlab.costs.published import read_rows
+from shardlab.costs.validation.predictions import predict_memory, predicted_rows
+from shardlab.costs.validation.published import read_rows
 
 
 @pytest.fixture(scope="module")

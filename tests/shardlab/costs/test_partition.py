@@ -11,8 +11,8 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.memory import memory_of_stage
 from shardlab.costs.model import divisors
 from shardlab.costs.model_zoo import ZOO
-from shardlab.costs.partition import Piece, partition
-from shardlab.costs.pieces import best_stages, pieces_of
+from shardlab.costs.planning.partition import Piece, partition
+from shardlab.costs.planning.pieces import best_stages, pieces_of
 
 H100 = ACCELERATORS["h100"]
 small = st.integers(0, 9).map(float)

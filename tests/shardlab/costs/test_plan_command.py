@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from shardlab.cli import app
-from shardlab.costs.published import RUNS
+from shardlab.costs.validation.published import RUNS
 from typer.testing import CliRunner
 
 
@@ -113,7 +113,7 @@ def test_a_model_of_ones_own(tmp_path):
 
 def test_commands_load_no_torch():
     program = (
-        "import sys\nfrom shardlab.cli import app\nimport shardlab.costs.validate\n"
+        "import sys\nfrom shardlab.cli import app\nimport shardlab.costs.validation.validate\n"
         "app(['plan', '--model', 'llama2-7b', '--gpus', '8'], standalone_mode=False)\nsys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

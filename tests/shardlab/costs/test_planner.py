@@ -4,13 +4,22 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from shardlab.costs.claims import check_rules, crossing_doubt, crossing_errors
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory import peak_memory
 from shardlab.costs.model_zoo import ZOO
-from shardlab.costs.neighbours import neighbours, what_grew
-from shardlab.costs.planner import NothingFits, Plan, Search, candidates, pareto, plan, seconds_of, usable_bytes
+from shardlab.costs.planning.claims import check_rules, crossing_doubt, crossing_errors
+from shardlab.costs.planning.neighbours import neighbours, what_grew
+from shardlab.costs.planning.planner import (
+    NothingFits,
+    Plan,
+    Search,
+    candidates,
+    pareto,
+    plan,
+    seconds_of,
+    usable_bytes,
+)
 
 H100 = ACCELERATORS["h100"]
 ALL = 1_000_000

@@ -4,8 +4,8 @@ import csv
 
 import pytest
 from shardlab.cli import app
-from shardlab.costs.predictions import ADDED, DERIVED, REPORTED
-from shardlab.costs.published import RUNS, read_rows
+from shardlab.costs.validation.predictions import ADDED, DERIVED, REPORTED
+from shardlab.costs.validation.published import RUNS, read_rows
 from typer.testing import CliRunner
 
 ANSWER = ADDED[:2]

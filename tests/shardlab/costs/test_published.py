@@ -3,10 +3,10 @@
 import csv
 
 import pytest
-from shardlab.costs.fitting import GUESSED, fit, predict
-from shardlab.costs.predictions import ADDED, predicted_rows
-from shardlab.costs.published import RUNS, gpu_of, read_rows, run_of
-from shardlab.costs.validate import (
+from shardlab.costs.validation.fitting import GUESSED, fit, predict
+from shardlab.costs.validation.predictions import ADDED, predicted_rows
+from shardlab.costs.validation.published import RUNS, gpu_of, read_rows, run_of
+from shardlab.costs.validation.validate import (
     RANK,
     REGRET,
     Errors,
@@ -89,7 +89,7 @@ def test_a_held_out_family_is_never_fitted(runs):
     assert all(len(families) == len({run.family for run in runs}) - 1 for families in seen)
 
 
-def test_the_constants_beat_one_utilisation(runs):  # these saw the runs: `python -m shardlab.costs.validate` holds out
+def test_the_constants_beat_one_utilisation(runs):  # these saw the runs: `make validate` holds out
     ours, rival = errors_of(runs, predict), errors_of(runs, constant_utilisation(runs))
     assert ours.macro < 0.16 and ours.median < 0.14 and ours.macro < 0.75 * rival.macro
     assert table(ours, rival).count("\n") == len(ours.by_family) + 4

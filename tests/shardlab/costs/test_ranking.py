@@ -1,8 +1,8 @@
 """Choosing between layouts."""
 
 import pytest
-from shardlab.costs.ranking import choices, rank_correlation, regret, same_choice
-from shardlab.costs.validate import measured_runs, predict
+from shardlab.costs.validation.ranking import choices, rank_correlation, regret, same_choice
+from shardlab.costs.validation.validate import measured_runs, predict
 
 
 def test_rank_correlation_of_known_orders():

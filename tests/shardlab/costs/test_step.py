@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from shardlab.costs.efficiency import FITTED, LAUNCH_SECONDS, NVLINK, Efficiency
+from shardlab.costs.clock.efficiency import FITTED, LAUNCH_SECONDS, NVLINK, Efficiency
+from shardlab.costs.clock.kernels import speed_of
+from shardlab.costs.clock.links import dispatch_seconds, ring_bandwidth, ring_seconds
+from shardlab.costs.clock.software import CURRENT, Software
+from shardlab.costs.clock.step import balanced_stages, bubble_share, exposed, layers_of_stages, step_seconds
 from shardlab.costs.hardware import ACCELERATORS
-from shardlab.costs.kernels import speed_of
 from shardlab.costs.layout import Layout
-from shardlab.costs.links import dispatch_seconds, ring_bandwidth, ring_seconds
 from shardlab.costs.model_zoo import ZOO
-from shardlab.costs.software import CURRENT, Software
-from shardlab.costs.step import balanced_stages, bubble_share, exposed, layers_of_stages, step_seconds
 
 A100, H100 = ACCELERATORS["a100"], ACCELERATORS["h100"]
 GPT3 = replace(ZOO["gpt3-175b"], flash=False)

@@ -4,9 +4,9 @@ import csv
 import statistics
 
 import pytest
-from shardlab.costs.predictions import predict_seconds
-from shardlab.costs.validate import constant_utilisation, errors_of, held_out
-from shardlab.costs.validate_single_node import STEPS, read_steps, table
+from shardlab.costs.validation.predictions import predict_seconds
+from shardlab.costs.validation.validate import constant_utilisation, errors_of, held_out
+from shardlab.costs.validation.validate_single_node import STEPS, read_steps, table
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from shardlab.costs.efficiency import FITTED, NVLINK, Efficiency
+from shardlab.costs.clock.efficiency import FITTED, NVLINK, Efficiency
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.traffic import Link
 

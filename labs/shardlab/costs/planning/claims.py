@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.model import Transformer
-from shardlab.costs.planner import Plan, plan
-from shardlab.costs.validate import measured_runs, predict
+from shardlab.costs.planning.planner import Plan, plan
+from shardlab.costs.validation.validate import measured_runs, predict
 
 ALL = 1_000_000_000
 

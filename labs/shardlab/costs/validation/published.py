@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from shardlab.costs.clock.software import Software
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.layout import Layout, check_layout, check_world, with_global_batch
-from shardlab.costs.memory_rows import Reported, reported_by
 from shardlab.costs.model import Latent, Transformer
-from shardlab.costs.software import Software
+from shardlab.costs.validation.memory_rows import Reported, reported_by
 
-RUNS = Path(__file__).parent / "data" / "published_runs.csv"
+RUNS = Path(__file__).parents[1] / "data" / "published_runs.csv"
 GPUS = {
     "A100-80GB-SXM": "a100",
     "A100-SXM (8/node, 800 Gbps IB/node)": "a100",

@@ -1,4 +1,4 @@
-"""How wrong the time model is on one server: `python -m shardlab.costs.validate_single_node`.
+"""How wrong the time model is on one server: `python -m shardlab.costs.validation.validate_single_node`.
 
 861 steps of small GPTs on 2, 4 and 8 A100, measured with Megatron-DeepSpeed for vTrain (arXiv 2312.12391; VIA-Research/
 vTrain, data/ground_truth_single.csv). No constant is fitted on them, but for the launch of a layer's kernels, which
@@ -11,12 +11,12 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from shardlab.costs.predictions import predict_seconds
-from shardlab.costs.published import Run, run_of
-from shardlab.costs.ranking import choices
-from shardlab.costs.validate import constant_utilisation, errors_of, held_out
+from shardlab.costs.validation.predictions import predict_seconds
+from shardlab.costs.validation.published import Run, run_of
+from shardlab.costs.validation.ranking import choices
+from shardlab.costs.validation.validate import constant_utilisation, errors_of, held_out
 
-STEPS = Path(__file__).parent / "data" / "single_node_a100_steps.csv"
+STEPS = Path(__file__).parents[1] / "data" / "single_node_a100_steps.csv"
 COLUMNS = {
     "n_gpus": "# GPUs",
     "global_batch": "global batch",

@@ -11,9 +11,9 @@ from functools import cache
 
 import numpy as np
 
-from shardlab.costs.efficiency import FITTED, Efficiency
-from shardlab.costs.published import Run
-from shardlab.costs.step import step_seconds
+from shardlab.costs.clock.efficiency import FITTED, Efficiency
+from shardlab.costs.clock.step import step_seconds
+from shardlab.costs.validation.published import Run
 
 GUESSED = Efficiency()
 NAMES = [field.name for field in fields(Efficiency)]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shardlab.costs.layout import Layout
-from shardlab.costs.published import Run
+from shardlab.costs.validation.published import Run
 
 
 def same_choice(runs: Sequence[Run], at_least: int = 3) -> list[list[Run]]:

@@ -4,7 +4,7 @@ Ranks are numbered with tp innermost, then cp, dp and pp, so that a group of `si
 neighbours. NVLink joins a server's GPUs; a ring that leaves the server uses the network card of every member in it.
 """
 
-from shardlab.costs.efficiency import HOP_SECONDS, NVLINK, NVLINK_ALPHA, Efficiency
+from shardlab.costs.clock.efficiency import HOP_SECONDS, NVLINK, NVLINK_ALPHA, Efficiency
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 

@@ -8,13 +8,13 @@ made of its own kernels.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from shardlab.costs.efficiency import EAGER, LAUNCH_SECONDS, Efficiency
+from shardlab.costs.clock.efficiency import EAGER, LAUNCH_SECONDS, Efficiency
+from shardlab.costs.clock.matmul import Product, busy_flops
+from shardlab.costs.clock.software import CURRENT, Software
 from shardlab.costs.flops import attention_core_flops
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
-from shardlab.costs.matmul import Product, busy_flops
 from shardlab.costs.model import Transformer
-from shardlab.costs.software import CURRENT, Software
 
 WAVES = ("volta", "ampere")
 # The backward of fused attention takes 3 forwards: 5 products where the forward has 2 (arXiv 2307.08691, section

@@ -1,6 +1,6 @@
 """What fraction of a data sheet's number real kernels and links reach: the only fitted constants of the time model.
 
-`python -m shardlab.costs.validate --fit` prints the values below, fitted on all published runs in data/ together; the
+`python -m shardlab.costs.validation --fit` prints the values below, fitted on all published runs in data/ together; the
 errors that it reports come from constants fitted without the family that is being predicted.
 """
 

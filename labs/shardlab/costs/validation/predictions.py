@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from shardlab.costs.memory_rows import reported_bytes
-from shardlab.costs.published import Run, run_of
-from shardlab.costs.step import step_seconds
+from shardlab.costs.clock.step import step_seconds
+from shardlab.costs.validation.memory_rows import reported_bytes
+from shardlab.costs.validation.published import Run, run_of
 
 ADDED = ("predicted_step_s", "predicted_mem_GB", "not_predicted")
 REPORTED = ("reported_tflops_per_gpu", "reported_step_s", "reported_mfu", "reported_hfu", "reported_mem_GB")

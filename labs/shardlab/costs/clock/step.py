@@ -13,9 +13,8 @@ from shardlab.costs.axis_traffic import (
     pp_boundary_bytes,
     reductions_of,
 )
-from shardlab.costs.efficiency import FITTED, HOP_SECONDS, Efficiency
-from shardlab.costs.hardware import Accelerator
-from shardlab.costs.kernels import (
+from shardlab.costs.clock.efficiency import FITTED, HOP_SECONDS, Efficiency
+from shardlab.costs.clock.kernels import (
     LayerSeconds,
     Passes,
     Speed,
@@ -27,11 +26,12 @@ from shardlab.costs.kernels import (
     tokens_of,
     total,
 )
+from shardlab.costs.clock.links import boundary_bandwidth, dispatch_seconds, ring_bandwidth, ring_seconds
+from shardlab.costs.clock.software import CURRENT, Software
+from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
-from shardlab.costs.links import boundary_bandwidth, dispatch_seconds, ring_bandwidth, ring_seconds
 from shardlab.costs.memory_states import parameters_on_stage
 from shardlab.costs.model import Transformer
-from shardlab.costs.software import CURRENT, Software
 from shardlab.costs.traffic import ring_all_gather_bytes
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from shardlab.costs.clock.step import step_seconds
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory import MemoryBytes, memory_of_stage
 from shardlab.costs.model import Transformer
-from shardlab.costs.partition import Partition, Piece, partition
-from shardlab.costs.step import step_seconds
+from shardlab.costs.planning.partition import Partition, Piece, partition
 
 NOT_OF_A_LAYER = ("boundaries", "bubble", "data", "optimizer")  # parts of a step
 

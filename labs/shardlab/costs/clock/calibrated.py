@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shardlab.costs.calibration import Calibration, Together
+from shardlab.costs.clock.calibration import Calibration, Together
 from shardlab.costs.overlap import exposed_seconds, ready_times, transfers
 from shardlab.costs.traffic import all_gather_seconds, all_reduce_seconds
 

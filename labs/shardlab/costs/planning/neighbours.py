@@ -8,7 +8,7 @@ from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout, Recompute, Schedule, check_layout, with_global_batch
 from shardlab.costs.memory import peak_memory
 from shardlab.costs.model import Transformer
-from shardlab.costs.planner import GRADIENT_BYTES, Plan, seconds_of, usable_bytes
+from shardlab.costs.planning.planner import GRADIENT_BYTES, Plan, seconds_of, usable_bytes
 
 CLOCK_OF_ZERO_2 = "; the clock leaves out that gradients are then reduced in every microbatch"
 UNTRIED = "better: the search did not try it"

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from shardlab.costs.clock.step import StepSeconds, step_seconds
 from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout, Recompute, Schedule, check_layout
 from shardlab.costs.memory import MemoryBytes, peak_memory
 from shardlab.costs.model import Transformer, divisors, num_parameters
-from shardlab.costs.step import StepSeconds, step_seconds
 
 USABLE = 0.92  # of a GPU's memory: the rest is the driver's, the collectives' buffers and fragments
 GRADIENT_BYTES = 4  # summed in fp32

@@ -1,4 +1,4 @@
-"""How wrong the time model is on published runs: `python -m shardlab.costs.validate`, `--fit` for the constants.
+"""How wrong the time model is on published runs: `python -m shardlab.costs.validation`, `--fit` for the constants.
 
 No family's error is computed with constants that saw it: each source in turn is left out, the constants are fitted on
 the others, and the source is predicted. Beside it the simplest rival by the same rules: one hardware-FLOP utilisation
@@ -6,16 +6,15 @@ for each generation and precision.
 """
 
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shardlab.costs.fitting import fit, predict
 from shardlab.costs.flops import hardware_flops_per_token
-from shardlab.costs.memory_validate import memory_runs
-from shardlab.costs.memory_validate import table as memory_table
-from shardlab.costs.published import Run, read_runs
-from shardlab.costs.ranking import choices
+from shardlab.costs.validation.fitting import fit, predict
+from shardlab.costs.validation.memory_validate import memory_runs
+from shardlab.costs.validation.memory_validate import table as memory_table
+from shardlab.costs.validation.published import Run, read_runs
+from shardlab.costs.validation.ranking import choices
 
 Predict = Callable[[Run], float]
 SUBSETS: dict[str, Callable[[Run], bool]] = {
@@ -151,7 +150,3 @@ def report() -> str:
             memory_table(memory_runs()),
         ]
     )
-
-
-if __name__ == "__main__":
-    print(fit(measured_runs()) if "--fit" in sys.argv else report())

@@ -1,4 +1,4 @@
-"""How wrong the model of memory is on published runs: `python -m shardlab.costs.memory_validate`.
+"""How wrong the model of memory is on published runs: `python -m shardlab.costs.validation.memory_validate`.
 
 One constant is fitted, the share that the caching allocator loses to fragments; never on the source that it predicts.
 """
@@ -6,8 +6,8 @@ One constant is fitted, the share that the caching allocator loses to fragments;
 import statistics
 from collections.abc import Callable, Sequence
 
-from shardlab.costs.memory_rows import reported_bytes
-from shardlab.costs.published import Run, read_runs
+from shardlab.costs.validation.memory_rows import reported_bytes
+from shardlab.costs.validation.published import Run, read_runs
 
 BARS = {"allocated": 0.10, "reserved": 0.15, "nvidia-smi": 0.15}
 ERRORS = dict[str, list[float]]  # family: predicted / measured - 1

@@ -1,0 +1,1 @@
+"""Layouts enumerated, pruned and ranked; why the best wins; layers cut into stages."""
