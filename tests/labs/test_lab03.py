@@ -42,10 +42,13 @@ def test_torchrun_starts_it_as_well():
 def test_the_comparison_finds_pytorch_s_bytes(tmp_path):
     done = lab("communication_analysis.py", *SMALL, "--figure", tmp_path / "lab03.png")
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"^(\S.*?) +([\d.]+) +([\d.]+) +\d+ +[\d.]+ +\S+ +([\d.]+)$", done.stdout, re.MULTILINE)
-    sent = {name: float(bytes_sent) for name, _, bytes_sent, _ in rows}
+    row = r"^(\S.*?) +([\d.]+|unseen) +([\d.]+) +([\d.]+) +\d+ +[\d.]+ +\S+ +([\d.]+)$"
+    rows = re.findall(row, done.stdout, re.MULTILINE)
+    sent = {name: float(bytes_sent) for name, _, _, bytes_sent, _ in rows}
+    peaks = {name: float(peak) for name, _, peak, _, _ in rows}
     losses = [float(loss) for *_, loss in rows]
     assert sent["DDP"] == sent["torch DDP"] and sent["ZeRO-3"] == sent["torch FSDP2"]
+    assert 0 < peaks["ZeRO-3"] < peaks["DDP"]
     assert max(losses) - min(losses) < 1e-4
     assert "In words" in done.stdout and (tmp_path / "lab03.png").stat().st_size > 10_000
 
