@@ -9,21 +9,26 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from shardlab.ranks.warm import end_session
-
 PROGRAM = "nvidia-cuda-mps-control"
 START_LIMIT = 10.0  # seconds until the server's pipe is there
 QUIT_LIMIT = 10.0  # seconds in which it ends after its last client
+KEEPER = "from shardlab.ranks.mps import keep; keep()"
 
 
 class MpsServer:
-    """One MPS server of this process, with a folder of its own for its pipes and logs."""
+    """One MPS server of this process, with a folder of its own for its pipes and logs.
+
+    Between the two stands a keeper, which ends server and folder as soon as its standard input closes: this process may
+    be killed, and could then end nothing by itself.
+    """
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -34,10 +39,10 @@ class MpsServer:
         }
         for folder in self.environment.values():
             Path(folder).mkdir()
-        self._process = subprocess.Popen(
-            [PROGRAM, "-f"],
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-c", KEEPER],
             env=os.environ | self.environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -51,32 +56,40 @@ class MpsServer:
     def _wait_for_pipe(self) -> None:
         deadline = time.monotonic() + START_LIMIT
         while not (self.folder / "pipe" / "control").exists():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self._keeper.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{PROGRAM} did not start: another user may run one; `pkill {PROGRAM}` ends it")
             time.sleep(0.02)
 
     @property
     def is_alive(self) -> bool:
         """Whether this process owns the server (a fork does not) and it runs."""
-        return self.owner == os.getpid() and self._process.poll() is None
+        return self.owner == os.getpid() and self._keeper.poll() is None
 
     def close(self) -> None:
         """End the server and leave no file."""
         if self.owner != os.getpid():
             return
-        with suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(
-                [PROGRAM],
-                input="quit\n",
-                env=os.environ | self.environment,
-                text=True,
-                timeout=QUIT_LIMIT,
-                capture_output=True,
-                check=False,
-            )
-            self._process.wait(QUIT_LIMIT)
-        end_session(self._process)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._keeper.wait(2 * QUIT_LIMIT)
+
+
+def keep() -> None:
+    """Run the server until our standard input closes or the server ends; then end it and remove its folder."""
+    signal.signal(signal.SIGCHLD, lambda number, frame: os.close(0))  # the server ended: so does the wait below
+    server = subprocess.Popen([PROGRAM, "-f"], stdin=subprocess.DEVNULL)
+    with suppress(OSError):
+        while os.read(0, 1):
+            pass
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with suppress(OSError, subprocess.SubprocessError):
+        subprocess.run([PROGRAM], input="quit\n", text=True, timeout=QUIT_LIMIT, capture_output=True, check=False)
+        server.wait(QUIT_LIMIT)
+    with suppress(ProcessLookupError):
+        server.kill()
+    server.wait()
+    shutil.rmtree(Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"]).parent, ignore_errors=True)
 
 
 _server: MpsServer | None = None

@@ -4,6 +4,8 @@ import os
 import stat
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -47,26 +49,36 @@ def test_each_rank_gets_its_share_and_one_server_serves_all_calls(server):
     assert first["CUDA_MPS_PIPE_DIRECTORY"] == second["CUDA_MPS_PIPE_DIRECTORY"]
 
 
+def processes_of(folder):
+    """The keeper and the server that work in this folder."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("CUDA_MPS_PIPE_DIRECTORY") == str(folder / "pipe"):
+                found.append(process)
+    return found
+
+
 def test_it_leaves_no_process_and_no_file(server):
     server()
     folder = Path(mps.environment(2)["CUDA_MPS_PIPE_DIRECTORY"]).parent
-    assert mps._server
-    process = mps._server._process.pid
     assert folder.is_dir()
-    assert psutil.pid_exists(process)
+    assert len(processes_of(folder)) == 2
+    assert mps._server
     mps._server.close()
     assert not folder.exists()
-    assert not psutil.pid_exists(process)
+    assert not processes_of(folder)
 
 
 def test_a_server_that_died_is_replaced(server):
     server()
-    before = mps.environment(2)["CUDA_MPS_PIPE_DIRECTORY"]
+    folder = Path(mps.environment(2)["CUDA_MPS_PIPE_DIRECTORY"]).parent
     assert mps._server
-    mps._server._process.kill()
-    mps._server._process.wait()
-    assert mps.environment(2)["CUDA_MPS_PIPE_DIRECTORY"] != before
-    assert not Path(before).exists()
+    for process in psutil.Process(mps._server._keeper.pid).children():
+        process.kill()
+    mps._server._keeper.wait(20)
+    assert mps.environment(2)["CUDA_MPS_PIPE_DIRECTORY"] != str(folder / "pipe")
+    assert not folder.exists()
 
 
 def test_without_a_server_the_ranks_take_turns(server, monkeypatch):
@@ -76,8 +88,19 @@ def test_without_a_server_the_ranks_take_turns(server, monkeypatch):
     assert mps.environment(4) == {}
 
 
-def test_a_process_that_ends_takes_its_server_along(server):
+@pytest.mark.parametrize("end", ["", "os.kill(os.getpid(), 9)"])
+def test_a_process_that_ends_takes_its_server_along_however_it_ends(server, end):
     server()
-    program = "from shardlab.ranks import mps; print(mps.environment(2)['CUDA_MPS_PIPE_DIRECTORY'])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert not Path(done.stdout.strip()).parent.exists()
+    program = f"""if True:
+        import os
+        from shardlab.ranks import mps
+        print(mps.environment(2)["CUDA_MPS_PIPE_DIRECTORY"], flush=True)
+        {end}
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    folder = Path(done.stdout.strip()).parent
+    deadline = time.monotonic() + 30
+    while (folder.exists() or processes_of(folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not folder.exists()
+    assert not processes_of(folder)
