@@ -19,7 +19,7 @@ import shardlab
 import torch
 from rich.console import Console
 from shardlab.calibrate.links import BATCH as TOGETHER_BATCH
-from shardlab.calibrate.links import MESSAGE_BYTES, TOGETHER, hidden_share, measure_sharing, slowest
+from shardlab.calibrate.links import MESSAGE_BYTES, TOGETHER, measure_sharing, sharing_of, slowest
 from shardlab.calibrate.measure import calibrate
 from shardlab.costs.clock.calibrated import SmallGPT, collective_seconds, gpt_pass_seconds, zero_step_seconds
 from shardlab.costs.clock.calibration import Calibration, Together
@@ -35,7 +35,7 @@ from benchmarks.row import Row, at_most
 COURSE = Path(__file__).parents[1]
 sys.path.insert(0, str(COURSE / "labs" / "lab01-parallelism-sim"))  # programs, no package
 
-BAR, TURNS, ROUNDS = 0.15, 5, 15
+BAR, TURNS, ROUNDS = 0.15, 3, 15
 RANKS = (2, 4)
 WIDTH, SAMPLES = 512, 256  # lab 1, data parallelism
 TOKENS, HIDDEN = 512, 384  # tensor parallelism
@@ -80,10 +80,10 @@ def measure() -> list[Row]:
 def now(here: Calibration, ranks: int) -> Calibration:
     """The calibration as things are at this moment: a pass, alone and on so many ranks at once, and an all-reduce."""
     shared = shardlab.run(measure_sharing, "cpu", ranks=ranks, timeout=240, transport="gloo")
-    alone, *parts = (slowest(shared, name) for name in ("alone", "compute", "message", "both"))
+    slowdown, hidden = sharing_of(shared)
     sizes = SmallGPT(TOGETHER.layers, TOGETHER.hidden, TOGETHER_BATCH, TOGETHER.sequence, TOGETHER.vocabulary)
-    times = alone / gpt_pass_seconds(here, sizes)
-    slower = parts[1] / collective_seconds(here, "all_reduce", ranks, MESSAGE_BYTES)
+    times = slowest(shared, "alone") / gpt_pass_seconds(here, sizes)
+    slower = slowest(shared, "message") / collective_seconds(here, "all_reduce", ranks, MESSAGE_BYTES)
     links = {kind: Link(*(slower * part for part in link)) for kind, link in here.ranks[ranks].links.items()}
     return replace(
         here,
@@ -94,7 +94,7 @@ def now(here: Calibration, ranks: int) -> Calibration:
         adam_seconds=scaled(here.adam_seconds, times),
         bookkeeping=tuple((tensor * times, parameter * times) for tensor, parameter in here.bookkeeping),
         operation=here.operation * times,
-        ranks={ranks: Together(parts[0] / alone, hidden_share(*parts), links)},
+        ranks={ranks: Together(slowdown, hidden, links)},
     )
 
 

@@ -6,7 +6,7 @@ import torch
 from shardlab.calibrate.clock import seconds_of, training_pass
 from shardlab.calibrate.compute import _least_squares
 from shardlab.calibrate.engines import SIZES, bookkeeping_of
-from shardlab.calibrate.links import hidden_share, links_of, slowest
+from shardlab.calibrate.links import links_of, sharing_of, slowest
 from shardlab.calibrate.measure import calibrate
 from shardlab.cli import app
 from shardlab.costs.clock.calibration import read_calibration
@@ -48,9 +48,17 @@ def test_a_round_lasts_as_long_as_its_slowest_rank():
     assert slowest([{"compute": [1.0, 5.0, 1.0]}, {"compute": [3.0, 1.0, 2.0]}], "compute") == 3.0
 
 
-@pytest.mark.parametrize(("both", "share"), [(5.0, 0.0), (3.0, 1.0), (4.0, 0.5), (9.0, 0.0), (2.0, 1.0)])
-def test_what_is_hidden(both, share):
-    assert hidden_share(3.0, 2.0, both) == share
+def shared(beside, alone=2.0, message=2.0, after=5.0):
+    return [{"alone": [alone], "message": [message], "after": [after], "beside": [beside]}] * 2
+
+
+@pytest.mark.parametrize(("beside", "share"), [(5.0, 0.0), (3.0, 1.0), (4.0, 0.5), (9.0, 0.0), (2.0, 1.0)])
+def test_what_is_hidden(beside, share):
+    assert sharing_of(shared(beside)) == (1.5, share)  # 5 s less 2 s of message is 1.5 times the 2 s alone
+
+
+def test_a_machine_that_hiccups_while_one_rank_computes_gives_no_nonsense():
+    assert sharing_of(shared(5.0, alone=9.0, message=6.0)) == (0.5, 0.0)  # "after" is shorter than its message
 
 
 def test_least_squares_leaves_no_constant_negative():

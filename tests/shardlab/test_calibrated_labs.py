@@ -25,7 +25,8 @@ def moment(calibration, monkeypatch):
         alone = times * gpt_pass_seconds(calibration, PASS)
         compute = alone * calibration.of_ranks(ranks).slowdown
         message = times * collective_seconds(calibration, "all_reduce", ranks, labs.MESSAGE_BYTES)
-        rounds = {"alone": [alone], "compute": [compute], "message": [message], "both": [compute + message]}
+        rounds = {"alone": [alone], "compute": [compute], "message": [message], "after": [compute + message]}
+        rounds["beside"] = rounds["after"]
         monkeypatch.setattr(labs.shardlab, "run", lambda *_, ranks, **__: [rounds] * ranks)
         return labs.now(calibration, ranks)
 

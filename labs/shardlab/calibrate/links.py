@@ -93,7 +93,7 @@ def links_of(by_rank: Sequence[dict[tuple[str, int], list[float]]]) -> dict[str,
 
 
 def measure_sharing(device_type: str) -> dict[str, list[float]]:
-    """On each rank: rounds of compute, of an all-reduce about as long, and of the all-reduce begun before the compute.
+    """On each rank: rounds of an all-reduce, of compute with the all-reduce after it, and beside it.
 
     In a round of `alone` one rank computes, each in its turn, and the others wait for it.
     """
@@ -108,13 +108,17 @@ def measure_sharing(device_type: str) -> dict[str, list[float]]:
         if next(turns) % size == rank:
             compute()
 
-    def both() -> None:
+    def after() -> None:
+        compute()
+        dist.all_reduce(message)
+
+    def beside() -> None:
         work = dist.all_reduce(message, async_op=True)
         compute()
         if work is not None:
             work.wait()
 
-    calls = {"alone": alone, "compute": compute, "message": lambda: dist.all_reduce(message), "both": both}
+    calls = {"alone": alone, "message": lambda: dist.all_reduce(message), "after": after, "beside": beside}
     return rounds_of(calls, device, 2 * ROUNDS)
 
 
@@ -123,6 +127,13 @@ def slowest(by_rank: Sequence[dict[str, list[float]]], name: str) -> float:
     return median(max(ranks) for ranks in zip(*(rank[name] for rank in by_rank), strict=True))
 
 
-def hidden_share(compute: float, message: float, both: float) -> float:
-    """Of the shorter of the two, the share that does not show when both run: 0 one after the other, 1 side by side."""
-    return min(1.0, max(0.0, (compute + message - both) / min(compute, message)))
+def sharing_of(by_rank: Sequence[dict[str, list[float]]]) -> tuple[float, float]:
+    """What `measure_sharing` found, as slowdown and hidden share.
+
+    Ranks that compute end at different moments, and the message after it waits for the last: that belongs to the
+    slowdown. hidden: of the shorter of the two, the share that does not show when both run at the same time; 0 one
+    after the other, 1 side by side.
+    """
+    alone, message, after, beside = (slowest(by_rank, name) for name in ("alone", "message", "after", "beside"))
+    compute = max(after - message, alone / len(by_rank))
+    return compute / alone, min(1.0, max(0.0, (after - beside) / min(compute, message)))

@@ -11,7 +11,7 @@ import psutil
 
 from shardlab.calibrate.compute import measure_alone
 from shardlab.calibrate.engines import bookkeeping_of, measure_bookkeeping
-from shardlab.calibrate.links import hidden_share, links_of, measure_links, measure_sharing, slowest
+from shardlab.calibrate.links import links_of, measure_links, measure_sharing, sharing_of
 from shardlab.costs.clock.calibration import Calibration, Together
 from shardlab.ranks.run import run
 from shardlab.ranks.transports import GLOO, choose_transport
@@ -41,10 +41,8 @@ def calibrate(
     for ranks in rank_counts:
         say(f"{ranks} ranks: collectives, compute on shared cores, overlap")
         links = links_of(on(ranks, measure_links))
-        shared = on(ranks, measure_sharing)
-        parts = [slowest(shared, name) for name in ("compute", "message", "both")]
-        slowdown = parts[0] / slowest(shared, "alone")
-        together[ranks] = Together(slowdown=slowdown, hidden=hidden_share(*parts), links=links)
+        slowdown, hidden = sharing_of(on(ranks, measure_sharing))
+        together[ranks] = Together(slowdown=slowdown, hidden=hidden, links=links)
     return Calibration(
         machine=description(device),
         bookkeeping=bookkeeping_of(run(measure_bookkeeping, ranks=1, timeout=SECONDS, transport=GLOO)[0]),

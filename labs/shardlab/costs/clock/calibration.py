@@ -26,9 +26,9 @@ DEVICES = {"cpu": ("gloo",), "cuda": ("nccl", "nccl-shared", "gloo")}
 class Together:
     """N ranks at the same time.
 
-    slowdown: how many times longer each computes than one alone, about N / cores once they share cores. hidden: of the
-    communication that a schedule starts early, the share that costs the compute beside it nothing; on cores that both
-    need it is small. links: alpha and beta of each collective as a ring's, and of a `send`.
+    slowdown: how many times longer they compute, until the last is done, than one alone; about N / cores once they
+    share cores. hidden: of the communication that a schedule starts early, the share that costs the compute beside it
+    nothing; on cores that both need it is small. links: alpha and beta of each collective as a ring's, and of a `send`.
     """
 
     slowdown: float
