@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from shardlab.calibrate_command import calibrate
+from shardlab.memory_command import memory
 from shardlab.mesh_command import mesh
-from shardlab.plan_command import memory, plan, predict
+from shardlab.plan_command import plan
+from shardlab.predict_command import predict
 from shardlab.schedule_command import schedule
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The lab package of SYS-602.")

@@ -32,7 +32,7 @@ def test_a_plan_as_text_and_as_json():
 def test_a_plan_with_stages_and_a_doubt():
     typed = ("plan", "--model", "gpt-1t", "--gpus", "1024", "--best", "1")
     text, data = shardlab(*typed).stdout, json.loads(shardlab(*typed, "--json").stdout)
-    assert sum(data["layers_of_stages"]) == 128 and "the slowest as quick as can be" in text
+    assert sum(data["layers_of_stages"]) == 128 and "the slowest is as quick as can be" in text
     assert ("Check before you trust it" in text) == bool(data["doubt"]) == (data["plans"][0]["layout"]["tp"] > 8)
 
 

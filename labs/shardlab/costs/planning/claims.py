@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.model import Transformer
+from shardlab.costs.planning.neighbours import cuts_gradients_in_a_pipeline
 from shardlab.costs.planning.planner import Plan, plan
 from shardlab.costs.validation.validate import measured_runs, predict
 
@@ -65,5 +66,13 @@ def crossing_doubt(layout: Layout, gpu: Accelerator) -> str:
     known = ", ".join(f"{error:+.0%}" for error in errors) if errors else "none is known"
     return (
         f"tp {layout.tp} leaves a server of {gpu.per_node}. On published {gpu.generation} runs that do so, predicted "
-        f"against measured: {known}"
+        f"against measured step time: {known}."
     )
+
+
+def doubts(layout: Layout, gpu: Accelerator) -> list[str]:
+    """Sentences on what the time of a layout leaves out, or is known to miss."""
+    said = [one] if (one := crossing_doubt(layout, gpu)) else []
+    if cuts_gradients_in_a_pipeline(layout):
+        said.append("ZeRO 2 beside a pipeline reduces gradients in every microbatch; the time counts that once a step.")
+    return said

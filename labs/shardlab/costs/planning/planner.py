@@ -184,8 +184,9 @@ def _nothing_fits(
         )
     total, layout = closest
     lacks = (total - usable_bytes(gpu)) / GIB
+    again = layout.recompute.replace("none", "no")
     return (
         f"{model.name} ({size}) does not fit on {num_gpus} {gpu.name}: the closest, tp {layout.tp} pp {layout.pp} "
-        f"dp {layout.dp} with {layout.recompute} recomputation, needs {total / GIB:.1f} GiB on its fullest rank, "
+        f"dp {layout.dp}, ZeRO {layout.zero}, {again} recomputation, needs {total / GIB:.1f} GiB on its fullest rank, "
         f"{lacks:.1f} GiB more than {USABLE:.0%} of {gpu.memory_bytes / GIB:.0f} GiB: use more GPUs or larger ones"
     )

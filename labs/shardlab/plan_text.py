@@ -1,0 +1,101 @@
+"""What `shardlab plan` prints: its answer as tables, with what a reader has to know beside them."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import typer
+
+COLUMNS = {
+    "tp": "tp",
+    "pp": "pp",
+    "dp": "dp",
+    "cp": "cp",
+    "ep": "ep",
+    "v": "virtual",
+    "b": "microbatch",
+    "m": "num_microbatches",
+    "zero": "zero",
+    "recompute": "recompute",
+    "schedule": "schedule",
+}
+LEGEND = (
+    "v chunks of a stage, b sequences of a microbatch, m microbatches of a step, GiB of the fullest rank.\n"
+    "Not computing: tensor, context, expert and data are messages that nothing hides, boundaries those between stages."
+)
+FIGURES = ("GiB", "seconds", "MFU")
+WORDS = ("recompute", "schedule", "not computing")  # flush left
+
+
+def show(answer: dict, *, fp8: bool = False) -> None:
+    """Print an answer of `shardlab plan`: the plans, the stages, the neighbours, the doubts."""
+    batch, plans = answer["batch"], answer["plans"]
+    typer.echo(
+        f"{answer['model']} on {answer['gpus']} {answer['gpu']}, {batch['sequences']} sequences of {batch['sequence']} "
+        f"a step"
+    )
+    if batch["tokens"] != batch["asked_tokens"]:
+        typer.echo(_rounded(batch))
+    header = [*COLUMNS, *FIGURES, "not computing"]
+    _table(header, [_line(plan) for plan in plans], left=WORDS)
+    typer.echo(LEGEND + (" MFU of the bf16 peak." if fp8 else ""))
+    sizes = answer["layers_of_stages"]
+    if len(sizes) > 1:
+        named = "chunks" if plans[0]["layout"]["virtual"] > 1 else "stages"
+        typer.echo(
+            f"\nLayers of its {len(sizes)} {named}, in order, so that the slowest is as quick as can be: "
+            f"{_counted(sizes)}"
+        )
+    typer.echo("\nWhy the first wins: its neighbours, on as many GPUs and with the same batch")
+    around = [[one["change"], *_costs(one), one["reason"]] for one in answer["neighbours"]]
+    _table(["change", "step", "GiB", "why not"], around, left=("change", "why not"))
+    if answer["doubt"]:
+        typer.echo(f"\nCheck before you trust it: {answer['doubt']}")
+    if answer["fastest_inside_servers"] != plans[0]:
+        typer.echo(_inside(answer["fastest_inside_servers"], plans[0]))
+
+
+def _rounded(batch: dict) -> str:
+    asked, sequences = batch["asked_tokens"], batch["asked_sequences"]
+    said = (
+        f"{asked:,} tokens are {sequences:,.1f} sequences: planned are {batch['sequences']:,}, "
+        f"{batch['tokens']:,} tokens ({batch['change']:+.2%})"
+    )
+    if batch["sequences"] == round(sequences):
+        return f"{said}, the nearest whole number"
+    return f"{said}, which these GPUs can share; --exact-batch keeps {round(sequences):,}"
+
+
+def _line(plan: dict) -> list[str]:
+    figures = [f"{plan['memory_gib']:.1f}", f"{plan['step_seconds']:.3f}", f"{plan['mfu']:.1%}"]
+    return [*(str(plan["layout"][name]) for name in COLUMNS.values()), *figures, plan["waits"]]
+
+
+def _costs(one: dict) -> list[str]:
+    return ["", ""] if one["slower"] is None else [f"{one['slower']:+.1%}", f"{one['memory_gib']:.1f}"]
+
+
+def _inside(inside: dict | None, winner: dict) -> str:
+    """What staying inside a server costs."""
+    if inside is None:
+        return "No layout of this batch whose tensor parallelism stays inside a server fits."
+    layout, slower = inside["layout"], inside["step_seconds"] / winner["step_seconds"] - 1
+    return (
+        f"The fastest inside servers: tp {layout['tp']} pp {layout['pp']} dp {layout['dp']} cp {layout['cp']}, "
+        f"{inside['step_seconds']:.3f} s ({slower:+.1%}), {inside['memory_gib']:.1f} GiB"
+    )
+
+
+def _counted(sizes: Sequence[int]) -> str:
+    """(8, 8, 8, 6) -> "3 of 8, 1 of 6"."""
+    return ", ".join(f"{len(list(run))} of {size}" for size, run in groupby(sizes))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> None:
+    """Columns as wide as what is in them; numbers flush right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        cells = [
+            cell.ljust(width) if name in left else cell.rjust(width)
+            for name, cell, width in zip(header, row, widths, strict=True)
+        ]
+        typer.echo(("  " + "  ".join(cells)).rstrip())
