@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shardlab.plan_command import Gpu, Json, Model
+from shardlab.plan_command import MOST_GPUS, Gpu, Json, Model
 
 if TYPE_CHECKING:
     from shardlab.costs.hardware import Accelerator
@@ -36,6 +36,8 @@ def memory(
 
     try:
         wanted, accelerator = load_model(model), find_accelerator(gpu)
+        if (ranks := tp * pp * dp * cp) > MOST_GPUS:
+            raise ValueError(f"tp x pp x dp x cp = {ranks} ranks: use degrees whose product is at most {MOST_GPUS}")
         layout = Layout(
             tp=tp,
             pp=pp,
@@ -57,13 +59,14 @@ def memory(
         typer.echo(json_format.dumps({name: round(value) for name, value in parts.items()}))
         return
     for name, value in parts.items():
-        typer.echo(f"{name:20}{value / GIB:9.2f} GiB")
+        if value:
+            typer.echo(f"{name:20}{value / GIB:9.2f} GiB")
     typer.echo(_verdict(held.total, accelerator))
 
 
 def _parts(held: MemoryBytes) -> dict[str, float]:
-    """What is held, by name, in bytes; without what this layout does not have."""
-    parts = {
+    """What is held, by name, in bytes; 0 for what this layout does not have."""
+    return {
         "parameters": held.states.parameters,
         "gradients, fp32": held.states.gradients,
         "optimizer": held.states.optimizer,
@@ -73,7 +76,6 @@ def _parts(held: MemoryBytes) -> dict[str, float]:
         "buffers": held.buffers,
         "total": held.total,
     }
-    return {name: value for name, value in parts.items() if value}
 
 
 def _verdict(total: float, gpu: Accelerator) -> str:

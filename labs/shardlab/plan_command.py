@@ -19,13 +19,14 @@ GPU_NAMES = "v100 a100-40 a100 h100 h100-96 h800 h200 b200 b300 gb200 gb300 lapt
 Model = Annotated[str, typer.Option("--model", help="A name (a wrong one lists them), or a JSON file of sizes.")]
 Gpu = Annotated[str, typer.Option("--gpu", help=GPU_NAMES)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+MOST_GPUS = 1_000_000
 MOST_LAYERS = 1000  # of the deepest transformer known (DeepNet); to deal them to stages takes their square
 
 
 def plan(
     model: Model = "llama3-8b",
     gpu: Gpu = "h100",
-    gpus: Annotated[int, typer.Option("--gpus", min=1, max=1_000_000, help="How many of them.")] = 64,
+    gpus: Annotated[int, typer.Option("--gpus", min=1, max=MOST_GPUS, help="How many of them.")] = 64,
     tokens_per_batch: Annotated[
         int, typer.Option("--tokens-per-batch", min=1, max=10**12, help="Tokens of a step, over all GPUs.")
     ] = 4_194_304,

@@ -12,10 +12,13 @@ from typing import Annotated
 
 import typer
 
+from shardlab.plan_command import MOST_GPUS
+
 WHOLE = (
     *("layers", "hidden", "heads", "kv_heads", "vocab", "seq", "n_gpus", "tp", "pp", "virtual_pp", "dp", "cp", "ep"),
     *("micro_batch", "global_batch"),
 )
+DEGREES = ("tp", "pp", "dp", "cp")
 NEEDED = (*WHOLE, "ffn", "gpu", "arch")
 MAY_BE_ABSENT = ("id", "source", "model", "recompute", "sp", "zero_stage", "schedule", "note", "precision")
 DELIMITERS = ",;\t|"
@@ -131,8 +134,10 @@ def _faults(row: dict) -> Iterator[str]:
         yield f"the row has more fields than columns, by {len(beyond)}: put text with a delimiter in quotes"
     given, written = _as_published(row), {name: (value or "").strip() for name, value in row.items() if name}
     for name in (*WHOLE, "ffn"):
-        if _has_fraction(given[name]):
+        if math.isfinite(number := _number(given[name])) and not number.is_integer():
             yield f"{name} = {given[name]!r} is no whole number: give one"
+    if math.prod(max(1.0, _number(given[name])) for name in DEGREES) > MOST_GPUS:
+        yield f"{', '.join(DEGREES)}: use degrees whose product is at most {MOST_GPUS}"
     if given["sp"] not in ("True", "False", ""):
         yield f"sp = {written['sp']!r} is unknown: use True or False, or leave it empty"
     if given["recompute"] not in ("none", "full", "") and not given["recompute"].startswith("selective"):
@@ -143,11 +148,12 @@ def _faults(row: dict) -> Iterator[str]:
         yield f"precision = {written['precision']!r} is not modelled: use bf16, fp16 or fp8, or leave it empty"
 
 
-def _has_fraction(text: str) -> bool:
+def _number(text: str) -> float:
+    """A cell's number; nan for text that is none, which has a sentence of its own."""
     try:
-        return math.isfinite(float(text)) and not float(text).is_integer()
+        return float(text)
     except ValueError:
-        return False  # text that is no number has a sentence of its own
+        return math.nan
 
 
 def _short(text: str) -> str:

@@ -4,10 +4,17 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from shardlab.cli import app
+from shardlab.costs.hardware import ACCELERATORS
+from shardlab.costs.model import Transformer
+from shardlab.costs.planning.planner import usable_bytes
 from shardlab.costs.validation.published import RUNS
+from shardlab.plan_command import GPU_NAMES
 from typer.testing import CliRunner
 
 
@@ -50,6 +57,62 @@ def test_the_memory_of_a_layout():
     assert "does not fit" in shardlab("memory", "--model", "llama2-70b").stdout
 
 
+def test_memory_shows_the_rows_that_hold_something():
+    shown = shardlab("memory", "--model", "llama2-7b", "--dp", "8").stdout
+    assert "buffers" not in shown and "gathered" not in shown and "optimizer" in shown
+    assert "gathered by ZeRO-3" in shardlab("memory", "--model", "llama2-7b", "--dp", "8", "--zero", "3").stdout
+
+
+@pytest.mark.parametrize(
+    ("layout", "verdict"),
+    [
+        (("--dp", "8", "--zero", "1"), "leaves 15.83 GiB"),
+        (("--dp", "4", "--zero", "1"), "leaves 6.42 GiB"),
+        (("--dp", "2", "--zero", "1"), "GiB too much"),
+        (("--dp", "3", "--zero", "1"), "leaves 0.14 GiB, too little"),
+    ],
+)
+def test_what_memory_calls_a_fit_is_what_plan_does(layout, verdict):
+    typed = ("memory", "--model", "llama2-7b", *layout)
+    shown, total = shardlab(*typed).stdout, json.loads(shardlab(*typed, "--json").stdout)["total"]
+    assert verdict in shown
+    assert (total <= usable_bytes(ACCELERATORS["h100"])) == ("too" not in shown.splitlines()[-1])
+
+
+def test_the_help_names_every_accelerator():
+    assert set(GPU_NAMES.split()) == {*ACCELERATORS, "here", "FILE"}
+
+
+def test_wide_numbers_keep_their_columns():
+    typed = ("plan", "--gpus", "64", "--tokens-per-batch", "1000000000000", "--best", "2")
+    text, data = shardlab(*typed).stdout, json.loads(shardlab(*typed, "--json").stdout)
+    header, *rows = [line.split() for line in text.splitlines()[2:5]]
+    for row, plan in zip(rows, data["plans"], strict=True):
+        shown = dict(zip(header, row, strict=False))
+        assert shown["m"] == str(plan["layout"]["num_microbatches"]) and shown["b"] == str(plan["layout"]["microbatch"])
+        assert float(shown["seconds"]) == pytest.approx(plan["step_seconds"], abs=1e-3)
+
+
+def test_what_stays_inside_servers_stands_beside_what_leaves_them():
+    typed = ("plan", "--model", "llama3-405b", "--gpus", "16384", "--best", "60")
+    text, data = shardlab(*typed).stdout, json.loads(shardlab(*typed, "--json").stdout)
+    inside, winner = data["fastest_inside_servers"], data["plans"][0]
+    assert winner["layout"]["tp"] > 8 >= inside["layout"]["tp"] and inside["step_seconds"] > winner["step_seconds"]
+    assert inside == next(one for one in data["plans"] if one["layout"]["tp"] <= 8)
+    assert f"The fastest inside servers: tp 8 pp {inside['layout']['pp']}" in text
+    at_home = json.loads(shardlab("plan", "--json").stdout)
+    assert at_home["fastest_inside_servers"] == at_home["plans"][0]
+    assert "The fastest inside" not in shardlab("plan").stdout
+
+
+def test_gradients_cut_in_a_pipeline_come_with_a_doubt():
+    typed = ("plan", "--model", "llama3-405b", "--gpus", "16384", "--tokens-per-batch", "16777216")
+    winner = json.loads(shardlab(*typed, "--pipeline-zero", "2", "--json").stdout)
+    assert winner["plans"][0]["layout"]["zero"] == 2 and "in every microbatch" in winner["doubt"]
+    around = {one["change"]: one["reason"] for one in json.loads(shardlab(*typed, "--json").stdout)["neighbours"]}
+    assert "see --pipeline-zero" in around["ZeRO 2"]
+
+
 def test_predictions_of_a_file_of_runs(tmp_path):
     out = tmp_path / "out.csv"
     done = shardlab("predict", "--runs", str(RUNS), "--out", str(out))
@@ -75,6 +138,13 @@ def test_predictions_of_a_file_of_runs(tmp_path):
         (("plan", "--model", "gpt3-175b", "--gpus", "8"), "does not fit"),
         (("memory", "--tp", "5"), "use a tensor-parallel size of"),
         (("memory", "--zero", "9"), "use 0, 1, 2 or 3"),
+        (("memory", "--tp", "2147483647", "--cp", "2147483647", "--ep", "4"), "product is at most 1000000"),
+        (("memory", "--ep", "3"), "ep = 3 does not divide"),
+        (("memory", "--recompute", "some"), "use one of none, selective, full"),
+        (("plan", "--gpus", "nan"), "should be a valid integer"),
+        (("plan", "--tokens-per-batch", "inf"), "should be a valid integer"),
+        (("plan", "--gpu", "missing.json"), "there is no calibration"),
+        (("plan", "--model", "missing.json"), "cannot be read as JSON"),
         (("predict", "--runs", "missing.csv", "--out", "x.csv"), "cannot be read"),
     ],
 )
@@ -96,13 +166,50 @@ GOOD = {"layers": 2, "hidden": 64, "heads": 8, "kv_heads": 8, "ffn": 256, "vocab
         (json.dumps(GOOD | {"layers": "two"}), "no whole number"),
         (json.dumps(GOOD | {"kv_heads": 3}), "cannot share 3"),
         (json.dumps(GOOD | {"latent": {"rank": 1}}), "latent has the fields"),
+        (json.dumps(GOOD | {"layers": float("nan")}), "layers = nan is no whole number"),
+        (json.dumps(GOOD | {"hidden": 10**30}), "no model is that large"),
+        (json.dumps(GOOD)[:-1] + ', "layers": 3}', "layers stands there more than once"),
+        ("\ufeff" + json.dumps(GOOD), "cannot be read as JSON"),
     ],
 )
-def test_a_bad_model_file_is_answered_with_a_sentence(tmp_path, written, sentence):
+@pytest.mark.parametrize("command", ["memory", "plan"])
+def test_a_bad_model_file_is_answered_with_a_sentence(tmp_path, command, written, sentence):
     path = tmp_path / "mine.json"
-    path.write_text(written)
-    done = shardlab("memory", "--model", str(path))
+    path.write_text(written, encoding="utf-8")
+    done = shardlab(command, "--model", str(path))
     assert done.exit_code == 2 and sentence in done.output
+
+
+def test_more_layers_than_can_be_dealt(tmp_path):
+    path = tmp_path / "deep.json"
+    path.write_text(json.dumps(GOOD | {"layers": 100_000}))
+    done = shardlab("plan", "--model", str(path), "--tokens-per-batch", "131072")
+    assert done.exit_code == 2 and "100000 layers are too many to deal to stages: use 1000 or fewer" in done.output
+
+
+SIZES = st.sampled_from([1, 2, 3, 8, 61, 64, 96, 128, 1000, 4096, 10**6, 2**31 - 1]) | st.integers(-1, 300)
+ODD = st.none() | st.booleans() | st.floats() | st.text(max_size=3) | st.integers(2**31, 10**40) | st.just({})
+FILES = st.fixed_dictionaries(
+    {"heads": SIZES, "hidden": SIZES, "layers": st.integers(0, 200) | SIZES, "kv_heads": SIZES},
+    optional={field.name: SIZES | ODD for field in fields(Transformer) if field.name not in GOOD}
+    | dict.fromkeys(("ffn", "vocab", "sequence"), SIZES),
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sizes=FILES, gpus=st.sampled_from([1, 7, 64, 1000, 1024]), tokens=st.integers(1, 10**12), plain=st.booleans())
+def test_any_model_file_gives_a_finite_answer_or_a_sentence(tmp_path, sizes, gpus, tokens, plain):
+    if plain:  # sizes that agree with each other; the rest still varies
+        sizes |= {"ffn": 64, "vocab": 100, "sequence": 64, "heads": 8, "kv_heads": 8, "hidden": 64}
+    path = tmp_path / "any.json"
+    path.write_text(json.dumps(sizes))
+    for typed in (("plan", "--gpus", str(gpus), "--tokens-per-batch", str(tokens), "--best", "1"), ("memory",)):
+        done = shardlab(*typed, "--model", str(path), "--json")
+        assert done.exit_code in (0, 2) and isinstance(done.exception, SystemExit | None), (sizes, done.exception)
+        if done.exit_code:
+            assert "Error" in done.output and "Traceback" not in done.output
+        else:
+            assert "NaN" not in done.stdout and "Infinity" not in done.stdout
 
 
 def test_a_model_of_ones_own(tmp_path):

@@ -67,6 +67,7 @@ BAD = {
     "global_batch": ("", "global_batch"),
     "heads": ("0", "heads"),
     "seq": ("nan", "seq"),
+    "dp": ("2147483647", "whose product is at most 1000000"),
     "ffn": ("1.5", "ffn = '1.5' is no whole number"),
     "kv_heads": ("2.5", "kv_heads = '2.5' is no whole number"),
     "sp": ("maybe", "sp = 'maybe' is unknown: use True or False"),

@@ -40,10 +40,15 @@ def pieces_of(
     kinds = [_of_kind(model, experts=experts) for experts, num in ((False, dense), (True, routed)) if num]
     layers = [_layer(kind, layout, gpu, fp8) for kind in kinds]
     kind, layer = kinds[-1], layers[-1]
-    held = [_memory(kind, layout, 3, stage).total - layer.state_bytes - layer.kept_bytes for stage in range(3)]
-    output = _seconds(kind, layout, 1, gpu, fp8) - layer.seconds
+    held = [_left(_memory(kind, layout, 3, stage).total, layer.state_bytes + layer.kept_bytes) for stage in range(3)]
+    output = _left(_seconds(kind, layout, 1, gpu, fp8), layer.seconds)
     ends = [Piece(state_bytes=held[0]), Piece(state_bytes=held[1]), Piece(output, held[2])]
     return [layers[0]] * dense + [layers[-1]] * routed, ends
+
+
+def _left(whole: float, layer: float) -> float:
+    """What a stage of one layer has beside it; rounding takes a nothing below 0."""
+    return max(0.0, whole - layer)
 
 
 def _of_kind(model: Transformer, *, experts: bool) -> Transformer:
