@@ -61,7 +61,7 @@ kill-matrix: setup  ## every known cheat against every check
 demo: setup  ## one minute: real ranks, prediction beside measurement, an honest and a cheating submission graded
 	"$(BIN)/autograder" demo
 
-validate: setup  ## how wrong the cost model is on published runs, family by family, beside a constant
+validate: setup  ## how wrong the cost model is on published runs and on one server's, beside a constant
 	"$(BIN)/python" -m shardlab.costs.validation
 
 bench: setup  ## measurements beside their peers, as a table

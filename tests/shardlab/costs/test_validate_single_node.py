@@ -5,8 +5,9 @@ import statistics
 
 import pytest
 from shardlab.costs.validation.predictions import predict_seconds
-from shardlab.costs.validation.validate import constant_utilisation, errors_of, held_out
-from shardlab.costs.validation.validate_single_node import STEPS, read_steps, table
+from shardlab.costs.validation.ranking import choices
+from shardlab.costs.validation.validate import RANK, REGRET, constant_utilisation, errors_of, held_out, table
+from shardlab.costs.validation.validate_single_node import STEPS, read_steps, report
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +41,16 @@ def test_every_family_is_predicted_better_than_by_one_utilisation(runs):
     assert ours.macro < 0.15
 
 
-def test_the_table_prints_these_errors(runs):
-    printed = table(runs)
-    ours = errors_of(runs, predict_seconds)
-    assert f"{ours.macro:7.1%}" in printed and f"{ours.median:7.1%}" in printed
-    assert all(f"\n{family:10} " in "\n" + printed for family in ours.by_family)
-    assert "choices, ours: rank correlation" in printed
+def test_the_report_prints_these_errors_in_the_style_of_the_published_runs(runs):
+    printed = report(runs).splitlines()
+    ours, rival = errors_of(runs, predict_seconds), errors_of(runs, held_out(runs, constant_utilisation))
+    lines = table(ours, rival).splitlines()
+    assert {*lines} <= {*printed} and lines[0].split() == ["family", "runs", "error", "bias", "constant", "utilisation"]
+    families = [line[:10].strip() for line in printed if line[:10].strip() in ours.by_family]
+    assert families == sorted(ours.by_family)
+    correlation, lost, groups = choices(runs, predict_seconds)
+    rank, regret = (next(line.split() for line in printed if line.startswith(name)) for name in (RANK, REGRET))
+    assert (
+        rank[2] == f"{correlation:.2f}" and regret[2] == f"{lost:.1%}" and any(f"{groups} groups" in x for x in printed)
+    )
+    assert "missed" not in "".join(printed)

@@ -1,8 +1,11 @@
-"""`python -m shardlab.costs.validation`: the report; `--fit`: the constants, fitted on all published runs."""
+"""`python -m shardlab.costs.validation`: both reports; `--fit`: the constants, fitted on all published runs."""
 
 import sys
 
+from shardlab.costs.validation import validate, validate_single_node
 from shardlab.costs.validation.fitting import fit
-from shardlab.costs.validation.validate import measured_runs, report
 
-print(fit(measured_runs()) if "--fit" in sys.argv else report())
+if "--fit" in sys.argv:
+    print(fit(validate.measured_runs()))
+else:
+    print(validate.report(), validate_single_node.report(validate_single_node.read_steps()), sep="\n\n")

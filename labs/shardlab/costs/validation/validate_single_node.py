@@ -7,14 +7,23 @@ utilisation, the median of all rows of the other families.
 """
 
 import csv
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
 from shardlab.costs.validation.predictions import predict_seconds
 from shardlab.costs.validation.published import Run, run_of
 from shardlab.costs.validation.ranking import choices
-from shardlab.costs.validation.validate import constant_utilisation, errors_of, held_out
+from shardlab.costs.validation.validate import (
+    RANK,
+    REGRET,
+    Errors,
+    Predict,
+    constant_utilisation,
+    errors_of,
+    held_out,
+    summary,
+    table,
+)
 
 STEPS = Path(__file__).parents[1] / "data" / "single_node_a100_steps.csv"
 COLUMNS = {
@@ -72,23 +81,26 @@ def _run(number: int, row: dict[str, str]) -> Run:
     )
 
 
-def table(runs: Sequence[Run]) -> str:
-    """A row a family: runs, mean absolute and signed error, the rival's; then all, and how well layouts are ranked."""
+def report(runs: Sequence[Run]) -> str:
+    """As the report on published runs: a row for each way to cut a model, the rival beside, choices, the same bars."""
     rival = held_out(runs, constant_utilisation)
     ours, theirs = errors_of(runs, predict_seconds), errors_of(runs, rival)
-    lines = [f"{'cut by':10} {'runs':>4} {'error':>7} {'bias':>7} {'constant utilisation':>21}"]
-    for family in sorted(ours.by_family):
-        errors = ours.by_family[family]
-        other = statistics.mean(map(abs, theirs.by_family[family]))
-        mean, bias = statistics.mean(map(abs, errors)), statistics.mean(errors)
-        lines.append(f"{family:10} {len(errors):4} {mean:7.1%} {bias:+7.1%} {other:21.1%}")
-    lines.append(f"{'mean':10} {len(runs):4} {ours.macro:7.1%} {'':7} {theirs.macro:21.1%}")
-    lines.append(f"{'median':10} {len(runs):4} {ours.median:7.1%} {'':7} {theirs.median:21.1%}")
-    for name, predicted in (("ours", predict_seconds), ("constant utilisation", rival)):
-        correlation, lost, groups = choices(runs, predicted)
-        lines.append(f"{groups} choices, {name}: rank correlation {correlation:.2f}, regret {lost:.1%}")
-    return "\n".join(lines)
+    of_choices, theirs_of_choices = _of_choices(runs, predict_seconds), _of_choices(runs, rival)
+    return "\n".join(
+        [
+            f"{len(runs)} runs on one server of A100, by the axes that cut the model; no constant is fitted on them,\n"
+            "but the launch of a layer's kernels.\n",
+            table(Errors(dict(sorted(ours.by_family.items()))), theirs),
+            f"\n{choices(runs, predict_seconds)[2]} groups of runs that differ in their layout only",
+            summary(of_choices, theirs_of_choices),
+        ]
+    )
+
+
+def _of_choices(runs: Sequence[Run], predicted: Predict) -> dict[str, float]:
+    correlation, lost, _ = choices(runs, predicted)
+    return {RANK: correlation, REGRET: lost}
 
 
 if __name__ == "__main__":
-    print(table(read_steps()))
+    print(report(read_steps()))
