@@ -135,7 +135,7 @@ def _beside(winner: Plan, one: Neighbour) -> dict:
 
 
 def _row(found: Plan, model: Transformer, accelerator: Accelerator) -> dict:
-    """A plan; `waits` names the parts of a step that are not compute, largest first."""
+    """A plan; `waits` names the parts of a step that are not compute, from 0.5% on, largest first."""
     from shardlab.costs.flops import model_flops_per_token, utilisation
     from shardlab.costs.hardware import GIB
 
@@ -150,5 +150,5 @@ def _row(found: Plan, model: Transformer, accelerator: Accelerator) -> dict:
         "step_seconds": total,
         "mfu": mfu,
         "parts": parts,
-        "waits": ", ".join(f"{name} {seconds / total:.0%}" for seconds, name in waits[:3] if seconds / total >= 0.005),
+        "waits": ", ".join(f"{name} {seconds / total:.0%}" for seconds, name in waits if seconds / total >= 0.005),
     }

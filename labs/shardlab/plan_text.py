@@ -41,10 +41,7 @@ def show(answer: dict, *, fp8: bool = False) -> None:
     sizes = answer["layers_of_stages"]
     if len(sizes) > 1:
         named = "chunks" if plans[0]["layout"]["virtual"] > 1 else "stages"
-        typer.echo(
-            f"\nLayers of its {len(sizes)} {named}, in order, so that the slowest is as quick as can be: "
-            f"{_counted(sizes)}"
-        )
+        typer.echo(f"\nIts {len(sizes)} {named}, in order: {_counted(sizes)}; the slowest is as quick as can be")
     typer.echo("\nWhy the first wins: its neighbours, on as many GPUs and with the same batch")
     around = [[one["change"], *_costs(one), one["reason"]] for one in answer["neighbours"]]
     _table(["change", "step", "GiB", "why not"], around, left=("change", "why not"))
@@ -86,8 +83,10 @@ def _inside(inside: dict | None, winner: dict) -> str:
 
 
 def _counted(sizes: Sequence[int]) -> str:
-    """(8, 8, 8, 6) -> "3 of 8, 1 of 6"."""
-    return ", ".join(f"{len(list(run))} of {size}" for size, run in groupby(sizes))
+    """(8, 8, 8, 6) -> "3 with 8 layers, 1 with 6"."""
+    (first, *rest) = [(len(list(run)), size) for size, run in groupby(sizes)]
+    layers = "layer" if first[1] == 1 else "layers"
+    return ", ".join([f"{first[0]} with {first[1]} {layers}", *(f"{number} with {size}" for number, size in rest)])
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> None:

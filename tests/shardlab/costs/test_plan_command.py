@@ -36,6 +36,15 @@ def test_a_plan_as_text_and_as_json():
         assert not one["fits"] or one["slower"] >= 0
 
 
+def test_all_parts_of_a_step_are_shown():
+    typed = ("plan", "--model", "deepseek-v3", "--gpu", "h800", "--gpus", "256", "--best", "1", "--json")
+    best = json.loads(shardlab(*typed).stdout)["plans"][0]
+    shares = {name: seconds / best["step_seconds"] for name, seconds in best["parts"].items() if name != "compute"}
+    assert best["waits"].split(", ") == [
+        f"{name} {share:.0%}" for name, share in sorted(shares.items(), key=lambda x: -x[1]) if share >= 0.005
+    ]
+
+
 def test_a_plan_with_stages_and_a_doubt():
     typed = ("plan", "--model", "gpt-1t", "--gpus", "1024", "--best", "1")
     text, data = shardlab(*typed).stdout, json.loads(shardlab(*typed, "--json").stdout)

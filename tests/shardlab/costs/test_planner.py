@@ -154,6 +154,17 @@ def test_an_equal_step_in_less_memory_is_better_too():
     assert what_grew(small, large).startswith("the same time") and what_grew(small, large).endswith("GiB more")
 
 
+def test_an_uncounted_reduction_is_told_with_what_it_saves():
+    model, layout = ZOO["llama2-7b"], Layout(dp=4, pp=2, num_microbatches=8, zero=1)
+    step, memory = seconds_of(model, layout, H100), peak_memory(model, layout, gradient_bytes=4)
+    cut, smaller = replace(layout, zero=2), peak_memory(model, replace(layout, zero=2), gradient_bytes=4)
+    quicker = replace(step, compute=step.compute / 2)
+    for seconds, begin in ((step, "the same time, "), (quicker, "faster, but")):
+        said = what_grew(Plan(layout, memory, step), Plan(cut, smaller, seconds))
+        assert said.startswith(begin) and "every microbatch, which is not counted: see --pipeline-zero" in said
+    assert "every microbatch" not in what_grew(Plan(layout, memory, step), Plan(layout, memory, quicker))
+
+
 def test_rules_of_thumb_are_claims():
     tensor, pipeline, _ = check_rules(ZOO["gpt-1t"], H100, 1024, 2048)
     assert pipeline.holds and tensor.keeps and tensor.breaks and tensor.breaks.layout.tp == 16

@@ -11,6 +11,7 @@ from shardlab.costs.model import Transformer
 from shardlab.costs.planning.planner import GRADIENT_BYTES, Plan, seconds_of, usable_bytes
 
 UNTRIED = "the search did not try it"
+UNCOUNTED = ", but it reduces in every microbatch, which is not counted: see --pipeline-zero"
 TRADED = (("tp", "dp"), ("tp", "pp"), ("pp", "dp"), ("cp", "dp"))  # one doubles, the other halves: the GPUs stay
 
 
@@ -52,13 +53,12 @@ def what_grew(winner: Plan, other: Plan) -> str:
     part = max(parts, key=lambda name: parts[name] - before[name])
     if slower > 1e-9 * winner.step.total:
         return f"{part}: {parts[part] - before[part]:.2f} s more"
-    if slower < -1e-9 * winner.step.total:
-        return f"faster: {UNTRIED}"
     larger = other.memory.total - winner.memory.total
-    if larger < 0 and cuts_gradients_in_a_pipeline(other.layout):
-        return f"{-larger / GIB:.1f} GiB less, but reduces in every microbatch, uncounted here: see --pipeline-zero"
+    why = UNCOUNTED if cuts_gradients_in_a_pipeline(other.layout) else f": {UNTRIED}"
+    if slower < -1e-9 * winner.step.total:
+        return f"faster{why}"
     if larger < 0:
-        return f"the same time, {-larger / GIB:.1f} GiB less: {UNTRIED}"
+        return f"the same time, {-larger / GIB:.1f} GiB less{why}"
     return f"the same time, {larger / GIB:.1f} GiB more" if larger else "these formulas see no difference"
 
 
