@@ -6,8 +6,11 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import torch
+
 from autograder.checks.base import Answer, Case, Task, close, trouble
 
+MOST_NUMBERS = 1000
 FORMULAS = ("shardlab.collectives", "shardlab.costs.traffic")  # a formula is asked for: these hold it
 
 
@@ -19,18 +22,40 @@ def formula_task(call: str, names: tuple[str, ...], expected: Any) -> Any:
 
 
 def value_of(answer: Answer) -> Any:
-    answers = answer.ranks[0].get("answers")
-    value = answers[0].get("value", {}) if isinstance(answers, list) and answers else {}
+    value = _came(answer).get("value", {})
     return value.get("plain") if isinstance(value, dict) else None
+
+
+def numbers_of(answer: Answer) -> Any:
+    """What came, with tensors of few numbers as Python's numbers or lists of them: for checks that ask for numbers."""
+    return _without_tensors(value_of(answer))
+
+
+def _without_tensors(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.numel() <= MOST_NUMBERS:
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return type(value)(map(_without_tensors, value))
+    if isinstance(value, dict):
+        return {key: _without_tensors(item) for key, item in value.items()}
+    return value
+
+
+def _came(answer: Answer) -> dict[str, Any]:
+    answers = answer.ranks[0].get("answers")
+    return answers[0] if isinstance(answers, list) and answers and isinstance(answers[0], dict) else {}
 
 
 def failed(answer: Answer) -> str | None:
     if problem := trouble(answer):
         return problem
-    answers = answer.ranks[0].get("answers")
-    if isinstance(answers, list) and answers and "raised" in answers[0]:
-        problem = trouble(replace(answer, ranks=[answers[0]]))
+    came = _came(answer)
+    if "raised" in came:
+        problem = trouble(replace(answer, ranks=[came]))
         return problem and problem.replace("Rank 0 raised", "The function raised")
+    value = came.get("value")
+    if isinstance(value, dict) and "not_plain" in value:
+        return f"What came has {value['not_plain']} in it: return numbers, texts, tensors, and lists or dicts of them."
     return None
 
 
@@ -42,7 +67,7 @@ def judge_pair(names: tuple[str, str], relative: float = 1e-6) -> Any:
     def judge(case: Case, task: Task, answer: Answer) -> str | None:
         if problem := failed(answer):
             return problem
-        got = value_of(answer)
+        got = numbers_of(answer)
         if not isinstance(got, list | tuple) or len(got) != 2:
             return f"Return two numbers: {names[0]} and {names[1]}."
         for name, number, due in zip(names, got, task.expected[0], strict=True):

@@ -2,7 +2,7 @@
 
 A message is the length of a JSON header, the header, and the tensors' bytes one after another. Only exact types are
 taken: an object that merely claims to be a number or a tensor is refused on the side that sends it, and everything is
-checked again on the side that reads it.
+checked again on the side that reads it. NumPy's numbers and arrays cross as Python's.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import json
 import struct
 from typing import Any
 
+import numpy
 import torch
 
 _LENGTH = struct.Struct("<Q")
 MOST_HEADER_BYTES = 8 << 20
 MOST_DEPTH = 20
 MOST_TENSOR_BYTES = 64 << 20
+MOST_NUMPY_NUMBERS = 100_000  # they travel as text
+NUMPY_NUMBERS = {numpy.dtype(code).type for code in "?bhilqBHILQefd"}
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -64,6 +67,9 @@ def _describe(value: Any, blobs: list[bytes], depth: int) -> Any:
     if depth > MOST_DEPTH:
         raise NotPlain(f"nested deeper than {MOST_DEPTH} levels")
     kind = type(value)
+    if kind in NUMPY_NUMBERS or (kind is numpy.ndarray and value.size <= MOST_NUMPY_NUMBERS):
+        value = value.tolist()
+        kind = type(value)
     if value is None or kind in (bool, int, str):
         return value
     if kind is float:

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import numpy
 import pytest
 import torch
 from hypothesis import given, settings
@@ -38,6 +39,22 @@ def test_tensors_come_back_bit_for_bit(dtype, shape):
     assert isinstance(back, tuple) and isinstance(back[1], list)
 
 
+@pytest.mark.parametrize(
+    ("value", "due"),
+    [
+        (numpy.float64(0.5), 0.5),
+        ({"tp": numpy.int64(3)}, {"tp": 3}),
+        (numpy.bool_(True), True),
+        ([numpy.arange(3), (numpy.int32(1),)], [[0, 1, 2], (1,)]),
+        (numpy.array(2.5), 2.5),
+    ],
+    ids=repr,
+)
+def test_numbers_of_numpy_come_back_as_pythons(value, due):
+    back = plain.decode(plain.encode(value))
+    assert back == due and type(back) is type(due)
+
+
 class AlwaysEqual(float):
     def __eq__(self, other):
         return True
@@ -50,7 +67,20 @@ class FakeTensor(torch.Tensor):
 
 
 @pytest.mark.parametrize(
-    "value", [AlwaysEqual(1), FakeTensor(), {1: 2}, {3}, object(), print, torch.ones(2).to_sparse()], ids=repr
+    "value",
+    [
+        AlwaysEqual(1),
+        FakeTensor(),
+        {1: 2},
+        {3},
+        object(),
+        print,
+        torch.ones(2).to_sparse(),
+        numpy.array([object()]),
+        numpy.zeros(plain.MOST_NUMPY_NUMBERS + 1),
+        numpy.longdouble(1),
+    ],
+    ids=lambda value: repr(value)[:40],
 )
 def test_what_only_looks_plain_is_refused(value):
     with pytest.raises(plain.NotPlain):

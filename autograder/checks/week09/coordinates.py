@@ -5,14 +5,14 @@ from __future__ import annotations
 from random import Random
 
 from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, value_of
+from autograder.checks.formulas import failed, formula_task, numbers_of
 from autograder.checks.meshes import MASKED, grid_of
 
 
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := failed(answer):
         return problem
-    got, due = value_of(answer), task.expected[0]
+    got, due = numbers_of(answer), task.expected[0]
     if not isinstance(got, dict) or set(got) != set(due):
         return f"Return a dict with the places on {', '.join(due)}."
     for name, place in due.items():

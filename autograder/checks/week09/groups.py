@@ -6,14 +6,14 @@ from random import Random
 from typing import Any
 
 from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, value_of
+from autograder.checks.formulas import failed, formula_task, numbers_of
 from autograder.checks.meshes import MASKED, grid_of
 
 
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := failed(answer):
         return problem
-    got, due, asked = value_of(answer), task.expected[0], f"For {'-'.join(case['axes'])} of {case['sizes']}"
+    got, due, asked = numbers_of(answer), task.expected[0], f"For {'-'.join(case['axes'])} of {case['sizes']}"
     if not isinstance(got, list | tuple) or any(not _is_group(group) for group in got):
         return f"{asked} return a list of lists of ranks."
     plain = [list(group) for group in got]

@@ -6,7 +6,7 @@ from shardlab.mesh import Mesh
 from shardlab.mesh.nodes import position
 
 from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, value_of
+from autograder.checks.formulas import failed, formula_task, numbers_of
 from autograder.checks.meshes import MASKED
 
 MESH, RANK, PER_NODE = Mesh(tp=8, pp=4, dp=2), 37, 8
@@ -21,7 +21,7 @@ def _due(case: Case) -> dict[str, list]:
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := failed(answer):
         return problem
-    got, due = value_of(answer), task.expected[0]
+    got, due = numbers_of(answer), task.expected[0]
     if not isinstance(got, dict) or set(got) != set(due):
         return f"Return a dict with the keys {', '.join(due)}."
     for key, right in due.items():

@@ -10,7 +10,7 @@ from shardlab.costs.model_zoo import gpt
 from shardlab.costs.traffic import ring_all_reduce_bytes
 
 from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.formulas import failed, formula_task, numbers_of, shown
 
 NAMES = (
     "the payload of a tensor-parallel all-reduce",
@@ -49,7 +49,7 @@ def due(case: Case) -> list[float]:
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := failed(answer):
         return problem
-    got = value_of(answer)
+    got = numbers_of(answer)
     if not isinstance(got, list | tuple) or len(got) != len(NAMES):
         return f"Return five numbers, in bytes: {'; '.join(NAMES)}."
     for name, number, right in zip(NAMES, got, task.expected[0], strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 from shardlab.costs.planning.partition import Partition, Piece, partition
 
 from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, value_of
+from autograder.checks.formulas import failed, numbers_of
 from autograder.checks.week10.clusters import MASKED
 
 SLACK = 1e-9
@@ -29,7 +29,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := failed(answer):
         return problem
     where = f"{len(case['layers'])} layers, {case['num_stages']} stages, {case['num_microbatches']} microbatches"
-    sizes = value_of(answer)
+    sizes = numbers_of(answer)
     if not isinstance(sizes, list | tuple) or any(type(size) is not int or size < 1 for size in sizes):
         return f"For {where}: return the number of layers of each stage, whole numbers of 1 or more."
     if len(sizes) != case["num_stages"] or sum(sizes) != len(case["layers"]):

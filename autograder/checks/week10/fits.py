@@ -7,7 +7,7 @@ from random import Random
 from shardlab.costs.memory_states import zero_state_bytes
 
 from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.formulas import failed, formula_task, numbers_of, shown
 from autograder.checks.week10.clusters import MASKED
 
 NAMES = ("num_parameters", "tp", "pp", "dp", "activation_bytes", "gpu_bytes")
@@ -21,7 +21,7 @@ def left(case: Case) -> float:
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := failed(answer):
         return problem
-    got, due = value_of(answer), task.expected[0]
+    got, due = numbers_of(answer), task.expected[0]
     if type(got) in (int, float) and abs(got - due) <= 1e-6 * case["gpu_bytes"]:
         return None
     if close(got, -due):

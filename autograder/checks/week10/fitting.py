@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, value_of
+from autograder.checks.formulas import failed, numbers_of
 from autograder.checks.week10.clusters import GPT, MASKED, Layout, all_layouts, as_layouts, drawn_model, rank_bytes
 
 PARTS = ("rank_bytes", "fitting")
@@ -33,7 +33,7 @@ def _layouts(case: Case) -> list[Layout]:
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := failed(answer):
         return problem
-    got, due = value_of(answer), task.expected[0]
+    got, due = numbers_of(answer), task.expected[0]
     if case["part"] == "fitting":
         return _judge_fitting(case, as_layouts(got), due)
     if close(got, due):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.formulas import failed, formula_task, numbers_of, shown
 from autograder.checks.week10.clusters import MASKED, all_layouts, as_layouts
 
 NAMES = ("num_gpus", "gpus_per_server", "num_layers", "num_heads", "sequences", "microbatches")
@@ -15,7 +15,7 @@ MOST = 100_000
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := failed(answer):
         return problem
-    value = value_of(answer)
+    value = numbers_of(answer)
     if isinstance(value, list | tuple) and len(value) > MOST:
         return f"For ({shown(case)}) there are {len(value)} layouts; there are far fewer."
     got = as_layouts(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, value_of
+from autograder.checks.formulas import failed, numbers_of
 from autograder.checks.week10.clusters import (
     GPT,
     H100,
@@ -43,7 +43,7 @@ def _layouts(case: Case) -> list[Layout]:
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := failed(answer):
         return problem
-    got, due = value_of(answer), task.expected[0]
+    got, due = numbers_of(answer), task.expected[0]
     if case["part"] == "step_seconds":
         if close(got, due):
             return None
