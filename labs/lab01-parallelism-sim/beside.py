@@ -13,7 +13,18 @@ from shardlab.costs.clock.calibration import Calibration, default_file, read_cal
 CalibrationFile = Annotated[
     Path | None, typer.Option(help="What `shardlab calibrate` wrote; without a file this machine is measured first.")
 ]
-FigureFile = Annotated[Path | None, typer.Option(help="Write the comparison as a picture.")]
+
+
+def _in_a_folder(path: Path | None) -> Path | None:
+    """Refuse, before minutes of measuring, a picture that could not be written."""
+    if path is not None and not path.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {path.parent}: make it, or name another")
+    return path
+
+
+FigureFile = Annotated[
+    Path | None, typer.Option(help="Write the comparison as a picture.", dir_okay=False, callback=_in_a_folder)
+]
 Rounds = Annotated[int, typer.Option(min=1, help="Steps that count; two more warm up.")]
 WARM_UP = 2
 

@@ -61,7 +61,8 @@ def main(
     try:
         wanted = load_model(model)
         typer.echo(f"{wanted.name}: {num_parameters(wanted) / 1e9:.2f}B parameters; GiB of the fullest rank")
-        typer.echo(f"{'ZeRO':>4} {'recompute':10}{'states':>9}{'activations':>13}{'total':>9}")
+        typer.echo("(rest: logits, and layers that ZeRO-3 holds whole; the figure counts it with the activations)")
+        typer.echo(f"{'ZeRO':>4} {'recompute':10}{'states':>9}{'activations':>13}{'rest':>8}{'total':>9}")
         for zero in range(4):
             for recompute in ("none", "full"):
                 layout = Layout(
@@ -76,8 +77,9 @@ def main(
                 )
                 check_layout(wanted, layout)
                 held = rows[f"ZeRO-{zero}, recompute {recompute}"] = peak_memory(wanted, layout)
-                parts = [part / GIB for part in (held.states.total, held.activations, held.total)]
-                typer.echo(f"{zero:4} {recompute:10}{parts[0]:9.2f}{parts[1]:13.2f}{parts[2]:9.2f}")
+                rest = held.total - held.states.total - held.activations
+                parts = [part / GIB for part in (held.states.total, held.activations, rest, held.total)]
+                typer.echo(f"{zero:4} {recompute:10}{parts[0]:9.2f}{parts[1]:13.2f}{parts[2]:8.2f}{parts[3]:9.2f}")
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if figure is not None:

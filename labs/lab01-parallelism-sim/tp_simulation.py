@@ -10,8 +10,11 @@ from shardlab.costs.axis_traffic import BF16, tp_layer_bytes
 from shardlab.costs.clock.calibrated import mlp_tensor_parallel_seconds
 from shardlab.costs.clock.calibration import Calibration
 from shardlab.costs.layout import Layout, check_layout
+from shardlab.costs.model import divisors
 from shardlab.costs.model_zoo import find_model
 from shardlab.costs.traffic import ring_all_reduce_bytes
+
+MOST_RANKS = 16
 
 
 def mlp_steps(tokens: int, hidden: int, width: int, rounds: int) -> tuple[float, int, float, list[tuple[float, float]]]:
@@ -67,7 +70,7 @@ def measure(ranks: int, tokens: int, hidden: int, rounds: int) -> tuple[float, i
 
 
 def main(
-    ranks: Annotated[int, typer.Option(min=1, max=16, help="Tensor-parallel ranks t.")] = 2,
+    ranks: Annotated[int, typer.Option(min=1, max=MOST_RANKS, help="Tensor-parallel ranks t.")] = 2,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of a microbatch, b times s.")] = 64,
     hidden: Annotated[int, typer.Option(min=1, help="h; the MLP is 4h wide.")] = 128,
     model: Annotated[str, typer.Option(help="A model whose traffic at t is predicted too.")] = "gpt3-175b",
@@ -77,12 +80,13 @@ def main(
 ) -> None:
     """Predict what one MLP's tensor parallelism sends, measure it on real ranks, and predict a large model's."""
     if 4 * hidden % ranks:
-        raise typer.BadParameter(f"a width of {4 * hidden} cannot be split over {ranks} ranks: choose a divisor of it")
+        fit = ", ".join(str(size) for size in divisors(4 * hidden) if size <= MOST_RANKS)
+        raise typer.BadParameter(f"a width of {4 * hidden} cannot be split over {ranks} ranks: use one of {fit}")
     try:
         large = find_model(model)
         check_layout(large, Layout(tp=ranks))
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(f"--model {model}: {error}") from None
     predicted = predict(calibration_for(ranks, calibration), ranks, tokens, hidden)
     sent, calls, worst, measured = measure(ranks, tokens, hidden, rounds)
 
