@@ -4,6 +4,7 @@ P parameters on a rank, N ranks that hold the same ones (arXiv 1910.02054, figur
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 from shardlab.costs.layout import Layout
 from shardlab.costs.model import (
@@ -68,16 +69,21 @@ def shard_elements(num_parameters: int, num_ranks: int) -> tuple[int, int]:
     return shard, shard * num_ranks - num_parameters
 
 
-def layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> int:
-    """Layers of a stage: L/p. What p does not divide goes one more to the first stages, or the ends hold one less.
+@cache
+def layers_of_stages(layers: int, stages: int) -> tuple[int, ...]:
+    """Layers of each stage: L/p. What p does not divide goes one more to the first stages, or the ends hold one less.
 
     One less where p divides L + 2: input and output embeddings then take a layer's place (Llama 3, arXiv 2407.21783,
     section 3.3.2; BLOOM's --pp-partition-method type:transformer|embedding).
     """
-    each, rest = divmod(model.layers, layout.pp)
-    if rest and (model.layers + 2) % layout.pp == 0:
-        return (model.layers + 2) // layout.pp - (stage in (0, layout.pp - 1))
-    return each + (stage < rest)
+    each, rest = divmod(layers, stages)
+    if rest and (layers + 2) % stages == 0:
+        return (each, *[each + 1] * (stages - 2), each)
+    return (each + 1,) * rest + (each,) * (stages - rest)
+
+
+def layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> int:
+    return layers_of_stages(model.layers, layout.pp)[stage]
 
 
 def moe_layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> int:

@@ -98,7 +98,7 @@ def test_what_was_measured_comes_out_of_the_accelerator(calibration):
     here = as_accelerator(calibration)
     assert here.bf16_flops * FITTED.matmul(here.generation) == pytest.approx(6e11 / 1.1)
     assert here.memory_bandwidth * FITTED.memory == pytest.approx(2e10 / 1.1)
-    assert here.nvlink * NVLINK == pytest.approx(1e9) == here.network * FITTED.network
+    assert here.nvlink * NVLINK.share == pytest.approx(1e9) == here.network * FITTED.network
     assert here.per_node == 2 and here.memory_bytes == 8 * 2**30
     only_fp32 = replace(calibration, matmul={"float32": calibration.matmul["float32"]}, ranks={})
     assert as_accelerator(only_fp32).bf16_flops * FITTED.matmul("cpu") == pytest.approx(1.5e11)

@@ -132,7 +132,7 @@ def as_accelerator(calibration: Calibration, efficiency: Efficiency = FITTED) ->
         fp8_flops=0,
         memory_bytes=calibration.memory_bytes / (calibration.cores if calibration.device == "cpu" else 1),
         memory_bandwidth=calibration.memory[max(calibration.memory)] / together.slowdown / efficiency.memory,
-        nvlink=bandwidth / NVLINK,
+        nvlink=bandwidth / NVLINK.share,
         network=bandwidth / efficiency.network,
         per_node=per_node,
     )

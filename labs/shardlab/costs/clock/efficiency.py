@@ -42,23 +42,43 @@ class Efficiency:
 
 
 FITTED = Efficiency(
-    matmul_ampere=0.75,
-    matmul_hopper=0.63,
+    matmul_ampere=0.74,
+    matmul_hopper=0.62,
     matmul_blackwell=0.46,
-    fp8=0.70,
-    grouped=0.82,
+    fp8=0.76,
+    grouped=0.80,
     attention_ampere=0.45,
     attention_newest=0.65,
-    attention_flash2=0.32,
-    memory=0.76,
-    network=0.77,
+    attention_flash2=0.34,
+    memory=0.72,
+    network=0.76,
     hidden=0.74,
 )
 
-# Not fitted: the mean of bus bandwidth / 300 GB/s in data/allreduce_alpha_beta.csv for 4 to 8 A100, and the slope of
-# its latency, 5.4 us for each further rank of a ring, which sends 2 more messages.
-NVLINK = 0.75
-NVLINK_ALPHA = 2.7e-6
+
+@dataclass(frozen=True)
+class NVLink:
+    """Collectives inside NVLink's domain, measured and not fitted: their share of the line rate, seconds a message of
+    their rings, and seconds a call.
+    """
+
+    share: float
+    alpha: float
+    call: float = 0.0
+
+
+# The mean of bus bandwidth / 300 GB/s in data/allreduce_alpha_beta.csv for 4 to 8 A100, and the slope of its latency,
+# 5.4 us for each further rank of a ring, which sends 2 more messages.
+NVLINK = NVLink(0.75, 2.7e-6)
+# Means of all-gather and reduce-scatter on 8 B200 (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
+_BLACKWELL = NVLink(0.67, 8.6e-6, 24e-6)
+
+
+def nvlink_of(generation: str) -> NVLink:
+    """What was measured on Blackwell, and for all others on Ampere."""
+    return _BLACKWELL if generation == "blackwell" else NVLINK
+
+
 # Not fitted: bytes of an elementwise operation written out in single ones, beside those of one fused kernel.
 EAGER = 2.0
 # Not fitted: latency of one step of a ring between servers.

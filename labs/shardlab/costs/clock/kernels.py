@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from shardlab.costs.clock.efficiency import EAGER, LAUNCH_SECONDS, Efficiency
-from shardlab.costs.clock.matmul import Product, busy_flops
+from shardlab.costs.clock.matmul import BYTES, Product, busy_flops
 from shardlab.costs.clock.software import CURRENT, Software
 from shardlab.costs.flops import attention_core_flops
 from shardlab.costs.hardware import Accelerator
@@ -20,10 +20,20 @@ WAVES = ("volta", "ampere")
 # The backward of fused attention takes 3 forwards: 5 products where the forward has 2 (arXiv 2307.08691, section
 # 3.1.2), at a lower rate; benchmarks/results/h100_kernels.csv has 3.0 to 4.0 on an H100.
 ATTENTION_BACKWARD = 3.0
+# To make an fp8 operand of a 16-bit one: read it, write it as it is and transposed, which the backward needs (NVIDIA,
+# Transformer Engine user guide). Weights are cast once a step.
+CAST_BYTES = 4
+# What a microbatch adds to a step for each weight whose gradient a product adds to a sum in fp32: it reads and writes 8
+# bytes, half of which hide behind its FLOPs. On a B200 such products, 4,096 deep, take 8% longer than those that write
+# 2 bytes (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
+SUMMED_BYTES = 4
 
 
 class Speed(NamedTuple):
-    """What an accelerator reaches: FLOP/s in products and in attention, exponentials and bytes a second, launches."""
+    """What an accelerator reaches: FLOP/s in products and in attention, exponentials and bytes a second, launches.
+
+    cast: bytes to make an operand's number fp8; summed: bytes that a weight's gradient takes a microbatch.
+    """
 
     matmul: float
     attention: float
@@ -35,19 +45,22 @@ class Speed(NamedTuple):
     eager: float
     grouped: float
     waits: bool
+    cast: int
+    summed: float
 
 
 class Passes(NamedTuple):
-    """Seconds of a forward and of a backward."""
+    """Seconds of a forward and of a backward; weights: of the backward, the gradients of weights (W)."""
 
     forward: float
     backward: float
+    weights: float = 0.0
 
     def __add__(self, other: "Passes") -> "Passes":  # type: ignore[override]
-        return Passes(self.forward + other.forward, self.backward + other.backward)
+        return Passes(*(mine + others for mine, others in zip(self, other, strict=True)))
 
     def times(self, factor: float) -> "Passes":
-        return Passes(self.forward * factor, self.backward * factor)
+        return Passes(*(factor * seconds for seconds in self))
 
     @property
     def both(self) -> float:
@@ -75,10 +88,17 @@ class LayerSeconds(NamedTuple):
         work = self.products + self.attention + self.elementwise
         if self.waits:
             return work + Passes(self.launch, self.launch)
-        return Passes(max(work.forward, self.launch), max(work.backward, self.launch))
+        return Passes(max(work.forward, self.launch), max(work.backward, self.launch), work.weights)
 
 
-def speed_of(gpu: Accelerator, efficiency: Efficiency, *, fp8: bool = False, software: Software = CURRENT) -> Speed:
+def speed_of(
+    gpu: Accelerator,
+    efficiency: Efficiency,
+    *,
+    fp8: bool = False,
+    software: Software = CURRENT,
+    summed: float = SUMMED_BYTES,
+) -> Speed:
     """Peaks times their efficiency. Raises ValueError when fp8 is asked of an accelerator that has none."""
     if fp8 and not gpu.fp8_flops:
         raise ValueError(f"{gpu.name} has no fp8: use bf16, or an h100, h200 or b200")
@@ -94,25 +114,29 @@ def speed_of(gpu: Accelerator, efficiency: Efficiency, *, fp8: bool = False, sof
         eager=1.0 if software.fused else EAGER,
         grouped=efficiency.grouped,
         waits=not software.drops_tokens,
+        cast=CAST_BYTES if fp8 else 0,
+        summed=summed,
     )
 
 
-def product_seconds(speed: Speed, product: Product) -> float:
-    """The roofline of one product: its tiles' FLOPs or its bytes, whichever takes longer."""
-    return max(busy_flops(product, speed.sms) / speed.matmul, product.bytes / speed.memory)
+def product_seconds(speed: Speed, product: Product, written: float = BYTES) -> float:
+    """FLOPs of its tiles or bytes of its operands, whichever takes longer (the roofline), then what its tiles write."""
+    rows, columns, depth, groups = product
+    read = BYTES * groups * depth * (rows + columns)
+    work = max(busy_flops(product, speed.sms) / speed.matmul, read / speed.memory)
+    return work + written * groups * rows * columns / speed.memory
 
 
 def linear_seconds(speed: Speed, tokens: float, columns: float, depth: float, groups: float = 1) -> Passes:
     """A linear layer of depth -> columns: its output; the gradients of its input and of its weights.
 
-    Each microbatch's weight gradient is added to the sum of those before: 8 bytes a weight, an fp32 sum read and
-    written, or a 16-bit one read, added and written.
+    In fp8 the input is cast forward, the gradient of the output backward.
     """
     forward = product_seconds(speed, Product(tokens, columns, depth, groups))
     to_input = product_seconds(speed, Product(tokens, depth, columns, groups))
-    to_weight = product_seconds(speed, Product(columns, depth, tokens, groups))
-    summed = 8 * columns * depth * groups / speed.memory
-    return Passes(forward, to_input + to_weight + summed)
+    to_weight = product_seconds(speed, Product(columns, depth, tokens, groups), speed.summed)
+    cast_in, cast_out = (speed.cast * tokens * width * groups / speed.memory for width in (depth, columns))
+    return Passes(forward + cast_in, to_input + to_weight + cast_out, to_weight)
 
 
 def total(several: Iterable[Passes]) -> Passes:

@@ -4,24 +4,26 @@ Ranks are numbered with tp innermost, then cp, dp and pp, so that a group of `si
 neighbours. NVLink joins a server's GPUs; a ring that leaves the server uses the network card of every member in it.
 """
 
-from shardlab.costs.clock.efficiency import HOP_SECONDS, NVLINK, NVLINK_ALPHA, Efficiency
+from shardlab.costs.clock.efficiency import HOP_SECONDS, Efficiency, nvlink_of
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 
 
 def ring_bandwidth(gpu: Accelerator, efficiency: Efficiency, size: int, stride: int) -> float:
     """Bytes a second through each rank of a ring: NVLink inside a server, else its members' network cards together."""
+    inside = gpu.nvlink * nvlink_of(gpu.generation).share
     if size * stride <= gpu.per_node:
-        return gpu.nvlink * NVLINK
+        return inside
     members = min(size, max(1, gpu.per_node // stride))
-    return min(gpu.nvlink * NVLINK, gpu.network * efficiency.network * members)
+    return min(inside, gpu.network * efficiency.network * members)
 
 
 def ring_alpha(gpu: Accelerator, efficiency: Efficiency, size: int, stride: int) -> float:
-    """Seconds of latency of an all-gather or reduce-scatter: a ring's N-1 messages, those between servers slower."""
+    """Seconds of latency of an all-gather or reduce-scatter: a call, a ring's N-1 messages, slower between servers."""
     members = min(size, max(1, gpu.per_node // stride))
     servers = -(-size // members)
-    return (size - servers) * NVLINK_ALPHA + (servers - 1) * HOP_SECONDS
+    link = nvlink_of(gpu.generation)
+    return link.call + (size - servers) * link.alpha + (servers - 1) * HOP_SECONDS
 
 
 def ring_seconds(
@@ -58,10 +60,11 @@ def dispatch_seconds(
         return 0.0
     members = min(size, max(1, gpu.per_node // stride))
     servers = -(-size // members)
-    inside = token_bytes * copies * (members - 1) / members / (gpu.nvlink * NVLINK)
+    link = nvlink_of(gpu.generation)
+    inside = token_bytes * copies * (members - 1) / members / (gpu.nvlink * link.share)
     reached = (servers - 1) * (1 - (1 - 1 / servers) ** copies)
     outside = token_bytes * reached / (gpu.network * efficiency.network)
-    latency = (members - 1) * NVLINK_ALPHA + (HOP_SECONDS if servers > 1 else 0.0)
+    latency = link.call + (members - 1) * link.alpha + (HOP_SECONDS if servers > 1 else 0.0)
     return latency + max(inside, outside)
 
 
@@ -69,5 +72,5 @@ def boundary_bandwidth(gpu: Accelerator, efficiency: Efficiency, layout: Layout)
     """Bytes a second between two stages: NVLink while the pipeline's neighbours share a server, else one card."""
     stride = layout.world // layout.pp
     if layout.pp * stride <= gpu.per_node:
-        return gpu.nvlink * NVLINK
+        return gpu.nvlink * nvlink_of(gpu.generation).share
     return gpu.network * efficiency.network

@@ -1,8 +1,6 @@
-"""FLOPs of a matrix product as the hardware does them: tiles of the result, begun and ended, in waves.
+"""FLOPs of a matrix product as the hardware does them: tiles of the result, in waves.
 
-A shallow product reaches less of the peak, because each tile has a start and an end: of 120 shapes measured on an H100
-(benchmarks/results/h100_kernels.csv) one share of the peak misses by 7.1% on average, with EDGE_DEPTH by 5.7%. Up to
-Ampere the multiprocessors also work through the tiles in waves, and the last, not full, costs as much as the others
+Up to Ampere the multiprocessors work through the tiles in waves, and the last, not full, costs as much as the others
 (NVIDIA, Matrix Multiplication Background User's Guide, measured on A100). On the H100 waves explain nothing.
 """
 
@@ -11,8 +9,6 @@ from math import ceil
 from typing import NamedTuple
 
 BYTES = 2  # bf16 and fp16
-# A tile's start and end, while nothing is multiplied, in columns of depth.
-EDGE_DEPTH = 256
 # Rows and columns of a tile, and its rate beside the largest's: a smaller one reads more operands for each FLOP.
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9), (128, 64, 0.7), (64, 128, 0.7), (64, 64, 0.5))
 
@@ -29,20 +25,17 @@ class Product(NamedTuple):
     def flops(self) -> float:
         return 2 * self.rows * self.columns * self.depth * self.groups
 
-    @property
-    def bytes(self) -> float:
-        """Both operands read, the result written."""
-        rows, columns, depth, groups = self
-        return BYTES * groups * (rows * depth + depth * columns + rows * columns)
-
 
 @cache
 def busy_flops(product: Product, sms: int) -> float:
-    """FLOPs that would take as long in deep products: edges of tiles, and waves of `sms` tiles unless that is 0."""
+    """FLOPs that would take as long in large products: waves of `sms` tiles unless that is 0."""
     rows, columns, depth, groups = product
     if not sms:
-        return product.flops * (depth + EDGE_DEPTH) / depth
-    return min(
-        2 * ceil(ceil(groups) * ceil(rows / high) * ceil(columns / wide) / sms) * sms * high * wide / rate
-        for high, wide, rate in TILES
-    ) * (depth + EDGE_DEPTH)
+        return product.flops
+    return (
+        min(
+            2 * ceil(ceil(groups) * ceil(rows / high) * ceil(columns / wide) / sms) * sms * high * wide / rate
+            for high, wide, rate in TILES
+        )
+        * depth
+    )

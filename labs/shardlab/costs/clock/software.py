@@ -15,6 +15,7 @@ class Software:
     drops_tokens: experts take a fixed number of rows, so that the host need not wait to learn how many came.
     expert_overlap: all-to-alls of one microbatch run behind the layers of another.
     balanced_stages: the output layer counts when layers are dealt to stages, as nanotron's block costs do.
+    gradients_apart: a kernel of its own adds the gradient of each weight to the sum over microbatches.
     one_card: a collective over servers uses one network card of each, as ZeRO-3 did before it gathered flat buffers.
     """
 
@@ -25,6 +26,7 @@ class Software:
     drops_tokens: bool = False
     expert_overlap: bool = False
     balanced_stages: bool = False
+    gradients_apart: bool = False
     one_card: bool = False
 
 

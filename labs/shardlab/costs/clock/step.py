@@ -15,6 +15,7 @@ from shardlab.costs.axis_traffic import (
 )
 from shardlab.costs.clock.efficiency import FITTED, HOP_SECONDS, Efficiency
 from shardlab.costs.clock.kernels import (
+    SUMMED_BYTES,
     LayerSeconds,
     Passes,
     Speed,
@@ -30,7 +31,7 @@ from shardlab.costs.clock.links import boundary_bandwidth, dispatch_seconds, rin
 from shardlab.costs.clock.software import CURRENT, Software
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory_states import parameters_on_stage
+from shardlab.costs.memory_states import layers_of_stages, parameters_on_stage
 from shardlab.costs.model import Transformer
 from shardlab.costs.traffic import ring_all_gather_bytes
 
@@ -76,12 +77,12 @@ def work_seconds(model: Transformer, layout: Layout, speed: Speed, software: Sof
 
 
 def _with_recomputation(layer: LayerSeconds, layout: Layout, software: Software) -> Passes:
-    forward, backward = layer.passes
+    forward, backward, weights = layer.passes
     selective = layer.attention.forward
     if software.half_products:
         selective = layer.products.forward / 2 + layer.elementwise.forward
     again = {"none": 0.0, "selective": selective, "full": forward}[layout.recompute]
-    return Passes(forward, backward + again)
+    return Passes(forward, backward + again, weights)
 
 
 def tensor_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
@@ -171,24 +172,100 @@ def hop_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency
     return seconds * (1 - efficiency.hidden) if layout.overlap and layout.virtual > 1 else seconds
 
 
-def layers_of_stages(layers: int, stages: int) -> list[int]:
-    """Layers of each stage: equal ones; or one less on the first and the last, which hold the embedding and the output;
-    or as many as fit on all but the last, which has the rest.
-    """
-    each = -(-layers // stages)
-    if (layers + 2) % stages == 0 and stages > 2:
-        return [each - 1, *[each] * (stages - 2), each - 1]
-    return [max(min(each, layers - each * stage), 0) for stage in range(stages)]
-
-
-def balanced_stages(layers: int, stages: int, output: float) -> list[int]:
+def balanced_stages(layers: int, stages: int, output: float) -> tuple[int, ...]:
     """Layers of each of two or more stages, the longest as short as can be; `output`: of the last, in layers."""
 
     def longest(last: int) -> float:
         return max(last + output, -(-(layers - last) // (stages - 1)))
 
     last = min(range(layers // stages + 1), key=longest)
-    return [*layers_of_stages(layers - last, stages - 1), last]
+    return (*layers_of_stages(layers - last, stages - 1), last)
+
+
+def summed_bytes(layout: Layout, software: Software, gradient_bytes: float) -> float:
+    """Bytes that a weight's gradient takes a microbatch: to write it, and to add it to those before.
+
+    ZeRO-3 sums shards, after it has sent them. A kernel apart reads the gradient, reads the sum and writes it.
+    """
+    if layout.zero == 3:
+        return BF16
+    return BF16 + BF16 + 2 * gradient_bytes if software.gradients_apart else SUMMED_BYTES
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One microbatch of a step: a layer's kernels and its messages, layers of each stage, the output layer on the last.
+
+    hop: seconds of one activation to the next stage, or of its gradient back, that nothing hides.
+    """
+
+    layers: tuple[int, ...]
+    kernels: Passes
+    tensor: Passes
+    context: Passes
+    expert: Passes
+    output: Passes
+    hop: float
+
+    @property
+    def layer(self) -> Passes:
+        return total([self.kernels, self.tensor, self.context, self.expert])
+
+    @property
+    def stages(self) -> list[Passes]:
+        stages = [self.layer.times(count) for count in self.layers]
+        return [*stages[:-1], stages[-1] + self.output]
+
+
+def pipeline_of(
+    model: Transformer,
+    layout: Layout,
+    gpu: Accelerator,
+    *,
+    efficiency: Efficiency = FITTED,
+    fp8: bool = False,
+    gradient_bytes: float = BF16,
+    software: Software = CURRENT,
+) -> Pipeline:
+    """What each stage does in a microbatch. A recomputed forward repeats its messages, in the backward."""
+    summed = summed_bytes(layout, software, gradient_bytes)
+    speed = speed_of(gpu, efficiency, fp8=fp8, software=software, summed=summed)
+    # the output layer, even where layers are in fp8
+    half_precision = speed_of(gpu, efficiency, software=software, summed=summed)
+    kernels = work_seconds(model, layout, speed, software)
+    attention = attention_seconds(model, layout, speed).both
+    output = output_seconds(model, layout, half_precision)
+    forward = 1 / 3 if layout.recompute == "full" else 1 / 2
+    tensor, context, expert = (
+        Passes(forward * seconds, (1 - forward) * seconds)
+        for seconds in (
+            tensor_seconds(model, layout, gpu, efficiency),
+            context_seconds(model, layout, gpu, efficiency, attention),
+            expert_seconds(model, layout, gpu, efficiency, software),
+        )
+    )
+    layers = layers_of_stages(model.layers, layout.pp)
+    if software.balanced_stages and layout.pp > 1:
+        each = total([kernels, tensor, context, expert]).both
+        layers = balanced_stages(model.layers, layout.pp, output.both / each)
+    hop = hop_seconds(model, layout, gpu, efficiency) if layout.pp > 1 else 0.0
+    return Pipeline(layers, kernels, tensor, context, expert, output, hop)
+
+
+def bubble_seconds(pipeline: Pipeline, layout: Layout) -> float:
+    """What the slowest stage waits for the others' one microbatch on the way in and out, and for its hops.
+
+    1F1B and GPipe: sum of T - T_max; v chunks: a v-th of it (arXiv 2104.04473, section 2.2). The zero-bubble schedule
+    fills the wait with gradients of weights: F + I - W of each other stage (ZB-H1, arXiv 2401.10241, section 3).
+    `planned_pipeline` plays the same pipelines on a clock.
+    """
+    stages = pipeline.stages
+    waits = [stage.both for stage in stages]
+    slowest = max(range(len(waits)), key=waits.__getitem__)
+    if layout.schedule == "zero-bubble":
+        waits = [max(0.0, stage.both - 2 * stage.weights) for stage in stages]
+    waits.pop(slowest)
+    return sum(waits) / layout.virtual + 2 * pipeline.hop * (layout.pp - 1)
 
 
 def step_seconds(
@@ -201,37 +278,24 @@ def step_seconds(
     gradient_bytes: float = BF16,
     software: Software = CURRENT,
 ) -> StepSeconds:
-    """Seconds of a step: m microbatches on the slowest stage, and the other stages' one on the way in and out.
+    """Seconds of a step: m microbatches on the slowest stage, its bubble, data parallelism and the optimizer.
 
-    total = m T_max + (sum of T - T_max)/v + data parallelism + optimizer; with equal stages (m + (p-1)/v) T.
+    With equal stages that is (m + (p-1)/v) T + data + optimizer.
     """
-    speed = speed_of(gpu, efficiency, fp8=fp8, software=software)
-    half_precision = speed_of(gpu, efficiency, software=software)  # the output layer, even where layers are in fp8
-    m = layout.num_microbatches
-    layer = work_seconds(model, layout, speed, software).both
-    attention = attention_seconds(model, layout, speed).both
-    output = output_seconds(model, layout, half_precision).both
-    tensor = tensor_seconds(model, layout, gpu, efficiency)
-    context = context_seconds(model, layout, gpu, efficiency, attention)
-    expert = expert_seconds(model, layout, gpu, efficiency, software)
-    boundaries = 2 * layout.virtual * hop_seconds(model, layout, gpu, efficiency) if layout.pp > 1 else 0.0
-
-    each = layer + tensor + context + expert
-    split = layers_of_stages(model.layers, layout.pp)
-    if software.balanced_stages and layout.pp > 1:
-        split = balanced_stages(model.layers, layout.pp, output / each)
-    stages = [count * each for count in split]
-    stages[-1] += output
-    slowest = max(range(layout.pp), key=lambda stage: stages[stage])
-    count = split[slowest]
-    around = sum(stages) - stages[slowest] + boundaries * (layout.pp - 1)
+    pipeline = pipeline_of(
+        model, layout, gpu, efficiency=efficiency, fp8=fp8, gradient_bytes=gradient_bytes, software=software
+    )
+    stages = [stage.both for stage in pipeline.stages]
+    slowest = max(range(layout.pp), key=stages.__getitem__)
+    m, count = layout.num_microbatches, pipeline.layers[slowest]
+    kernels = count * pipeline.kernels.both
     return StepSeconds(
-        compute=m * (count * layer + (output if slowest == layout.pp - 1 else 0.0)),
-        tensor=m * count * tensor,
-        context=m * count * context,
-        expert=m * count * expert,
-        boundaries=m * boundaries,
-        bubble=around / layout.virtual,
-        data=data_seconds(model, layout, gpu, efficiency, count * layer, gradient_bytes, software),
-        optimizer=optimizer_seconds(model, layout, speed),
+        compute=m * (kernels + (pipeline.output.both if slowest == layout.pp - 1 else 0.0)),
+        tensor=m * count * pipeline.tensor.both,
+        context=m * count * pipeline.context.both,
+        expert=m * count * pipeline.expert.both,
+        boundaries=m * 2 * layout.virtual * pipeline.hop,
+        bubble=bubble_seconds(pipeline, layout),
+        data=data_seconds(model, layout, gpu, efficiency, kernels, gradient_bytes, software),
+        optimizer=optimizer_seconds(model, layout, speed_of(gpu, efficiency)),
     )

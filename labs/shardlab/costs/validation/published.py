@@ -34,6 +34,8 @@ DENSE_LAYERS = {"deepseekv3": (3, 18432), "deepseekv2": (1, 12288)}
 # programs whose documentation names PyTorch's own attention or FlashAttention-2, on whatever GPU
 FLASH2 = ("torchtitan", "llm-foundry", "nanotron", "picotron", "fsdp", "deterministic")
 UNFUSED_LOSS = ("llm-foundry", "nanotron", "eager")
+# programs that sum gradients in a kernel apart, as all did before the layer that came with sequence parallelism
+APART, FUSES_GRADIENTS = ("nanotron", "no grad-accum fusion"), ("2205.05198",)
 # tensor-parallel collectives in pieces behind the products: stated by the row, or the default of the program
 TENSOR_OVERLAP = ("tp-comm-overlap on", "asynctp", "nemo")
 Value = TypeVar("Value")
@@ -179,6 +181,7 @@ def software_of(row: dict[str, str], layout: Layout) -> Software:
         drops_tokens="tokendrop" in row["model"].lower(),
         expert_overlap=layout.virtual > 1 and layout.ep > 1 and _names(row, ("nemo",)),
         balanced_stages=_names(row, ("nanotron",)),
+        gradients_apart=_names(row, APART) or (_is_old(row) and not _names(row, FUSES_GRADIENTS)),
         one_card=_is_old(row) and layout.zero == 3,
     )
 
