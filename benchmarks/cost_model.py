@@ -1,18 +1,20 @@
-"""Step times of published 3-D runs: the cost model, one utilisation, and llm-analysis where it is installed.
+"""Step times of published runs: the cost model, one utilisation, SimuMax, and llm-analysis where it is installed.
 
-All three by the same rules: what is fitted never saw the source that is predicted. llm-analysis takes one FLOP
+By the same rules: what is fitted never saw the source that is predicted. llm-analysis takes one FLOP
 efficiency a generation: the one, of 0.30 to 0.90, with the least error on the other sources. It is not among the pinned
-packages: `pip install llm-analysis==0.2.2 'fire<0.6'` in an environment of its own that also sees `labs/`.
+packages: `pip install llm-analysis==0.2.2 'fire<0.6'` in an environment of its own that also sees `labs/`. SimuMax's
+predictions are those that its authors published beside their runs, made from kernels timed on that very machine.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from shardlab.costs.validation.published import Run
+from shardlab.costs.validation.published import Run, read_rows
 from shardlab.costs.validation.validate import (
     SUBSETS,
     Predict,
@@ -43,7 +45,16 @@ def measure() -> list[Row]:
         rows.append(_row(f"{len(both)} 3-D runs, beside llm-analysis, %", both, ours, theirs))
     rows.append(_row(f"{len(some)} 3-D runs, beside one utilisation, %", some, ours, constant))
     rows.append(_row(f"{len(runs)} runs, beside one utilisation, %", runs, ours, constant))
+    theirs = _simumax()
+    same = [run for run in runs if run.id in theirs]
+    rows.append(_row(f"{len(same)} runs of SimuMax, beside SimuMax, %", same, ours, lambda run: theirs[run.id]))
     return rows
+
+
+def _simumax() -> dict[str, float]:
+    """Seconds that the authors of the runs predicted, from the rows' notes, by id."""
+    noted = {row["id"]: re.search(r"SimuMax prediction ([\d.]+) ms", row["note"]) for row in read_rows()}
+    return {name: float(found[1]) / 1e3 for name, found in noted.items() if found}
 
 
 def _row(name: str, runs: Sequence[Run], ours: Predict, theirs: Predict) -> Row:
