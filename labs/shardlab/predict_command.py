@@ -112,13 +112,10 @@ def _answer(row: dict) -> dict[str, str]:
     """What is added to a row: time and memory, or why there are none."""
     from shardlab.costs.validation.predictions import ADDED, predicted_rows
 
-    fault = next(_faults(row), "")
-    if not fault:
-        [done] = predicted_rows([_as_published(row)])
-        if done["not_predicted"] or all(math.isfinite(float(done[name])) for name in ADDED[:2]):
-            return {name: done[name] for name in ADDED}
-        fault = "these sizes make no finite time and memory: give those of a model"
-    return dict(zip(ADDED, ("", "", fault), strict=True))
+    if fault := next(_faults(row), ""):
+        return dict(zip(ADDED, ("", "", fault), strict=True))
+    [done] = predicted_rows([_as_published(row)])
+    return {name: done[name] for name in ADDED}
 
 
 def _as_published(row: dict) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Stages by dynamic programming: as good as trying every cut, within memory, and what a real model's ends cost."""
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -93,6 +94,15 @@ def test_pieces_add_up_to_the_model():
         whole = sum(stage.total - stage.activations for stage in stages)
         assert sum(layer.state_bytes for layer in layers) + ends == pytest.approx(whole, rel=1e-6)
         assert last.seconds > 0 and last.state_bytes > 0
+
+
+@pytest.mark.parametrize(("dp", "zero"), [(7, 1), (3, 2), (100, 2), (10_000, 2)])
+def test_rounding_leaves_no_end_below_nothing(dp, zero):
+    model = replace(ZOO["llama2-7b"], layers=126, hidden=384, heads=3, kv_heads=3, ffn=16, vocab=4096, sequence=96)
+    model = replace(model, norm_vectors=3, qk_norm=True, flash=False)
+    layout = Layout(pp=100, dp=dp, zero=zero)
+    _, (_, middle, _) = pieces_of(model, layout, H100)
+    assert 0 <= middle.state_bytes < 1 and sum(best_stages(model, layout, H100).sizes) == 126
 
 
 @pytest.mark.parametrize("virtual", divisors(4))
