@@ -51,7 +51,7 @@ def memory(
             sequence_parallel=tp > 1,
         )
         check_layout(wanted, layout)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter from a file of nothing but brackets
         raise typer.BadParameter(str(error)) from None
     held = peak_memory(wanted, layout, gradient_bytes=4)
     parts = _parts(held)

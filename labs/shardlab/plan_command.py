@@ -64,7 +64,7 @@ def plan(
             batch = shared_batch(tokens_per_batch, wanted.sequence, gpus)
         search = Search(zero_with_pipeline=pipeline_zero)
         found = find_plans(wanted, accelerator, gpus, batch.sequences, search=search, fp8=fp8, best=best)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter from a file of nothing but brackets
         raise typer.BadParameter(str(error)) from None
     winner = found[0]
     inside = _inside_servers(wanted, accelerator, winner, search, fp8)

@@ -189,6 +189,24 @@ def test_a_bad_model_file_is_answered_with_a_sentence(tmp_path, command, written
     assert done.exit_code == 2 and sentence in done.output
 
 
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        ("[" * 200_000, "recursion"),
+        ("null", "is no calibration: it holds no object"),
+        ('{"format": 1}', "it lacks machine, measured"),
+        ("{", "is cut off"),
+    ],
+    ids=["brackets", "null", "no fields", "cut off"],
+)
+@pytest.mark.parametrize("command", ["memory", "plan"])
+def test_a_bad_file_of_an_accelerator_is_answered_with_a_sentence(tmp_path, command, written, sentence):
+    path = tmp_path / "mine.json"
+    path.write_text(written)
+    done = shardlab(command, "--gpu", str(path))
+    assert done.exit_code == 2 and sentence in done.output
+
+
 def test_more_layers_than_can_be_dealt(tmp_path):
     path = tmp_path / "deep.json"
     path.write_text(json.dumps(GOOD | {"layers": 100_000}))
