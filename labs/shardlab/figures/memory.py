@@ -40,7 +40,8 @@ def draw_memory(
         _write(ax, f"{totals[label] / GIB:.1f}", (totals[label] / GIB, place), 4)
     if limit is not None:
         ax.axvline(limit / GIB, color="black", linestyle="--", linewidth=1)
-        _write(ax, f"{limit_label}, {limit / GIB:.0f} GiB", (limit / GIB, -0.55), -4)
+        side = 4 if limit < longest / 4 else -4  # at the left end there is no room on the left
+        _write(ax, f"{limit_label}, {limit / GIB:.0f} GiB", (limit / GIB, -0.55), side)
     _finish(ax, rows, title, longest)
     return _in_words(rows, totals, title, limit, limit_label)
 

@@ -94,7 +94,7 @@ def draw_step(ax: Axes, rows: Mapping[str, StepSeconds], *, title: str) -> str:
             ax.barh(place, seconds, left=begin, height=0.6, label=name, **bar)
             if seconds > 0.07 * longest:
                 box = {"facecolor": fill, "edgecolor": "none", "pad": 1}
-                written = written_seconds(float(f"{seconds:.2g}"))
+                written = written_seconds(float(f"{seconds:.{2 if seconds < 100 else 3}g}"))
                 middle = begin + seconds / 2
                 ax.text(middle, place, written, ha="center", va="center", fontsize=8, color=text_colour(fill), bbox=box)
             begin += seconds

@@ -29,10 +29,6 @@ def draw_against_published(
     )
     ax.plot(ends, ends, color=MEASURED, linewidth=1)
     ax.scatter([p[1] for p in points], [p[2] for p in points], s=12, color=PALETTE["communication"], alpha=0.6, lw=0)
-    for number, (_, measured, predicted) in enumerate(worst, 1):
-        ax.annotate(str(number), (measured, predicted), (5, -8), textcoords="offset points", fontsize=8)
-    listed = "\n".join(f"{number}  {one[0]}  {errors[one]:+.0%}" for number, one in enumerate(worst, 1))
-    ax.text(1.02, 1.0, f"the worst misses\n{listed}", transform=ax.transAxes, va="top", fontsize=7, linespacing=1.5)
     ax.set_xscale("log")
     ax.set_yscale("log")
     for axis, label in ((ax.xaxis, "measured"), (ax.yaxis, "predicted")):
@@ -40,9 +36,26 @@ def draw_against_published(
         axis.set_minor_locator(NullLocator())
         axis.set_label_text(f"{label}, {unit}", fontsize=8)
     ax.tick_params(labelsize=8)
+    _number(ax, worst)
+    listed = "\n".join(f"{number}  {one[0]}  {errors[one]:+.0%}" for number, one in enumerate(worst, 1))
+    ax.text(1.02, 1.0, f"the worst misses\n{listed}", transform=ax.transAxes, va="top", fontsize=7, linespacing=1.5)
     middle = median(map(abs, errors.values()))
     share = sum(abs(error) <= within for error in errors.values()) / len(points)
     title = f"{what}: {share:.0%} of {len(points)} published runs within {within:.0%}, {middle:.0%} off in the middle"
     ax.set_title(title, loc="left", fontsize=9)
     told = ", ".join(f"{one[0]} {errors[one]:+.0%}" for one in worst)
     return f"In words: {title}. The worst misses: {told}."
+
+
+def _number(ax: Axes, worst: Sequence[Point]) -> None:
+    """Write 1, 2, ... beside the points, on the side away from the line, beside one another where points are close."""
+    ax.autoscale_view()  # where the points will be
+    written: list[tuple[float, float]] = []
+    points = ax.figure.dpi / 72  # pixels of a point
+    for number, (_, measured, predicted) in enumerate(worst, 1):
+        x, y = (value / points for value in ax.transData.transform((measured, predicted)))
+        right, up = (5, -8) if predicted < measured else (-10, 3)
+        while any(abs(x + right - other[0]) < 8 and abs(y + up - other[1]) < 8 for other in written):
+            right += 9 if predicted < measured else -9
+        written.append((x + right, y + up))
+        ax.annotate(str(number), (measured, predicted), (right, up), textcoords="offset points", fontsize=8)
