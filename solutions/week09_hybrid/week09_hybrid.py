@@ -18,7 +18,7 @@
 #
 # After this week you can
 #
-# - [ ] **compute** the place of a rank on every axis of a mesh, and the groups that it belongs to;
+# - [ ] **compute** the place of a rank on every axis of a mesh (网格), and the groups that it belongs to;
 # - [ ] **build** a training step over tensor, pipeline and data parallel ranks that equals one rank's;
 # - [ ] **find** the wrong group, the group that hangs, and the norm that counts twice.
 #
@@ -30,12 +30,12 @@
 # all-reduce of an activation (f's adjoint g) in the forward of each pair, one in its backward.
 # </details>
 #
-# <details><summary>What does a pipeline stage send?</summary>
+# <details><summary>What does a pipeline (流水线) stage send?</summary>
 #
 # An activation to the next stage and its gradient to the stage before, for each microbatch.
 # </details>
 #
-# <details><summary>And data parallelism?</summary>
+# <details><summary>And data parallelism (数据并行)?</summary>
 #
 # An all-reduce of all gradients, once a step.
 # </details>
@@ -75,7 +75,8 @@ ways = {
     "tensor 8, pipeline 4": Layout(tp=8, pp=4, dp=32),
     "the same with ZeRO-1": Layout(tp=8, pp=4, dp=32, zero=1),
 }
-rows = {name: asdict(state_bytes(gpt3, layout, 1)) for name, layout in ways.items()}
+rows = {name: asdict(state_bytes(gpt3, layout)) for name, layout in ways.items()}  # of a rank of the first stage
+print(f"{state_bytes(gpt3, Layout()).total / 80e9:.1f} GPUs of 80 GB for one copy")
 figure, ax = figures.new_axes(7, 2.4)
 title = "One axis is not enough: 175 billion parameters on 1,024 GPUs"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="80 GB"))
@@ -134,6 +135,11 @@ check("week09.coordinates", coordinates, cases=[{"rank": 5, "sizes": small}, {"r
 # groups are ordered by their first rank. *About 5 lines.*
 #
 # **Predict:** with tp 8, dp 2, pp 4, how many groups does each axis have?
+#
+# <details><summary>Then open this</summary>
+#
+# 64 ranks over the size of the axis: 8 groups of tp, 32 of dp, 16 of pp.
+# </details>
 
 
 # %% exercise="week09.groups"
@@ -203,8 +209,9 @@ except shardlab.RanksFailed as failure:
     print(failure)
 
 # %% [markdown]
-# No rank has communicated, and none ever will: they disagree about which group is being made. On a cluster this is a
-# job that starts and never prints its first loss. Even worse is to make only one's own groups; then two groups can get
+# The report sees messages, and making a group is none: it calls this "computing". But line 4 is `new_group`, and all
+# four are in it: they disagree about which group is being made, and wait for ever. On a cluster this is a job that
+# starts and never prints its first loss. Even worse is to make only one's own groups; then two groups can get
 # the same name and be wired to each other.
 #
 # **`sum_on_each_axis(number, sizes)`** makes this rank's group on every axis and returns a dict, axis → sum of
@@ -234,7 +241,7 @@ check("week09.same-order", sum_on_each_axis, cases=[{"sizes": {"tp": 2, "dp": 2}
 #
 # GPT-3 with TP 8, PP 4, DP 32: 96 layers, hidden 12,288, sequences of 2,048, one a microbatch, bf16. By hand: an
 # activation (激活值) is 2 · 1 · 2,048 · 12,288 bytes, 50.3 MB. A ring all-reduce over 8 ranks sends 2 · 7/8 of it. Two
-# in the forward of each layer, 24 layers on a stage.
+# in the forward of each layer, two in its backward, 24 layers on a stage.
 #
 # **`axis_bytes(...)`** returns five numbers: the payload of a tensor-parallel all-reduce; what a rank sends in one;
 # what it sends on tp in the forward of a microbatch; to the next stage for a microbatch; on dp in a step, for
@@ -273,7 +280,9 @@ def bill(mesh, num_microbatches=8):
     return sent
 
 
-print("DP 32:", [f"{num_bytes / 1e6:.1f} MB" for num_bytes in axis_bytes(**sizes, tp=8, pp=4, dp=32)])
+names = ("payload", "sent in one", "tp in a forward, and again in its backward", "to the next stage", "dp in a step")
+for name, num_bytes in zip(names, axis_bytes(**sizes, tp=8, pp=4, dp=32), strict=True):
+    print(f"DP 32, {name}: {num_bytes / 1e6:,.1f} MB")
 for order in ("tp-dp-pp", "dp-pp-tp"):
     print(f"order {order}, the groups of rank 37")
     sent = bill(Mesh(tp=8, pp=4, dp=2, order=order))

@@ -47,6 +47,7 @@ from shardlab import figures
 from shardlab.costs import flops, model
 from shardlab.costs.hardware import GIB, find_accelerator
 from shardlab.costs.layout import Layout
+from shardlab.costs.memory_states import state_bytes
 from shardlab.costs.model_zoo import find_model
 from shardlab.costs.planning import claims, neighbours, planner
 from shardlab.costs.planning.pieces import best_stages
@@ -68,15 +69,17 @@ h100, trillion = find_accelerator("h100"), find_model("gpt-1t")
 # %%
 sizes = [(8, 4, 32), (8, 8, 16), (8, 16, 8), (8, 64, 2)]
 tried = [Layout(tp=t, pp=p, dp=d, num_microbatches=2048 // d, zero=1, sequence_parallel=t > 1) for t, p, d in sizes]
+states = state_bytes(trillion, Layout(), gradient_bytes=4).total
+print(f"1,024 GPUs: {1024 * h100.memory_bytes / 2**40:.1f} TiB; states of one copy: {states / 2**40:.1f} TiB")
 rows = figures.memory_rows(trillion, tried)
 figure, ax = figures.new_axes(8, 2.8)
 title = "A cluster with room enough, a GPU without"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=planner.usable_bytes(h100), limit_label="usable"))
 
 # %% [markdown]
-# *Usable* is what driver, NCCL's buffers and fragments leave of a GPU, about 92%. One of the four fits. **Which
-# would you have tried first?** And there are thousands: sizes of five axes, the microbatch, chunks, recomputation
-# (重计算), ZeRO's stage, the schedule. A planner tries them all, on paper.
+# In a label, b1 is one sequence in a microbatch. *Usable* is what driver, NCCL's buffers and fragments leave of a GPU,
+# about 92%. One of the four fits. **Which would you have tried first?** And there are thousands: sizes of five axes,
+# the microbatch, chunks, recomputation (重计算), ZeRO's stage, the schedule. A planner tries them all, on paper.
 #
 # ### Warm-up: does it fit?
 #
@@ -115,7 +118,7 @@ check("week10.fits", bytes_left)
 # microbatch (微批次). A step has B sequences, hence m = B / (dp·b) microbatches. `W[L_P, I, J_T]`: layers over P,
 # columns over T.
 #
-# ## 3 · Enumerate
+# ## 3 · Enumerate (枚举)
 #
 # **`layouts(num_gpus, gpus_per_server, num_layers, num_heads, sequences, microbatches)`** lists every `(tp, pp, dp, b)`
 # with tp·pp·dp = num_gpus, in any order, where
@@ -146,7 +149,7 @@ def layouts(num_gpus, gpus_per_server, num_layers, num_heads, sequences, microba
 check("week10.layouts", layouts)
 
 # %% [markdown]
-# ## 4 · Prune by memory
+# ## 4 · Prune (剪枝) by memory
 #
 # Two functions in one cell. `model` is a dict with `"parameters"`, `"layers"`, `"hidden"`, `"heads"` and `"sequence"`.
 #
@@ -179,7 +182,7 @@ def fitting(layouts, model, sequences, limit_bytes):
 check("week10.fitting", rank_bytes, fitting)
 
 # %% [markdown]
-# ## 5 · Rank by time
+# ## 5 · Rank (排序) by time
 #
 # `gpu` is a dict of what a GPU *reaches*: `"flops"`, and bytes a second over `"nvlink"` and `"network"`.
 #
@@ -233,10 +236,10 @@ for layout in ranked(fit, mine, 2048, reached)[:4]:
 # %% [markdown]
 # ## 6 · The planner of the course
 #
-# `shardlab plan` is your planner with more choices (chunks, recomputation, ZeRO, experts, context) and a finer
-# clock: products slower when narrow, attention, messages with latency, what overlaps. Each grey dot is a layout
-# that fits; blue ones are the **Pareto front** (帕累托前沿): no other is both faster and smaller. The last line shows
-# layers that are not shared out evenly: why does the last stage get fewer? (Section 12.)
+# `shardlab plan` is your planner with more choices (chunks, v4 in a label; recomputation, ZeRO, experts, context)
+# and a finer clock: products slower when narrow, attention, messages with latency, what overlaps. Each grey dot is
+# a layout that fits; blue ones are the **Pareto front** (帕累托前沿): no other is both faster and smaller. The last
+# line shows layers that are not shared out evenly: why does the last stage get fewer? (Section 12.)
 
 # %%
 plans = planner.plan(trillion, h100, 1024, 2048, best=10_000)
@@ -248,9 +251,9 @@ sixteen = Layout(tp=8, pp=16, dp=128, num_microbatches=16, zero=1, sequence_para
 print("layers of Llama-3 405B on 16 stages:", best_stages(find_model("llama3-405b"), sixteen, h100).sizes)
 
 # %% [markdown]
-# A plan without reasons is a number to be believed. So ask each **neighbour** (邻居), one size doubled or halved on
-# the same GPUs with the same batch, why it loses. **Read the last column: how many lose to time, and how many to
-# memory?**
+# A plan without reasons is a number to be believed. So ask each **neighbour** (邻居), one size doubled or halved on the
+# same GPUs with the same batch, why it loses (virtual: the chunks of a rank). **Read the last column: how many lose to
+# time, and how many to memory?**
 
 # %%
 for one in neighbours.neighbours(trillion, h100, best):
@@ -431,9 +434,10 @@ for name, (gpu, sequences, layout) in own.items():
 print(f"measured: Llama 3 {llama.step_seconds:.1f} s")
 
 # %% [markdown]
-# Where theirs "does not fit" by our formulas, look for what they did and we did not count: DeepSeek-V3 trains in fp8,
-# keeps moments in bf16 and recomputes norms and up-projections. Where ours is "faster", suspect us first: their choice
-# met a real network, failures, and a team that had to debug it. Batch and number of GPUs are rounded here.
+# Where theirs holds more than a GPU has by our formulas, look for what they did and we did not count: DeepSeek-V3
+# trains in fp8, keeps moments in bf16 and recomputes norms and up-projections. Where ours is "faster", suspect us
+# first: their choice met a real network, failures, and a team that had to debug it. Batch and number of GPUs are
+# rounded here.
 #
 # **Which framework (框架) for which plan?**
 #
@@ -519,7 +523,7 @@ check("week10.cut", cut)
 #
 # **`used_and_days(num_parameters, tokens_per_step, step_seconds, num_gpus, peak_flops, total_tokens)`** returns
 # the share of the peak that a step uses by 6 FLOPs a parameter and token (the MFU, 模型算力利用率, without attention),
-# and the days of a training. *About 2 lines.*
+# and the days of a training, not rounded. *About 2 lines.*
 
 
 # %% exercise="week10.trillion"

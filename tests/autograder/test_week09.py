@@ -54,6 +54,8 @@ def test_rank_37_and_the_number_of_groups():
     assert MESH.group_of(RANK, "tp") == list(range(32, 40))
     counts = [len(Mesh(tp=8, pp=4, dp=32).groups(name)) for name in ("tp", "pp", "dp")]
     assert counts == [128, 256, 32] and sum(counts) == 416 and "all 416" in page()
+    tp, dp, pp = (len(MESH.groups(name)) for name in ("tp", "dp", "pp"))
+    assert f"{tp} groups of tp, {dp} of dp, {pp} of pp" in page()
 
 
 def test_what_the_reading_questions_ask_is_so():

@@ -42,6 +42,12 @@ def test_a_bad_calibration_is_answered_with_a_sentence(calibration_file):
         assert done.returncode == 2 and sentence in " ".join(done.stderr.replace("│", " ").split())
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_picture_without_a_folder_is_refused_before_anything_is_measured(name, tmp_path):
+    done = lab(name, "--figure", str(tmp_path / "nowhere" / "picture.png"))
+    assert done.returncode == 2 and not done.stdout and "there is no folder" in done.stderr
+
+
 def test_figures_are_written_and_put_in_words(calibration_file, tmp_path):
     here = ("--calibration", str(calibration_file))
     for name, options, words in (
