@@ -31,3 +31,10 @@ def test_bars_that_cannot_be_drawn(rows, message):
     _, ax = figures.new_axes()
     with pytest.raises(ValueError, match=message):
         figures.draw_memory(ax, rows, title="")
+
+
+@pytest.mark.parametrize(("limit", "side"), [(1 * 2**30, "left"), (8 * 2**30, "right")])
+def test_the_name_of_the_limit_stands_where_there_is_room(limit, side):
+    _, ax = figures.new_axes()
+    figures.draw_memory(ax, {"a rank": {"parameters": 9 * 2**30}}, title="", limit=limit)
+    assert next(text for text in ax.texts if "the device" in text.get_text()).get_ha() == side

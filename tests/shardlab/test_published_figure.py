@@ -20,6 +20,14 @@ def test_dots_band_and_names():
     assert [text.get_text() for text in ax.texts][:2] == ["1", "2"] and ax.get_xlabel() == "measured, s"
 
 
+def test_numbers_of_the_same_place_stand_side_by_side_and_away_from_the_line():
+    _, ax = figures.new_axes()
+    points = [("a", 10.0, 5.0), ("b", 10.0, 5.0), ("c", 10.0, 20.0), ("d", 100.0, 100.0)]
+    draw_against_published(ax, points, what="Memory", unit="GiB", num_named=3)
+    c, a, b = (text.xyann for text in ax.texts[:3])
+    assert b[0] - a[0] >= 8 and a[1] == b[1] < 0 < c[1]
+
+
 @pytest.mark.parametrize("points", [[], [("a", 0.0, 1.0)], [("a", 1.0, -1.0)], [("a", float("nan"), 1.0)]])
 def test_points_that_cannot_be_drawn(points):
     _, ax = figures.new_axes()
