@@ -37,6 +37,9 @@ def plan(
     pipeline_zero: Annotated[
         int, typer.Option("--pipeline-zero", min=0, max=2, help="Highest ZeRO stage to try beside a pipeline.")
     ] = 1,
+    schedule: Annotated[
+        list[str] | None, typer.Option("--schedule", help="1f1b, gpipe, zero-bubble; more than one may be given.")
+    ] = None,
     fp8: Annotated[bool, typer.Option("--fp8", help="Matrix products in fp8.")] = False,
     json: Json = False,
 ) -> None:
@@ -62,7 +65,7 @@ def plan(
             batch = batch_as_it_is(tokens_per_batch, wanted.sequence)
         else:
             batch = shared_batch(tokens_per_batch, wanted.sequence, gpus)
-        search = Search(zero_with_pipeline=pipeline_zero)
+        search = Search(zero_with_pipeline=pipeline_zero, schedules=_schedules(schedule))
         found = find_plans(wanted, accelerator, gpus, batch.sequences, search=search, fp8=fp8, best=best)
     except (ValueError, RecursionError) as error:  # the latter from a file of nothing but brackets
         raise typer.BadParameter(str(error)) from None
@@ -76,6 +79,7 @@ def plan(
         "batch": _batch(batch),
         "plans": [_row(one, wanted, accelerator) for one in found],
         "neighbours": [_beside(winner, one) for one in neighbours(wanted, accelerator, winner, fp8=fp8)],
+        "played_seconds": _played(winner, wanted, accelerator, fp8),
         "layers_of_stages": best_stages(wanted, winner.layout, accelerator, fp8=fp8).sizes,
         "doubt": " ".join(doubts(winner.layout, accelerator)),
         "fastest_inside_servers": _row(inside, wanted, accelerator) if inside else None,
@@ -89,6 +93,29 @@ def plan(
 def _check_depth(model: Transformer) -> None:
     if model.layers > MOST_LAYERS:
         raise ValueError(f"{model.layers} layers are too many to deal to stages: use {MOST_LAYERS} or fewer")
+
+
+def _schedules(names: list[str] | None) -> tuple:
+    from typing import get_args
+
+    from shardlab.costs.layout import Schedule
+
+    unknown = sorted({*(names or [])} - {*get_args(Schedule)})
+    if unknown:
+        raise ValueError(f"there is no schedule {unknown[0]!r}: use {', '.join(get_args(Schedule))}")
+    return tuple(names or get_args(Schedule))
+
+
+def _played(winner: Plan, model: Transformer, gpu: Accelerator, fp8: bool) -> float | None:
+    """The step with its pipeline simulated slot by slot in the place of the formula; None without a pipeline."""
+    from shardlab.costs.clock.step import pipeline_of
+    from shardlab.costs.planning.planner import GRADIENT_BYTES
+    from shardlab.planned_pipeline import played_seconds
+
+    if winner.layout.pp == 1:
+        return None
+    pipeline = pipeline_of(model, winner.layout, gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES)
+    return played_seconds(pipeline, winner.layout) + winner.step.data + winner.step.optimizer
 
 
 def _inside_servers(model: Transformer, gpu: Accelerator, winner: Plan, search, fp8: bool) -> Plan | None:

@@ -42,6 +42,8 @@ def show(answer: dict, *, fp8: bool = False) -> None:
     if len(sizes) > 1:
         named = "chunks" if plans[0]["layout"]["virtual"] > 1 else "stages"
         typer.echo(f"\nIts {len(sizes)} {named}, in order: {_counted(sizes)}; the slowest is as quick as can be")
+        played, counted = answer["played_seconds"], plans[0]["step_seconds"]
+        typer.echo(f"Its pipeline played slot by slot: a step of {played:.3f} s ({played / counted - 1:+.1%})")
     typer.echo("\nWhy the first wins: its neighbours, on as many GPUs and with the same batch")
     around = [[one["change"], *_costs(one), one["reason"]] for one in answer["neighbours"]]
     _table(["change", "step", "GiB", "why not"], around, left=("change", "why not"))

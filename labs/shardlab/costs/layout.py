@@ -61,6 +61,10 @@ class Layout:
             raise ValueError("sequence parallelism splits over the tensor-parallel ranks: use tp of 2 or more, or none")
         if self.virtual > 1 and self.pp == 1:
             raise ValueError(f"virtual = {self.virtual} chunks need a pipeline: use pp of 2 or more, or virtual = 1")
+        if self.virtual > 1 and self.schedule != "1f1b":
+            raise ValueError(
+                f"chunks are interleaved 1F1B's: use virtual = 1 with {self.schedule}, or schedule = '1f1b'"
+            )
         if self.virtual > 1 and self.num_microbatches % self.pp:
             raise ValueError(
                 f"the interleaved schedule runs microbatches in rounds of pp = {self.pp}: {self.num_microbatches} "

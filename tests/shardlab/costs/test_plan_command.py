@@ -52,6 +52,29 @@ def test_a_plan_with_stages_and_a_doubt():
     assert ("Check before you trust it" in text) == bool(data["doubt"]) == (data["plans"][0]["layout"]["tp"] > 8)
 
 
+def test_the_winners_pipeline_is_played_slot_by_slot():
+    typed = ("plan", "--model", "gpt3-175b", "--gpus", "256", "--best", "1")
+    text, data = shardlab(*typed).stdout, json.loads(shardlab(*typed, "--json").stdout)
+    best = data["plans"][0]
+    assert best["layout"]["pp"] > 1 and 0.9 < best["step_seconds"] / data["played_seconds"] < 1.02
+    assert f"a step of {data['played_seconds']:.3f} s" in text
+    alone = json.loads(shardlab("plan", "--model", "llama2-7b", "--gpus", "8", "--json").stdout)
+    assert alone["played_seconds"] is None
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zero-bubble"])
+def test_only_the_schedules_that_are_asked_for(schedule):
+    typed = ("plan", "--model", "gpt-1t", "--gpus", "1024", "--best", "20", "--json", "--schedule", schedule)
+    plans = [one["layout"] for one in json.loads(shardlab(*typed).stdout)["plans"]]
+    assert {one["schedule"] for one in plans if one["pp"] > 1} == {schedule}
+    assert all(one["virtual"] == 1 for one in plans) == (schedule != "1f1b")
+
+
+def test_a_schedule_that_is_none():
+    failed = shardlab("plan", "--schedule", "2f2b")
+    assert failed.exit_code == 2 and "use 1f1b, gpipe, zero-bubble" in failed.output
+
+
 def test_gradients_may_be_cut_beside_a_pipeline():
     typed = ("plan", "--model", "gpt-1t", "--gpus", "1024", "--best", "50", "--json", "--pipeline-zero")
     for most in (1, 2):

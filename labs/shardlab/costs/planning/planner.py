@@ -155,14 +155,16 @@ def _variants(model: Transformer, shape: Layout, search: Search) -> Iterator[Lay
     """A shape with its experts, ZeRO stages, recomputations and schedules.
 
     ZeRO-3 comes without a pipeline: with one it would gather in every microbatch. Selective recomputation comes where
-    scores are kept at all. Schedules differ only in a pipeline of one chunk a rank.
+    scores are kept at all. Without a pipeline there is nothing to schedule, and chunks are interleaved 1F1B's alone.
     """
     sharers = shape.tp * shape.cp * shape.dp
     eps = [e for e in divisors(model.experts) if sharers % e == 0] if model.experts else [1]
     most = search.zero_with_pipeline if shape.pp > 1 else 3
     stages = [zero for zero in search.zero if zero <= most] if shape.state_sharers > 1 else [0]
     again = [one for one in search.recompute if one != "selective" or not model.flash]
-    schedules = search.schedules if shape.pp > 1 and shape.virtual == 1 else search.schedules[:1]
+    schedules = search.schedules if shape.pp > 1 else ("1f1b",)
+    if shape.virtual > 1:
+        schedules = [one for one in schedules if one == "1f1b"]
     for ep in eps:
         for zero in stages:
             for recompute in again:
