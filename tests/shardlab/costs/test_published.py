@@ -67,6 +67,13 @@ def test_a_missing_column_is_named():
     assert predicted_rows([short])[0]["not_predicted"] == "there is no column layers"
 
 
+def test_a_truncated_mixture_keeps_one_dense_layer():
+    small = next(one for one in read_rows() if one["id"].startswith("SIMUMAX-B200-deepseekv2"))
+    short = small | {"model": "deepseekv3 (4 layers)", "ffn": "2048 expert (256 top8+1s)"}
+    assert run_of(short).model.dense_layers == 1
+    assert run_of(short | {"note": "", "layers": "61"}).model.dense_layers == 3
+
+
 def test_the_file_of_runs_is_whole():
     with RUNS.open() as file:
         assert all(None not in one for one in csv.DictReader(file))

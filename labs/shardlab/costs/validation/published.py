@@ -125,6 +125,8 @@ def model_of(row: dict[str, str]) -> Transformer:
         width, number, active, shared = (int(group or 0) for group in match.groups())
         experts = dict(experts=number, active_experts=active, expert_ffn=width, shared_experts=shared)
     dense, dense_ffn = _of_model(row, DENSE_LAYERS, (0, 0)) if experts else (0, 0)
+    if _names(row, ("truncated",)):
+        dense = min(dense, 1)  # as SimuMax's page says of its DeepSeek-V3 of 4 layers
     return Transformer(
         row["model"],
         **sizes,
