@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from shardlab.costs.clock.efficiency import FITTED
-from shardlab.costs.clock.kernels import SUMMED_BYTES, linear_seconds, product_seconds, speed_of
+from shardlab.costs.clock.kernels import linear_seconds, product_seconds
 from shardlab.costs.clock.matmul import Product, busy_flops
+from shardlab.costs.clock.speed import SUMMED_BYTES, speed_of
 from shardlab.costs.hardware import ACCELERATORS
 
 MEASURED = Path(__file__).parents[3] / "benchmarks" / "results" / "h100_kernels.csv"

@@ -8,45 +8,15 @@ made of its own kernels.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from shardlab.costs.clock.efficiency import EAGER, LAUNCH_SECONDS, Efficiency
 from shardlab.costs.clock.matmul import BYTES, Product, busy_flops
-from shardlab.costs.clock.software import CURRENT, Software
+from shardlab.costs.clock.speed import Speed
 from shardlab.costs.flops import attention_core_flops
-from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.model import Transformer
 
-WAVES = ("volta", "ampere")
 # The backward of fused attention takes 3 forwards: 5 products where the forward has 2 (arXiv 2307.08691, section
 # 3.1.2), at a lower rate; benchmarks/results/h100_kernels.csv has 3.0 to 4.0 on an H100.
 ATTENTION_BACKWARD = 3.0
-# To make an fp8 operand of a 16-bit one: read it, write it as it is and transposed, which the backward needs (NVIDIA,
-# Transformer Engine user guide). Weights are cast once a step.
-CAST_BYTES = 4
-# What a microbatch adds to a step for each weight whose gradient a product adds to a sum in fp32: it reads and writes 8
-# bytes, half of which hide behind its FLOPs. On a B200 such products, 4,096 deep, take 8% longer than those that write
-# 2 bytes (MooreThreads/SimuMax, configs/system/b200_bf16_ceperm.json).
-SUMMED_BYTES = 4
-
-
-class Speed(NamedTuple):
-    """What an accelerator reaches: FLOP/s in products and in attention, exponentials and bytes a second, launches.
-
-    cast: bytes to make an operand's number fp8; summed: bytes that a weight's gradient takes a microbatch.
-    """
-
-    matmul: float
-    attention: float
-    exponentials: float
-    memory: float
-    launch: float
-    sms: int
-    fused_loss: bool
-    eager: float
-    grouped: float
-    waits: bool
-    cast: int
-    summed: float
 
 
 class Passes(NamedTuple):
@@ -89,34 +59,6 @@ class LayerSeconds(NamedTuple):
         if self.waits:
             return work + Passes(self.launch, self.launch)
         return Passes(max(work.forward, self.launch), max(work.backward, self.launch), work.weights)
-
-
-def speed_of(
-    gpu: Accelerator,
-    efficiency: Efficiency,
-    *,
-    fp8: bool = False,
-    software: Software = CURRENT,
-    summed: float = SUMMED_BYTES,
-) -> Speed:
-    """Peaks times their efficiency. Raises ValueError when fp8 is asked of an accelerator that has none."""
-    if fp8 and not gpu.fp8_flops:
-        raise ValueError(f"{gpu.name} has no fp8: use bf16, or an h100, h200 or b200")
-    gain = 1 + efficiency.fp8 * (gpu.fp8_flops / gpu.bf16_flops - 1) if fp8 else 1.0
-    return Speed(
-        matmul=gpu.bf16_flops * efficiency.matmul(gpu.generation) * gain,
-        attention=gpu.bf16_flops * efficiency.attention(gpu.generation, newest=software.newest_attention),
-        exponentials=gpu.exponentials,
-        memory=gpu.memory_bandwidth * efficiency.memory,
-        launch=LAUNCH_SECONDS if gpu.sms else 0.0,
-        sms=gpu.sms if gpu.generation in WAVES else 0,
-        fused_loss=software.fused_loss,
-        eager=1.0 if software.fused else EAGER,
-        grouped=efficiency.grouped,
-        waits=not software.drops_tokens,
-        cast=CAST_BYTES if fp8 else 0,
-        summed=summed,
-    )
 
 
 def product_seconds(speed: Speed, product: Product, written: float = BYTES) -> float:

@@ -5,35 +5,24 @@ Symbols: p stages, v chunks, m microbatches, t tensor parallel size, d data para
 
 from dataclasses import dataclass
 
-from shardlab.costs.axis_traffic import (
-    BF16,
-    activation_bytes_of,
-    cp_layer_bytes,
-    gathers_of,
-    pp_boundary_bytes,
-    reductions_of,
-)
-from shardlab.costs.clock.efficiency import FITTED, HOP_SECONDS, Efficiency
+from shardlab.costs.axis_traffic import BF16
+from shardlab.costs.clock.efficiency import FITTED, Efficiency
 from shardlab.costs.clock.kernels import (
-    SUMMED_BYTES,
     LayerSeconds,
     Passes,
-    Speed,
     attention_seconds,
     dense_layer_seconds,
     moe_layer_seconds,
     output_seconds,
-    speed_of,
-    tokens_of,
     total,
 )
-from shardlab.costs.clock.links import boundary_bandwidth, dispatch_seconds, ring_bandwidth, ring_seconds
+from shardlab.costs.clock.messages import context_seconds, data_seconds, expert_seconds, hop_seconds, tensor_seconds
 from shardlab.costs.clock.software import CURRENT, Software
+from shardlab.costs.clock.speed import SUMMED_BYTES, Speed, speed_of
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory_states import layers_of_stages, parameters_on_stage
 from shardlab.costs.model import Transformer
-from shardlab.costs.traffic import ring_all_gather_bytes
 
 
 @dataclass(frozen=True)
@@ -85,91 +74,12 @@ def _with_recomputation(layer: LayerSeconds, layout: Layout, software: Software)
     return Passes(forward, backward + again, weights)
 
 
-def tensor_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
-    """A layer's all-reduces of a microbatch: 2 forward, 2 backward, 2 more with full recomputation."""
-    half = ring_all_gather_bytes(layout.tp, activation_bytes_of(model, layout))
-    all_reduces = 6 if layout.recompute == "full" else 4
-    seconds = all_reduces * 2 * ring_seconds(gpu, efficiency, layout.tp, 1, half)
-    return seconds * (1 - efficiency.hidden) if layout.tensor_overlap else seconds
-
-
-def context_seconds(
-    model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency, attention: float
-) -> float:
-    """What a layer's ring of keys and values adds: the part of it that attention cannot hide."""
-    if layout.cp == 1:
-        return 0.0
-    sent = cp_layer_bytes(model, layout) * (4 if layout.recompute == "full" else 3)
-    ring = sent / ring_bandwidth(gpu, efficiency, layout.cp, layout.tp)
-    return exposed(ring, attention, efficiency.hidden)
-
-
-def expert_seconds(
-    model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency, software: Software
-) -> float:
-    """A layer's all-to-alls of a microbatch: dispatch and combine, forward and backward, and the forward's again."""
-    if layout.ep == 1 or not model.moe_layers:
-        return 0.0
-    tokens = tokens_of(model, layout) / layout.tp
-    once = dispatch_seconds(gpu, efficiency, layout.ep, 1, BF16 * tokens * model.hidden, model.active_experts)
-    seconds = (6 if layout.recompute == "full" else 4) * once * model.moe_layers / model.layers
-    return seconds * (1 - efficiency.hidden) if software.expert_overlap else seconds
-
-
-def exposed(communication: float, work: float, hidden: float) -> float:
-    """Seconds that communication adds to the work it runs beside: what is longer, and what overlap does not hide."""
-    return communication - hidden * min(communication, work)
-
-
-def data_seconds(
-    model: Transformer,
-    layout: Layout,
-    gpu: Accelerator,
-    efficiency: Efficiency,
-    work: float,
-    gradient_bytes: float,
-    software: Software = CURRENT,
-) -> float:
-    """Reduction of gradients and gathers of parameters, less what hides behind the work.
-
-    One call for all gradients, or one a layer where they are to overlap.
-
-    What every microbatch sends hides behind all of them, what the last one sends behind that one.
-    """
-    calls = model.layers / layout.pp if layout.overlap or layout.zero == 3 else 1
-    shard = parameters_on_stage(model, layout, 0)
-
-    def one_way(bytes_each: float) -> float:
-        dense = ring_all_gather_bytes(layout.state_sharers, bytes_each * shard.dense)
-        experts = ring_all_gather_bytes(layout.expert_sharers, bytes_each * shard.experts)
-        around = layout.world // layout.pp
-        one_card = software.one_card
-        seconds = ring_seconds(gpu, efficiency, layout.state_sharers, layout.tp, dense, calls, one_card=one_card)
-        if not experts:
-            return seconds
-        stride = around // layout.expert_sharers
-        return seconds + ring_seconds(gpu, efficiency, layout.expert_sharers, stride, experts, calls)
-
-    communication = reductions_of(layout) * one_way(gradient_bytes) + gathers_of(layout) * one_way(BF16)
-    if not layout.overlap:
-        return communication
-    return exposed(communication, work * reductions_of(layout), efficiency.hidden)
-
-
 def optimizer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
     """Adam reads and writes 12 bytes of state a parameter, reads a gradient and writes a weight: 28 bytes."""
     shard = parameters_on_stage(model, layout, 0)
     split = layout.zero >= 1
     dense = shard.dense / (layout.state_sharers if split else 1)
     return 28 * (dense + shard.experts / (layout.expert_sharers if split else 1)) / speed.memory
-
-
-def hop_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
-    """One activation to the next stage; with chunks to run meanwhile, the part of it that shows."""
-    whole = layout.sequence_parallel or not layout.scatter_gather
-    sent = pp_boundary_bytes(model, layout) / (1 if whole else layout.tp)
-    seconds = sent / boundary_bandwidth(gpu, efficiency, layout) + HOP_SECONDS
-    return seconds * (1 - efficiency.hidden) if layout.overlap and layout.virtual > 1 else seconds
 
 
 def balanced_stages(layers: int, stages: int, output: float) -> tuple[int, ...]:
