@@ -25,12 +25,15 @@ def memory(
     zero: Annotated[int, typer.Option("--zero", help="ZeRO stage, 0 to 3.")] = 0,
     microbatch: Annotated[int, typer.Option("--microbatch", help="Sequences of a microbatch.")] = 1,
     microbatches: Annotated[int, typer.Option("--microbatches", help="Microbatches of a step.")] = 1,
+    virtual: Annotated[int, typer.Option("--virtual", help="Chunks of layers on a stage (interleaved 1F1B).")] = 1,
+    schedule: Annotated[str, typer.Option("--schedule", help="1f1b, gpipe or zero-bubble.")] = "1f1b",
     recompute: Annotated[str, typer.Option("--recompute", help="none, selective or full.")] = "none",
+    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="What the degrees have to multiply to.")] = None,
     json: Json = False,
 ) -> None:
     """Show what the fullest rank of a layout holds, in GiB: the first stage, or the last with its logits."""
     from shardlab.costs.hardware import GIB, find_accelerator
-    from shardlab.costs.layout import Layout, check_layout
+    from shardlab.costs.layout import Layout, check_layout, check_world
     from shardlab.costs.memory import peak_memory
     from shardlab.costs.model_file import load_model
 
@@ -47,10 +50,14 @@ def memory(
             zero=zero,
             microbatch=microbatch,
             num_microbatches=microbatches,
+            virtual=virtual,
+            schedule=schedule,  # type: ignore[arg-type]
             recompute=recompute,  # type: ignore[arg-type]
             sequence_parallel=tp > 1,
         )
         check_layout(wanted, layout)
+        if gpus is not None:
+            check_world(layout, gpus)
     except (ValueError, RecursionError) as error:  # the latter from a file of nothing but brackets
         raise typer.BadParameter(str(error)) from None
     held = peak_memory(wanted, layout, gradient_bytes=4)

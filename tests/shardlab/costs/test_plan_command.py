@@ -170,6 +170,8 @@ def test_predictions_of_a_file_of_runs(tmp_path):
         (("plan", "--model", "gpt3-175b", "--gpus", "8"), "does not fit"),
         (("memory", "--tp", "5"), "use a tensor-parallel size of"),
         (("memory", "--zero", "9"), "use 0, 1, 2 or 3"),
+        (("memory", "--tp", "8", "--gpus", "12"), "use 8, or 16 GPUs with dp = 2"),
+        (("memory", "--pp", "2", "--microbatches", "4", "--virtual", "2", "--schedule", "gpipe"), "use virtual = 1"),
         (("memory", "--tp", "2147483647", "--cp", "2147483647", "--ep", "4"), "product is at most 1000000"),
         (("memory", "--ep", "3"), "ep = 3 does not divide"),
         (("memory", "--recompute", "some"), "use one of none, selective, full"),
