@@ -71,8 +71,8 @@ def measure(ranks: int, tokens: int, hidden: int, rounds: int) -> tuple[float, i
 
 def main(
     ranks: Annotated[int, typer.Option(min=1, max=MOST_RANKS, help="Tensor-parallel ranks t.")] = 2,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of a microbatch, b times s.")] = 64,
-    hidden: Annotated[int, typer.Option(min=1, help="h; the MLP is 4h wide.")] = 128,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of a microbatch, b times s.")] = 512,
+    hidden: Annotated[int, typer.Option(min=1, help="h; the MLP is 4h wide.")] = 384,
     model: Annotated[str, typer.Option(help="A model whose traffic at t is predicted too.")] = "gpt3-175b",
     rounds: Rounds = 15,
     calibration: CalibrationFile = None,
