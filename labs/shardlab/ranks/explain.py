@@ -13,6 +13,7 @@ from shardlab.ranks.ledger import CAPACITY, DONE, POINT_TO_POINT, Entry
 Ledger = tuple[int, list[Entry]]
 NOT_KEPT: Ledger = (-1, [])
 _LOST_PEER = re.compile(r"gloo|NCCL|[Cc]onnection (closed|reset|refused)|\bpeer\b")
+_NEW_GROUP = re.compile(r'distributed_c10d\.py", line \d+ in new_group\b')
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
 
 
@@ -81,12 +82,26 @@ def _state(end: RankEnd, ledger: Ledger) -> str:
             else f"left with exit code {end.exit_code}"
         )
         return f"{how} {done}" + (f", the last: {last}" if last else "")
+    return _state_when_ended(end, ledger, done)
+
+
+def _state_when_ended(end: RankEnd, ledger: Ledger, done: str) -> str:
+    """What a rank was at that neither returned nor failed; `done` tells how many calls it had made."""
+    count, entries = ledger
+    last = entries[-1] if entries else None
+    if _is_in_new_group(end):
+        return f"waits in new_group {done}{_where(end.stack)}" + (f"; its last call was {last}" if last else "")
     if last and last.state != DONE:
         finished = [entry for entry in entries if entry.state == DONE]
         before = f"; its last finished call was {finished[-1]}" if finished else "; it had finished no call before"
         return f"waits in {last}{before}"
     doing = "was still computing" if count >= 0 else "was still at work"
     return f"{doing} {done}{_where(end.stack)}" + (f"; its last finished call was {last}" if last else "")
+
+
+def _is_in_new_group(end: RankEnd) -> bool:
+    """Whether a rank was ended inside `dist.new_group`: it sends nothing there that a ledger could keep."""
+    return _NEW_GROUP.search(end.stack) is not None
 
 
 def _where(stack: str) -> str:
@@ -158,6 +173,13 @@ def _advice(outcome: Outcome, ledgers: list[Ledger]) -> list[str]:
         for rank, (end, (_, entries)) in enumerate(zip(outcome.ends, ledgers, strict=True))
         if not end.is_right and entries and entries[-1].state != DONE
     }
+    in_new_group = [str(rank) for rank, end in enumerate(outcome.ends) if _is_in_new_group(end)]
+    if in_new_group and (outcome.timed_out or outcome.stalled):
+        ranks = f"rank {in_new_group[0]} waits" if len(in_new_group) == 1 else f"ranks {', '.join(in_new_group)} wait"
+        return [
+            f"In new_group {ranks} for the others: all ranks must call new_group for the same groups in the same "
+            "order, also for groups that they are not in."
+        ]
     kinds = {entry.kind for entry in waits.values()}
     returned = [rank for rank, end in enumerate(outcome.ends) if end.is_right]
     if kinds == {"send"}:

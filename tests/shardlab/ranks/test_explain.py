@@ -56,3 +56,24 @@ def test_messages_are_matched_by_peer_and_tag_in_order():
     first, second = misread_messages([sent, wrong])
     assert first.startswith("Message 1 from rank 0 to rank 1: sent as [4] float32")
     assert second.startswith("Message 2 from rank 0 to rank 1: sent as [2] float32")
+
+
+def a_stack(*frames):
+    return "\n".join(f'  File "{file}", line {line} in {function}' for file, line, function in frames)
+
+
+def test_a_rank_in_new_group_waits_and_does_not_compute():
+    torchs = "/site/lib/python3.11/torch/distributed/distributed_c10d.py"
+    inside = a_stack((torchs, 5800, "_store_based_barrier"), (torchs, 5934, "new_group"), ("<week09>", 3, "groups"))
+    beside = a_stack(("<week09>", 9, "new_group_of_my_own"))
+    ends = [RankEnd(stack=inside), RankEnd(stack=beside), RIGHT]
+    report = explain(Outcome(ends, 4.0, timed_out=True), [ledger(), ledger(), ledger()], 4)
+    assert "rank 0 waits in new_group before any communication, at line 3 of your cell, in groups()" in report
+    assert "rank 1 was still computing" in report
+    assert "In new_group rank 0 waits for the others: all ranks must call new_group" in report
+    assert "No rank waits" not in report
+
+    pending = ledger(entry("send", 1, state=WAITING))
+    report = explain(Outcome([RankEnd(stack=inside)] * 2, 4.0, timed_out=True), [pending, ledger()], 4)
+    assert "rank 0 waits in new_group after 1 call" in report  # an isend that is still out is not what it waits in
+    assert "In new_group ranks 0, 1 wait for the others" in report

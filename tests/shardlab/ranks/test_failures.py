@@ -209,3 +209,20 @@ def test_a_slow_computation_is_not_a_deadlock():
         return "done"
 
     assert shardlab.run(compute, ranks=2) == ["done"] * 2
+
+
+def test_groups_that_are_made_in_another_order():
+    lesson = run_cell("""
+        import torch.distributed as dist
+
+        def rows_or_columns():
+            rows, columns = [[0, 1], [2, 3]], [[0, 2], [1, 3]]
+            for members in rows + columns if dist.get_rank() < 2 else columns + rows:
+                dist.new_group(members)
+        """)
+    report = report_of(lesson["rows_or_columns"], ranks=4, timeout=3)
+    assert "waits in new_group before any communication, at line " in report
+    assert "of your cell, in rows_or_columns()" in report
+    assert "all ranks must call new_group for the same groups in the same order" in report
+    assert "computing" not in report
+    assert "No rank waits" not in report
