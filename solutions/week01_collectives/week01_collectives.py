@@ -48,7 +48,6 @@ import time
 import shardlab
 import torch
 import torch.distributed as dist
-from ipywidgets import interact
 from shardlab import collectives, figures, meter
 from shardlab.costs import traffic
 
@@ -473,7 +472,7 @@ figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, **points))
 
 
 # %% tags=["interactive"]
-@interact(num_ranks=(2, 128), megabytes=[0.01, 1, 100, 14_000])
+@figures.interact(num_ranks=(2, 128), megabytes=[0.01, 1, 100, 14_000])
 def predict(num_ranks=8, megabytes=100):
     for name in ("ring", "tree"):
         seconds = traffic.all_reduce_seconds(num_ranks, 1e6 * megabytes, **my_link._asdict(), algorithm=name)

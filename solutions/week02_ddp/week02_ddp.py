@@ -45,7 +45,6 @@ import time
 import shardlab
 import torch
 import torch.distributed as dist
-from ipywidgets import interact
 from shardlab import figures, meter
 from shardlab.costs import compression, overlap, traffic
 from shardlab.costs.hardware import find_accelerator
@@ -391,7 +390,7 @@ figures.show(figure, draw_overlap(ax, FORWARD, BACKWARD, predicted(8), title="Ei
 
 
 # %% tags=["interactive"]
-@interact(num_buckets=[1, 2, 4, 8], kilobytes_per_second=(200, 3000, 100))
+@figures.interact(num_buckets=[1, 2, 4, 8], kilobytes_per_second=(200, 3000, 100))
 def explore(num_buckets=4, kilobytes_per_second=800):
     figure, ax = figures.new_axes(8, 1.7)
     timeline = predicted(num_buckets, 1e3 * kilobytes_per_second)

@@ -45,7 +45,6 @@ from dataclasses import asdict
 import shardlab
 import torch
 import torch.distributed as dist
-from ipywidgets import interact
 from shardlab import adam, figures, meter
 from shardlab.costs import traffic
 from shardlab.costs.memory_states import shard_elements, zero_state_bytes
@@ -113,7 +112,7 @@ for num_ranks in (2, 8, 64, 100_000):
 
 
 # %% tags=["interactive"]
-@interact(billions=[1, 7, 13, 70, 175], num_ranks=[2, 4, 8, 16, 64, 256])
+@figures.interact(billions=[1, 7, 13, 70, 175], num_ranks=[2, 4, 8, 16, 64, 256])
 def memory(billions=7, num_ranks=8):
     for stage, name in enumerate(stages):
         held = zero_state_bytes(1e9 * billions, num_ranks, stage).total

@@ -46,7 +46,6 @@ from dataclasses import asdict, replace
 import shardlab
 import torch
 import torch.distributed as dist
-from ipywidgets import interact
 from shardlab import figures, hybrid, meter
 from shardlab.costs.hardware import find_accelerator
 from shardlab.costs.layout import Layout
@@ -209,10 +208,9 @@ except shardlab.RanksFailed as failure:
     print(failure)
 
 # %% [markdown]
-# The report sees messages, and making a group is none: it calls this "computing". But line 4 is `new_group`, and all
-# four are in it: they disagree about which group is being made, and wait for ever. On a cluster this is a job that
-# starts and never prints its first loss. Even worse is to make only one's own groups; then two groups can get
-# the same name and be wired to each other.
+# All four wait in `new_group`, on line 4: they disagree about which group is being made, and wait for ever. On a
+# cluster this is a job that starts and never prints its first loss. Even worse is to make only one's own groups; then
+# two groups can get the same name and be wired to each other.
 #
 # **`sum_on_each_axis(number, sizes)`** makes this rank's group on every axis and returns a dict, axis → sum of
 # `number` over this group. `number` is a tensor and stays as it is. Use your `groups`. *About 8 lines.*
@@ -302,7 +300,7 @@ figures.show(figure, figures.draw_bars(ax, {labels[name]: num_bytes for name, nu
 
 
 # %% tags=["interactive"]
-@interact(rank=(0, 63), order=["tp-dp-pp", "tp-pp-dp", "dp-pp-tp"])
+@figures.interact(rank=(0, 63), order=["tp-dp-pp", "tp-pp-dp", "dp-pp-tp"])
 def where(rank=21, order="tp-dp-pp"):
     figure, ax = figures.new_axes(8, 3)
     figures.show(figure, figures.draw_groups(ax, Mesh(tp=8, pp=4, dp=2, order=order), rank))

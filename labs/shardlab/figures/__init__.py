@@ -10,6 +10,7 @@ from shardlab.figures.palette import PALETTE
 from shardlab.figures.plan import draw_pareto, draw_step
 from shardlab.figures.plan_explorer import axis_bytes, memory_rows, plan_explorer
 from shardlab.figures.ring import draw_ring_step
+from shardlab.figures.sliders import interact
 from shardlab.figures.stepper import ring_stepper
 from shardlab.figures.timeline import draw_timeline
 
@@ -26,6 +27,7 @@ __all__ = [
     "draw_step",
     "draw_timeline",
     "draw_traffic",
+    "interact",
     "memory_rows",
     "new_axes",
     "plan_explorer",

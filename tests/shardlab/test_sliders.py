@@ -1,0 +1,44 @@
+"""Sliders in a notebook that no person looks at: it runs to its end, and its outputs are kept."""
+
+from unittest.mock import patch
+
+import nbformat.v4 as nbformat
+from nbclient import NotebookClient
+from nbclient.output_widget import OutputWidget
+
+CELL = """
+from shardlab import figures
+
+@figures.interact(rank=(0, 7))
+def where(rank=5):
+    figure, ax = figures.new_axes(2, 1)
+    figures.show(figure, f"In words: rank {rank}")
+"""
+
+
+def run(*cells):
+    """The kernel's client after the cells, and the messages that it sent back to widgets."""
+    notebook = nbformat.new_notebook(cells=[nbformat.new_code_cell(cell) for cell in cells])
+    client = NotebookClient(notebook, timeout=60, kernel_name="python3", allow_errors=True)
+    with patch.object(OutputWidget, "_publish_msg", autospec=True, side_effect=OutputWidget._publish_msg) as sent:
+        client.execute()
+    return client, sent.call_count
+
+
+def test_nothing_is_sent_back_whose_answer_could_be_missed():
+    client, num_sent = run(CELL, "where.widget.children[0].value = 3")
+    assert num_sent == 0
+    [outputs] = [state["outputs"] for state in client.widget_state.values() if state.get("outputs")]
+    picture, text = outputs
+    assert "image/png" in picture["data"]
+    assert picture["metadata"]["image/png"]["alt"] == text["text"].strip() == "In words: rank 3"
+
+
+def test_ipywidgets_own_sends_something_back():
+    assert run(CELL.replace("@figures.interact", "@__import__('ipywidgets').interact"))[1] > 0
+
+
+def test_an_error_is_seen():
+    client, _ = run(CELL.replace("rank=5):", "rank=5):\n    1 / 0"))
+    [output] = client.nb.cells[0].outputs
+    assert output["ename"] == "ZeroDivisionError"
