@@ -5,6 +5,7 @@ from unittest.mock import patch
 import nbformat.v4 as nbformat
 from nbclient import NotebookClient
 from nbclient.output_widget import OutputWidget
+from shardlab import figures
 
 CELL = """
 from shardlab import figures
@@ -42,3 +43,19 @@ def test_an_error_is_seen():
     client, _ = run(CELL.replace("rank=5):", "rank=5):\n    1 / 0"))
     [output] = client.nb.cells[0].outputs
     assert output["ename"] == "ZeroDivisionError"
+
+
+def test_an_error_stands_in_the_box_and_the_next_value_replaces_it():
+    def halves(number=2):
+        print("half of", number)
+        if number % 2:
+            raise ValueError("an odd number")
+        return number // 2
+
+    sliders = figures.interact(halves, number=(0, 10)).widget
+    sliders.children[0].value = 3
+    printed, error = sliders.out.outputs
+    assert printed["text"] == "half of 3\n" and (error["ename"], error["evalue"]) == ("ValueError", "an odd number")
+    assert any("halves" in line for line in error["traceback"])
+    sliders.children[0].value = 4
+    assert [one["output_type"] for one in sliders.out.outputs] == ["stream"]

@@ -1,7 +1,9 @@
 """Sliders around a function that prints and draws."""
 
 import base64
+import traceback
 
+from IPython.core.getipython import get_ipython
 from IPython.utils.capture import RichOutput, capture_output
 from ipywidgets import interactive
 
@@ -14,19 +16,40 @@ class _Sliders(interactive):
     """
 
     def update(self, *_: object) -> None:
-        """Call the function with the sliders' values. What it displays stands above what it prints."""
+        """Call the function with the sliders' values. What it displays stands above what it prints, its error last.
+
+        The first call is the cell's own, and its error ends the cell.
+        """
+        first, self._called = not getattr(self, "_called", False), True
         self.kwargs = {widget._kwarg: widget.get_interact_value() for widget in self.kwargs_widgets}
+        failed = []
         with capture_output() as said:
-            self.f(**self.kwargs)
+            try:
+                self.f(**self.kwargs)
+            except Exception as error:
+                if first:
+                    raise
+                failed = [_error(error)]
         shown = [_displayed(output) for output in said.outputs]
         printed = [{"output_type": "stream", "name": "stdout", "text": said.stdout}] if said.stdout else []
-        self.out.outputs = (*shown, *printed)
+        self.out.outputs = (*shown, *printed, *failed)
 
 
 def _displayed(output: RichOutput) -> dict:
     """What was displayed as a notebook's file has it: pictures as base64."""
     data = {k: base64.b64encode(v).decode() if isinstance(v, bytes) else v for k, v in output.data.items()}
     return {"output_type": "display_data", "data": data, "metadata": output.metadata or {}}
+
+
+def _error(error: Exception) -> dict:
+    """A traceback as IPython shows it."""
+    shell = get_ipython()
+    lines = (
+        shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+        if shell
+        else traceback.format_exception(error)
+    )
+    return {"output_type": "error", "ename": type(error).__name__, "evalue": str(error), "traceback": list(lines)}
 
 
 interact = _Sliders.factory()
