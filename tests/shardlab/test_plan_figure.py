@@ -41,6 +41,7 @@ def test_a_step_is_stacked_and_adds_up():
 def test_a_layout_in_letters():
     assert layout_text(Layout(tp=8, pp=4, virtual=2, num_microbatches=4, zero=1)) == "tp8 pp4 v2 b1 ZeRO-1"
     assert layout_text(Layout(dp=2, microbatch=4, recompute="full")) == "dp2 b4 full recompute"
+    assert layout_text(Layout(pp=4, num_microbatches=4, schedule="zero-bubble")) == "pp4 b1 zero-bubble"
 
 
 def test_three_pictures_of_a_layout_and_their_numbers():

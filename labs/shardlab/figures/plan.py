@@ -69,11 +69,12 @@ def draw_pareto(ax: Axes, plans: Sequence[Plan], *, title: str = "", limit: floa
 
 
 def layout_text(layout: Layout) -> str:
-    """A layout in a few letters: sizes above 1, and what it does beside."""
+    """A layout in a few letters: sizes above 1, and what it does beside. 1F1B goes without saying."""
     sizes = (("tp", layout.tp), ("pp", layout.pp), ("dp", layout.dp), ("cp", layout.cp), ("ep", layout.ep))
     words = [f"{name}{size}" for name, size in sizes if size > 1]
     words += [f"v{layout.virtual}"] if layout.virtual > 1 else []
     words += [f"b{layout.microbatch}"] + ([f"ZeRO-{layout.zero}"] if layout.zero else [])
+    words += [layout.schedule] if layout.schedule != "1f1b" else []
     return " ".join(words + ([f"{layout.recompute} recompute"] if layout.recompute != "none" else []))
 
 
