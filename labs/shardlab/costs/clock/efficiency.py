@@ -84,7 +84,7 @@ def nvlink_of(generation: str) -> NVLink:
 EAGER = 2.0
 # Not fitted: latency of one step of a ring between servers.
 HOP_SECONDS = 10e-6
-# Not fitted: the host's, for the kernels of one layer's pass; a pass is never faster. The fastest of 862 small runs on
+# Not fitted: the host's, for the kernels of one layer's pass; a pass is never faster. The fastest of 861 small runs on
 # one server of A100 (VIA-Research/vTrain, data/ground_truth_single.csv) take 3.0 to 3.8 ms a layer with recomputation,
 # three passes, whatever their sizes.
 LAUNCH_SECONDS = 1e-3
