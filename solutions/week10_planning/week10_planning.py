@@ -237,7 +237,7 @@ for layout in ranked(fit, mine, 2048, reached)[:4]:
 # ## 6 · The planner of the course
 #
 # `shardlab plan` is your planner with more choices (chunks, v4 in a label; recomputation, ZeRO, experts, context)
-# and a finer clock: products slower when narrow, attention, messages with latency, what overlaps. Each grey dot is
+# and a finer clock: products slower when shallow, attention, messages with latency, what overlaps. Each grey dot is
 # a layout that fits; blue ones are the **Pareto front** (帕累托前沿): no other is both faster and smaller. The last
 # line shows layers that are not shared out evenly: why does the last stage get fewer? (Section 12.)
 
@@ -557,10 +557,10 @@ print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take 
 # float32 gradients, and no full recomputation, since it fits without. Bytes, seconds and MFU are those of the cell
 # above; 10T tokens take years, so either the cluster or the number of tokens is wrong: I would say so at once.
 #
-# Half the tensor parallelism, or half the stages, would be about as fast and does not fit. Full recomputation fits
+# Half the tensor parallelism, or half the stages, would be a little faster and does not fit. Full recomputation fits
 # easily and costs nearly a third of the step. tp 16 leaves the server and pays more all-reduces.
 #
-# Published runs were missed by the errors of section 9, and the few with tp above 8 on this GPU by far more: I treat
+# Published runs were missed by the errors of section 9, and the one with tp above 8 on this GPU by far more: I treat
 # plans that are less than ten per cent apart as equal, and give the step as a range.
 #
 # First I would measure one layer forward and backward on one server with tp 8, an all-reduce inside it and over two,
