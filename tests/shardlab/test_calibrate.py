@@ -101,7 +101,7 @@ def test_the_command_measures_and_its_file_is_read(tmp_path):
     assert done.exit_code == 0 and f"wrote {path}" in done.output
     here = read_calibration(path)
     assert list(here.ranks) == [2] and here.transport == "gloo"
-    assert here.matmul["float32"][1024] > 5 * here.matmul["float32"][16]  # a small product is all launch, on any machine
+    assert here.matmul["float32"][1024] > 5 * here.matmul["float32"][16]  # a small one is all launch
     assert here.ranks[2].links["all_reduce"].alpha > 0
     assert f"{max(here.matmul['float32'].values()) / 1e9:.1f} GFLOP/s" in done.output
 
