@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from autograder.checks import packets
-from autograder.checks.packets import size
+from autograder.checks.packets import Call, size
 
 Case = dict[str, Any]
 MEMORY_BYTES = 8 << 30  # address space of one rank; torch alone reserves two
@@ -126,7 +126,7 @@ def _other_than_claimed(answer: Answer, allowed: Sequence[str] | None) -> str | 
         return f"Between the ranks {size(answer.loopback_bytes)} travelled, more than can be read: send far less."
     if answer.wire is None or allowed is None:
         return None
-    return packets.other_than_claimed(answer.wire, [sent(came) for came in answer.ranks], allowed)
+    return packets.other_than_claimed(answer.wire, [sent(answer, rank) for rank in range(len(answer.ranks))], allowed)
 
 
 def _last_line(text: Any) -> str:
@@ -183,17 +183,17 @@ def touched_input(rank: int, came: dict[str, Any], task: Task) -> str | None:
     return None
 
 
-def sent(came: dict[str, Any], kind: str = "send") -> list[int]:
-    """Payload bytes of each call of one kind that a rank reports."""
-    return [event[3] for event in events(came) if event[0] == kind]
+def sent(answer: Answer, rank: int, kind: str = "send") -> list[int]:
+    """Payload bytes of each call of one kind that a rank made."""
+    return [call.payload_bytes for call in calls_of(answer, rank) if call.kind == kind]
 
 
-def events(came: dict[str, Any]) -> list[tuple[str, list[int], int | None, int, float]]:
-    """A rank's calls as (kind, members, peer, payload bytes, bytes sent); anything malformed is left out."""
-    claimed = came.get("events")
+def calls_of(answer: Answer, rank: int) -> list[Call]:
+    """What a rank sent and received, call by call, in order."""
+    claimed = answer.ranks[rank].get("events")
     if not isinstance(claimed, list):
         return []
-    return [tuple(event) for event in claimed if isinstance(event, list) and len(event) == 5]  # type: ignore[misc]
+    return [Call(*event) for event in claimed if isinstance(event, list) and len(event) == 5]
 
 
 def carried_too_little(answer: Answer, payload_bytes: int) -> str | None:

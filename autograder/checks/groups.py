@@ -69,7 +69,7 @@ def each_bill(task: Task, answer: Answer, formula: str) -> str | None:
     """Every rank's sends add up to what it must pass on, in exactly the due number of messages."""
     due = task.facts["sent_bytes"]
     for rank in working(task):
-        messages = sent(answer.ranks[rank])
+        messages = sent(answer, rank)
         if sum(messages) != due[rank]:
             more = "Whole tensors travel?" if sum(messages) > due[rank] else "Something is missing."
             return (

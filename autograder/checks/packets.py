@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 COUNTED = "bytes"  # the kind of a row where a connection's bytes were counted and no packet read (jobs/connections)
 FRAME_BYTES = 48  # gloo's header of a frame
 MOST_HEADERS = 64 * FRAME_BYTES  # of all that one rank sends to another in a case; a library's collective has dozens
+
+
+class Call(NamedTuple):
+    """One communication call of one rank; `members` and `peer` are ranks of the world, `payload_bytes` of the whole
+    tensor, `sent_bytes` what this rank of a ring sends for it."""
+
+    kind: str
+    members: list[int]
+    peer: int | None
+    payload_bytes: int
+    sent_bytes: float
 
 
 def other_than_claimed(rows: Sequence[list], claims: Sequence[Sequence[Any]], allowed: Sequence[str]) -> str | None:

@@ -9,7 +9,7 @@ from shardlab.costs.memory_states import shard_elements
 from shardlab.data_parallel.flat import end_to_end
 from torch import Tensor
 
-from autograder.checks.base import Answer, Case, Task, events, size, whole_numbers
+from autograder.checks.base import Answer, Case, Task, calls_of, size, whole_numbers
 from autograder.checks.groups import dtype_of, working
 
 MASKED = ("shardlab.data_parallel", "shardlab.costs.memory_states")
@@ -52,7 +52,7 @@ def sent_otherwise(task: Task, answer: Answer, due: float, why: str) -> str | No
     """Whether a rank's calls send more than `due` bytes, counted as rings, or less than half of them."""
     ranks = working(task)
     for rank in ranks:
-        mine = sum(event[4] for event in events(answer.ranks[rank]))
+        mine = sum(event[4] for event in calls_of(answer, rank))
         if mine > due + 64:
             return f"Rank {rank} sends {size(mine)} where {size(due)} are enough, {why}."
         if mine < 0.5 * due:

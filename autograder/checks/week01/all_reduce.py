@@ -88,7 +88,7 @@ def _judge_gathered(task: Task, answer: Answer) -> str | None:
         for place, chunk in enumerate(due):
             if problem := wrong_value(rank, value[place], chunk, f"chunk {place}"):
                 return problem
-        if sum(sent(answer.ranks[rank])) > task.facts["most_bytes"]:
+        if sum(sent(answer, rank)) > task.facts["most_bytes"]:
             return f"Rank {rank} sends more than all chunks together: each chunk needs to pass a rank only once."
     return None
 
@@ -99,7 +99,7 @@ def _total_bill(task: Task, answer: Answer, formula: str) -> str | None:
     total = sum(due.values())
     slack = 2 * (max(due.values()) - min(due.values())) + 16  # which chunks are the larger ones
     for rank in working(task):
-        messages = sent(answer.ranks[rank])
+        messages = sent(answer, rank)
         if abs(sum(messages) - due[rank]) > slack:
             return (
                 f"Right on all {len(due)} ranks, but rank {rank} sent {size(sum(messages))} where a ring sends "

@@ -12,8 +12,8 @@ from autograder.checks.base import (
     Case,
     Check,
     Task,
+    calls_of,
     carried_too_little,
-    events,
     size,
     trouble,
     whole_numbers,
@@ -54,7 +54,7 @@ def _judge_hierarchical(case: Case, task: Task, answer: Answer) -> str | None:
     width = dtype_of(case).itemsize
     allowed = due + 4 * width  # chunks of a size that does not divide are one number larger
     for rank in working(task):
-        claimed = sum(_crossing_bytes(event, rank, per_node) for event in events(answer.ranks[rank]))
+        claimed = sum(_crossing_bytes(event, rank, per_node) for event in calls_of(answer, rank))
         crossing = max(crossed(answer.wire, rank, per_node), claimed)
         if crossing > allowed:
             return (

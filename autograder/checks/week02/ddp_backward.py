@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograder.checks.base import Answer, Case, Check, Task, events, whole_numbers
+from autograder.checks.base import Answer, Case, Check, Task, calls_of, whole_numbers
 from autograder.checks.groups import members_of, working
 from autograder.checks.training import failed, module, training_task, wrong_grads, wrong_weights
 from autograder.checks.week02.average import MASKED
@@ -63,10 +63,10 @@ def _judge_backward(case: Case, task: Task, answer: Answer) -> str | None:
         problem = (
             _is_sum(rank, came, grads, len(working(task)))
             or wrong_grads(rank, came, grads, relative=TOLERANCE)
-            or _wrong_calls(rank, came, task.facts["payloads"])
+            or _wrong_calls(rank, answer, task.facts["payloads"])
         )
         if not problem and case["part"] == OVERLAP:
-            problem = _no_overlap(rank, came, case, task.facts["buckets"])
+            problem = _no_overlap(rank, answer, case, task.facts["buckets"])
         if problem:
             return problem
     return None
@@ -79,9 +79,9 @@ def _is_sum(rank: int, came: dict[str, Any], grads: dict[str, Tensor], num_ranks
     return None
 
 
-def _wrong_calls(rank: int, came: dict[str, Any], payloads: list[int]) -> str | None:
+def _wrong_calls(rank: int, answer: Answer, payloads: list[int]) -> str | None:
     """One all-reduce a bucket, in the order of the buckets, and nothing else but the first broadcast."""
-    calls = [event for event in events(came) if event[3] != MARK_BYTES]
+    calls = [event for event in calls_of(answer, rank) if event[3] != MARK_BYTES]
     other = [kind for kind, *_ in calls if kind not in ("broadcast", "all_reduce")]
     if other:
         return f"Rank {rank} calls {other[0]}; a broadcast before and an all_reduce a bucket are enough."
@@ -94,7 +94,7 @@ def _wrong_calls(rank: int, came: dict[str, Any], payloads: list[int]) -> str | 
     return None
 
 
-def _no_overlap(rank: int, came: dict[str, Any], case: Case, buckets: list[list[int]]) -> str | None:
+def _no_overlap(rank: int, answer: Answer, case: Case, buckets: list[list[int]]) -> str | None:
     """Each bucket leaves before the backward reaches the layer in front of its gradients, and of the last microbatch.
 
     Rank 0 leaves marks in layers L-2 to 0 (a send to each other rank), the others in layers L-1 to 1 (a receive).
@@ -103,7 +103,8 @@ def _no_overlap(rank: int, came: dict[str, Any], case: Case, buckets: list[list[
     marks_of_layer = num_others if rank == 0 else 1
     top = num_layers - 2 if rank == 0 else num_layers - 1  # the layer of the first mark
     earlier = (case["microbatches"] - 1) * (num_layers - 1)
-    seen = [event[3] == MARK_BYTES for event in events(came) if event[3] == MARK_BYTES or event[0] == "all_reduce"]
+    mine = [event for event in calls_of(answer, rank) if event[3] == MARK_BYTES or event[0] == "all_reduce"]
+    seen = [event[3] == MARK_BYTES for event in mine]
     if sum(seen) != marks_of_layer * case["microbatches"] * (num_layers - 1):
         return f"On rank {rank}, the backward of each of the {case['microbatches']} microbatches must run once."
     passed = [sum(seen[:place]) // marks_of_layer - earlier for place, is_mark in enumerate(seen) if not is_mark]

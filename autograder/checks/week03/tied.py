@@ -8,7 +8,7 @@ import torch
 from shardlab.costs import traffic
 from torch import nn
 
-from autograder.checks.base import Answer, Case, Check, Task, events
+from autograder.checks.base import Answer, Case, Check, Task, calls_of
 from autograder.checks.groups import members_of, working
 from autograder.checks.shards import MASKED, padded, sent_otherwise, slices
 from autograder.checks.training import failed, holds_too_much, module, training_task
@@ -56,8 +56,8 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
             rank, came, {"gradients": 0}, "for each is its owners' now: set `.grad` to None"
         ):
             return problem
-        if (calls := len(events(came))) > len(due):
-            return f"Rank {rank} makes {calls} calls where {len(due)} are enough, one for each layer with weights."
+        if (num_calls := len(calls_of(answer, rank))) > len(due):
+            return f"Rank {rank} makes {num_calls} calls where {len(due)} are enough, one for each layer with weights."
     if case["part"] == "memory" and (problem := held_at_once(task, answer)):
         return problem
     return sent_otherwise(task, answer, task.facts["sent_bytes"], "each layer reduce-scattered once")

@@ -11,7 +11,7 @@ import torch
 from shardlab.costs import traffic
 from torch import Tensor
 
-from autograder.checks.base import Answer, Case, Check, Task, events, size, touched_input, wrong_value
+from autograder.checks.base import Answer, Case, Check, Task, calls_of, size, touched_input, wrong_value
 from autograder.checks.groups import members_of, working
 from autograder.checks.shards import MASKED, rows_of, slices
 from autograder.checks.training import failed, peak_too_high, training_task
@@ -100,7 +100,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
 def _wrong_order(task: Task, answer: Answer, rank: int) -> str | None:
     """Bytes: each unit gathered twice, the last perhaps once, and reduced once. Order: not all gathers at once."""
     num, unit_bytes, members = task.facts["num_units"], task.facts["unit_bytes"], len(working(task))
-    calls = [event for event in events(answer.ranks[rank]) if event[4] > 0]
+    calls = [event for event in calls_of(answer, rank) if event[4] > 0]
     mine = sum(event[4] for event in calls)
     most = num * traffic.zero_bytes(members, unit_bytes, 3)
     least = most - traffic.ring_all_gather_bytes(members, unit_bytes)

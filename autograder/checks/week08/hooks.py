@@ -10,7 +10,7 @@ from random import Random
 import torch
 from shardlab.costs import traffic
 
-from autograder.checks.base import Answer, Case, Check, Task, carried_too_little, events, size, trouble, whole_numbers
+from autograder.checks.base import Answer, Case, Check, Task, calls_of, carried_too_little, size, trouble, whole_numbers
 from autograder.checks.groups import each_rank, group_task, members_of, sum_of, working
 
 ROWS = 3
@@ -36,7 +36,7 @@ def _judge_hooks(case: Case, task: Task, answer: Answer) -> str | None:
     num_bytes = task.facts["num_bytes"]
     most = traffic.ring_all_reduce_bytes(len(working(task)), num_bytes)
     for rank in working(task):
-        sent_bytes = sum(event[4] for event in events(answer.ranks[rank]))
+        sent_bytes = sum(event[4] for event in calls_of(answer, rank))
         if sent_bytes > 1.01 * most:
             return (
                 f"Right on all ranks, but rank {rank} sends {size(sent_bytes)} where one all-reduce of the gradient, "

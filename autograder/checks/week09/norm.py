@@ -6,7 +6,7 @@ from random import Random
 
 import torch
 
-from autograder.checks.base import Answer, Case, Check, Task, close, events, size, touched_input, trouble
+from autograder.checks.base import Answer, Case, Check, Task, calls_of, close, size, touched_input, trouble
 from autograder.checks.groups import DTYPES
 from autograder.checks.meshes import MASKED, grid_of, groups_by_rank, task_inputs
 
@@ -51,7 +51,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
             return f"Rank {rank} returns {norm!r} where the norm of the model's gradients is {due:.6g}, on every rank."
         if problem := touched_input(rank, {**came, "shares_input": False}, task):
             return problem
-        if (mine := sum(event[4] for event in events(came))) > MOST_BYTES:
+        if (mine := sum(event[4] for event in calls_of(answer, rank))) > MOST_BYTES:
             return f"Rank {rank} sends {size(mine)}. What is the least that the others must know of your gradients?"
     return None
 

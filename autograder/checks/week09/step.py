@@ -14,7 +14,7 @@ from shardlab.mesh import Grid
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from autograder.checks.base import Answer, Case, Check, Task, carried_too_little, events, size, touched_input, trouble
+from autograder.checks.base import Answer, Case, Check, Task, calls_of, carried_too_little, size, touched_input, trouble
 from autograder.checks.meshes import MASKED, grid_of, groups_by_rank, task_inputs
 
 TOLERANCE = 1e-9
@@ -122,7 +122,7 @@ def _at(place: dict[str, int]) -> str:
 def _wrong_bill(task: Task, answer: Answer, grid: Grid) -> str | None:
     for rank, most in enumerate(task.facts["most"]):
         sent = {axis: 0.0 for axis in AXES}
-        for kind, members, peer, _, sent_bytes in events(answer.ranks[rank]):
+        for kind, members, peer, _, sent_bytes in calls_of(answer, rank):
             among = [rank, peer] if kind in ("send", "recv") else members
             axis = next((name for name in AXES if set(among) <= set(grid.group_of(rank, name))), None)
             if axis is None:
