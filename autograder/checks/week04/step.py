@@ -130,8 +130,8 @@ def _wrong_traffic(task: Task, answer: Answer) -> str | None:
 def _wrong_order(task: Task, answer: Answer, rank: int) -> str | None:
     """Bytes: each unit gathered twice, the last perhaps once, and reduced once. Order: not all gathers at once."""
     num, unit_bytes, members = task.facts["num_units"], task.facts["unit_bytes"], len(working(task))
-    calls = [event for event in calls_of(answer, rank) if event[4] > 0]
-    mine = sum(event[4] for event in calls)
+    calls = [call for call in calls_of(answer, rank) if call.sent_bytes > 0]
+    mine = sum(call.sent_bytes for call in calls)
     most = num * traffic.zero_bytes(members, unit_bytes, 3)
     least = most - traffic.ring_all_gather_bytes(members, unit_bytes)
     if mine > most + 64:
@@ -141,10 +141,10 @@ def _wrong_order(task: Task, answer: Answer, rank: int) -> str | None:
             f"Rank {rank} sends {size(mine)} where {size(least)} must travel: a unit that is freed after its forward "
             "is gathered again for its backward."
         )
-    large = [event[0] for event in calls if event[3] > 1.5 * unit_bytes]
+    large = [call.kind for call in calls if call.payload_bytes > 1.5 * unit_bytes]
     if num > 1 and large:
         return f"Rank {rank} calls {large[0]} on several units at once: then all of them are whole at once."
-    ahead = _most_gathers_ahead([event[0] for event in calls], num)
+    ahead = _most_gathers_ahead([call.kind for call in calls], num)
     if ahead > 3:
         return f"Rank {rank} gathers {ahead} units one after another in the backward before it reduces one of them."
     return None
