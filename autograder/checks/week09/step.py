@@ -122,7 +122,7 @@ def _at(place: dict[str, int]) -> str:
 def _wrong_bill(task: Task, answer: Answer, grid: Grid) -> str | None:
     for rank, most in enumerate(task.facts["most"]):
         sent = {axis: 0.0 for axis in AXES}
-        for kind, members, peer, _, sent_bytes in calls_of(answer, rank):
+        for kind, members, peer, _, sent_bytes, _ in calls_of(answer, rank):
             among = [rank, peer] if kind in ("send", "recv") else members
             axis = next((name for name in AXES if set(among) <= set(grid.group_of(rank, name))), None)
             if axis is None:
