@@ -96,7 +96,7 @@ def _draw_step(rng: Random) -> list[Case]:
     equal = [
         {"ranks": 2, "numbers": rng.randint(2, 6), "microbatches": rng.randint(3, 6), "rows": rng.randint(2, 5)},
         {"ranks": 3, "numbers": rng.randint(2, 6), "microbatches": 2, "rows": rng.randint(2, 5)},
-        {"ranks": 3, "numbers": 3, "microbatches": 3, "rows": 2, "subgroup": rng.choice([[1, 2], [0, 2]])},
+        {"ranks": 5, "numbers": 3, "microbatches": 3, "rows": 2, "subgroup": [1, 3]},
     ]
     uneven = [
         {"ranks": 2, "numbers": rng.randint(2, 6), "microbatches": 3, "rows": rng.randint(4, 6), "last_rows": 1},
