@@ -43,6 +43,7 @@ CHECK = Check(
     names=("capped",),
     public=(
         {"num_ranks": 4, "num_microbatches": 8, "max_activations": 4},
+        {"num_ranks": 4, "num_microbatches": 8, "max_activations": 2},
         {"num_ranks": 4, "num_microbatches": 8, "max_activations": 1},
         {"num_ranks": 3, "num_microbatches": 5, "max_activations": 2},
     ),
