@@ -8,7 +8,7 @@ from autograder.checks.base import Answer, calls_of
 def matched_by_tags(answer: Answer) -> str | None:
     """A sentence if a rank takes messages in another order than they were sent, told apart by nothing but tags.
 
-    A rank ignores tags too (`jobs.call`): honest answers see the wrong values long before this is asked.
+    A rank ignores tags too (`jobs.tags`): honest answers see the wrong values long before this is asked.
     """
     if answer.calls is None:
         return None

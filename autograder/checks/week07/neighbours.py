@@ -16,6 +16,7 @@ from autograder.checks.groups import (
     shape_of,
     working,
 )
+from autograder.checks.order import matched_by_tags
 
 DUE = ("the activation from the rank before", "the gradient from the rank behind")
 
@@ -59,7 +60,7 @@ def _judge_neighbours(case: Case, task: Task, answer: Answer) -> str | None:
                 return problem
         if problem := touched_input(rank, came, task):
             return problem
-    return each_bill(task, answer, "one tensor to each neighbour")
+    return matched_by_tags(answer) or each_bill(task, answer, "one tensor to each neighbour")
 
 
 def _draw_neighbours(rng: Random) -> list[Case]:

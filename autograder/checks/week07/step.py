@@ -13,6 +13,7 @@ from torch.nn.functional import mse_loss
 
 from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble
 from autograder.checks.groups import POINT_TO_POINT, each_bill, group_task, members_of, working
+from autograder.checks.order import matched_by_tags
 
 EQUAL, UNEVEN = "equal microbatches", "a short microbatch"
 TOLERANCE = 1e-9
@@ -66,7 +67,9 @@ def _judge_step(case: Case, task: Task, answer: Answer) -> str | None:
         problem = _wrong_loss(rank, pair[0], loss) or _wrong_gradient(rank, pair[1], gradient, case["microbatches"])
         if problem := problem or touched_input(rank, came, task):
             return problem
-    return each_bill(task, answer, "an activation forward and a gradient back for each microbatch")
+    return matched_by_tags(answer) or each_bill(
+        task, answer, "an activation forward and a gradient back for each microbatch"
+    )
 
 
 def _wrong_loss(rank: int, got: object, due: Tensor | None) -> str | None:
