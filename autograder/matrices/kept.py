@@ -30,6 +30,10 @@ class Kept:
         """The row that was kept under a key."""
         return self._rows.get(key)
 
+    def rows(self) -> list[Row]:
+        """All rows, in the file's order."""
+        return list(self._rows.values())
+
     def add(self, row: Row) -> None:
         """Keep a row, in memory and at the end of the file."""
         self._rows[row["key"]] = row
