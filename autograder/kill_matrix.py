@@ -63,10 +63,11 @@ def rows(weeks: list[str] | None = None, seed: int = 1) -> Iterator[Row]:
     """Judge every kept answer of the weeks, one a core at a time, and give the rows in order."""
     answers = [(check, path) for week in weeks or list(WEEKS) for check in WEEKS[week] for path in mutants_of(check)]
     with JudgePool(os.cpu_count() or 1) as pool:
-        yield from pool.map(lambda judge, answer: _row(judge, *answer, seed), answers)
+        yield from pool.map(lambda judge, answer: row_of(judge, *answer, seed), answers)
 
 
-def _row(judge: Judge, check: Check, path: Path, seed: int) -> Row:
+def row_of(judge: Judge, check: Check, path: Path, seed: int = 1) -> Row:
+    """Judge one kept answer, and say whether a student would have seen that it is wrong."""
     source = path.read_text()
     answer = {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}
     verdict = judge.judge(check, answer, seed)

@@ -149,18 +149,23 @@ def judged_once(judge: Judge, check: Check, source: str) -> Verdict:
     return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, SEED)
 
 
+def cell(claims: Honest, prefix: str, source: str) -> str:
+    """An answer's cell with a forgery above it."""
+    return f"HONEST = {claims!r}\n{KNOWN.read_text()}\n{prefix}\n{source}"
+
+
 def _row(judge: Judge, row: Forged, alone: Verdict, claims: Honest) -> Row | None:
     """Both points; where the forged ones are more, each is judged again, as a busy machine can take points away.
 
     None where the machine failed: such a row is judged in the next run.
     """
-    cell = f"HONEST = {claims!r}\n{KNOWN.read_text()}\n{row.prefix}\n{row.source}"
-    forged = judged_once(judge, row.check, cell)
+    source = cell(claims, row.prefix, row.source)
+    forged = judged_once(judge, row.check, source)
     own, points = alone.points, forged.points
     for _ in range(TRIES - 1):
         if points > own:
             own = max(own, judged_once(judge, row.check, row.source).points)
-            points = min(points, judged_once(judge, row.check, cell).points)
+            points = min(points, judged_once(judge, row.check, source).points)
     if alone.fault or forged.fault:
         return None
     names = {"key": row.key, "exercise": row.check.exercise, "answer": row.answer, "forgery": row.forgery}

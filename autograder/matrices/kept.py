@@ -24,7 +24,10 @@ class Kept:
     def __init__(self, path: Path) -> None:
         self._path = path
         lines = path.read_text().splitlines() if path.exists() else []
-        self._rows: dict[str, Row] = {row["key"]: row for row in map(json.loads, filter(_is_whole, lines))}
+        rows = [_row(line) for line in lines]
+        self._rows: dict[str, Row] = {row["key"]: row for row in rows if row is not None}
+        if None in rows:
+            self._write()
 
     def get(self, key: str) -> Row | None:
         """The row that was kept under a key."""
@@ -39,19 +42,30 @@ class Kept:
         self._rows[row["key"]] = row
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(_line(row))
 
     def settle(self, weeks: Collection[str], keys: Collection[str]) -> None:
         """Write the file anew, in order, without the rows of these weeks that have other keys."""
         rows = [row for key, row in self._rows.items() if key in keys or row["exercise"].split(".")[0] not in weeks]
         rows.sort(key=lambda row: (row["exercise"], row["answer"], row.get("forgery", "")))
         self._rows = {row["key"]: row for row in rows}
-        self._path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        self._write()
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text("".join(_line(row) for row in self._rows.values()))
 
 
-def _is_whole(line: str) -> bool:
-    """Whether a run was not ended in the middle of this line."""
-    return line.endswith("}")
+def _line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _row(line: str) -> Row | None:
+    """The row of a line; None if a run was ended in the middle of it."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def key_of(*texts: str) -> str:
