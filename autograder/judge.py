@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from random import Random
 from typing import Any, TypeVar
 
+from autograder.checks import packets
 from autograder.checks.base import Answer, Case, Check, Task
 from autograder.jobs import plain
 from autograder.sandbox import SandboxLost, Zygote
@@ -137,6 +138,8 @@ class Judge:
             answer["loopback_bytes"],
             answer["printed"],
             answer["wire"],
+            calls=packets.calls_of_ranks(answer["calls"], request["groups"], request["ranks"]),
+            unread=answer["unread"],
             timed_out=answer["timed_out"],
             peak_bytes=[end["peak_bytes"] for end in answer["ends"]],
         )

@@ -9,7 +9,6 @@ what became of them. Values are as trustworthy as any result; `held_bytes` is a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -61,8 +60,8 @@ def training_task(
 
 
 def failed(answer: Answer) -> str | None:
-    """What went wrong before there was a result. Weights may be more than can be read of packets: nothing is."""
-    return trouble(replace(answer, wire=answer.wire or []))
+    """What went wrong before there was a result."""
+    return trouble(answer)
 
 
 def wrong_weights(

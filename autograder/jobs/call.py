@@ -11,13 +11,13 @@ import torch.distributed as dist
 from shardlab import meter
 from shardlab.ranks.inside import own_traceback
 
-from autograder.jobs import plain, student, trained
+from autograder.jobs import plain, student, trained, wire
 
 _OUR_FRAMES = re.compile(r'  File "[^"\n]*/autograder/jobs/[^\n]*\n(?:    [^\n]*\n)*')
 MOST_ERROR = 2000  # characters of a student's own traceback
 
 
-def on_rank(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
+def on_rank(request: dict[str, Any], seal: Callable[..., None]) -> bytes:
     """One rank of an exercise that runs on ranks. `seal` closes the last doors, before the first line of student code.
 
     1. make the groups, on every rank in the same order, and what is to be trained  2. seal  3. load the cells
@@ -25,9 +25,9 @@ def on_rank(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
     """
     mine = request["mine"]
     student.mask(request["masked"])
-    groups = [dist.new_group(members) if members is not None else dist.group.WORLD for members in request["groups"]]
+    groups, connections = _groups(request["groups"])
     args = trained.build(mine["args"]) if request["trains"] and mine is not None else None
-    seal()
+    seal(connections)
     if request["seals"]:
         dist.new_group = _no_new_group
     functions = _functions(request)
@@ -40,6 +40,17 @@ def on_rank(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
     if args is not None:
         return plain.encode(_train(function, args, kwargs, mine["reports"]))
     return plain.encode(_call(function, mine["args"], kwargs))
+
+
+def _groups(wanted: list[list[int] | None]) -> tuple[list, dict[tuple[int, int], int]]:
+    """The process groups, None for the world, and of each new connection, by its ports, the number of its group."""
+    groups, connections, known = [], {}, wire.ports_of_connections()
+    for number, members in enumerate(wanted):
+        groups.append(dist.new_group(members) if members is not None else dist.group.WORLD)
+        new = wire.ports_of_connections() - known if members is not None else set()
+        connections |= dict.fromkeys(new, number)
+        known |= new
+    return groups, connections
 
 
 def _functions(request: dict[str, Any]) -> dict[str, Any] | str:

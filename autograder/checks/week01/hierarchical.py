@@ -18,8 +18,8 @@ from autograder.checks.base import (
     trouble,
     whole_numbers,
 )
-from autograder.checks.groups import LARGE, POINT_TO_POINT, dtype_of, each_rank, shape_of, working
-from autograder.checks.packets import crossed
+from autograder.checks.groups import LARGE, dtype_of, each_rank, shape_of, working
+from autograder.checks.packets import Call, crossed
 
 
 def _make_hierarchical(case: Case, rng: Random) -> Task:
@@ -54,7 +54,7 @@ def _judge_hierarchical(case: Case, task: Task, answer: Answer) -> str | None:
     width = dtype_of(case).itemsize
     allowed = due + 4 * width  # chunks of a size that does not divide are one number larger
     for rank in working(task):
-        claimed = sum(_crossing_bytes(event, rank, per_node) for event in calls_of(answer, rank))
+        claimed = sum(_crossing_bytes(call, rank, per_node) for call in calls_of(answer, rank))
         crossing = max(crossed(answer.wire, rank, per_node), claimed)
         if crossing > allowed:
             return (
@@ -64,11 +64,10 @@ def _judge_hierarchical(case: Case, task: Task, answer: Answer) -> str | None:
     return carried_too_little(answer, int(due * case["ranks"] * 0.98))
 
 
-def _crossing_bytes(event: tuple, rank: int, per_node: int) -> float:
+def _crossing_bytes(call: Call, rank: int, per_node: int) -> float:
     """Bytes of one call that leave the rank's node; a collective over several nodes counts all that it sends."""
-    kind, members, peer, _, sent_bytes = event
-    others = [peer] if kind in POINT_TO_POINT else members
-    return sent_bytes if any(other // per_node != rank // per_node for other in others) else 0.0
+    others = call.members if call.peer is None else [call.peer]
+    return call.sent_bytes if any(other // per_node != rank // per_node for other in others) else 0.0
 
 
 def _draw_hierarchical(rng: Random) -> list[Case]:

@@ -89,7 +89,7 @@ def too_many_bytes(task: Task, answer: Answer, slack_bytes: int = 0) -> str | No
     ranks = working(task)
     due = traffic.ring_all_reduce_bytes(len(ranks), task.facts["all_bytes"])
     for rank in ranks:
-        claimed = sum(event[4] for event in calls_of(answer, rank))
+        claimed = sum(call.sent_bytes for call in calls_of(answer, rank))
         if claimed > 1.001 * due + slack_bytes:
             return f"Right, but rank {rank} sends {size(claimed)} where an all-reduce sends {size(due)}, 2(N-1)/N of S."
     total = int(due * len(ranks))

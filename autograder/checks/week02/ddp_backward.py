@@ -14,6 +14,7 @@ from torch import Tensor
 
 from autograder.checks.base import Answer, Case, Check, Task, calls_of, whole_numbers
 from autograder.checks.groups import members_of, working
+from autograder.checks.packets import Call
 from autograder.checks.training import failed, module, training_task, wrong_grads, wrong_weights
 from autograder.checks.week02.average import MASKED
 from autograder.checks.week02.buckets import due_buckets
@@ -81,11 +82,11 @@ def _is_sum(rank: int, came: dict[str, Any], grads: dict[str, Tensor], num_ranks
 
 def _wrong_calls(rank: int, answer: Answer, payloads: list[int]) -> str | None:
     """One all-reduce a bucket, in the order of the buckets, and nothing else but the first broadcast."""
-    calls = [event for event in calls_of(answer, rank) if event[3] != MARK_BYTES]
-    other = [kind for kind, *_ in calls if kind not in ("broadcast", "all_reduce")]
+    calls = sorted(_without_marks(answer, rank), key=lambda call: call.number)
+    other = [call.kind for call in calls if call.kind not in ("broadcast", "all_reduce")]
     if other:
         return f"Rank {rank} calls {other[0]}; a broadcast before and an all_reduce a bucket are enough."
-    reduced = [payload for kind, _, _, payload, _ in calls if kind == "all_reduce"]
+    reduced = [call.payload_bytes for call in calls if call.kind == "all_reduce"]
     if len(reduced) != len(payloads):
         counts = f"{len(reduced)} all-reduces for {len(payloads)} buckets"
         return f"Rank {rank} makes {counts}. Only the last microbatch communicates."
@@ -94,29 +95,33 @@ def _wrong_calls(rank: int, answer: Answer, payloads: list[int]) -> str | None:
     return None
 
 
+def _without_marks(answer: Answer, rank: int) -> list[Call]:
+    """A rank's calls but the marks, and the messages that hold layers back."""
+    return [call for call in calls_of(answer, rank) if call.payload_bytes != MARK_BYTES]
+
+
 def _no_overlap(rank: int, answer: Answer, case: Case, buckets: list[list[int]]) -> str | None:
     """Each bucket leaves before the backward reaches the layer in front of its gradients, and of the last microbatch.
 
-    Rank 0 leaves marks in layers L-2 to 0 (a send to each other rank), the others in layers L-1 to 1 (a receive).
+    Every layer's mark is an all-reduce of one byte, and a group numbers its collectives in the order of the calls.
     """
-    num_layers, num_others = len(case["widths"]) - 1, len(members_of(case)) - 1
-    marks_of_layer = num_others if rank == 0 else 1
-    top = num_layers - 2 if rank == 0 else num_layers - 1  # the layer of the first mark
-    earlier = (case["microbatches"] - 1) * (num_layers - 1)
-    mine = [event for event in calls_of(answer, rank) if event[3] == MARK_BYTES or event[0] == "all_reduce"]
-    seen = [event[3] == MARK_BYTES for event in mine]
-    if sum(seen) != marks_of_layer * case["microbatches"] * (num_layers - 1):
+    num_layers = len(case["widths"]) - 1
+    earlier = (case["microbatches"] - 1) * num_layers
+    reduced = [call for call in calls_of(answer, rank) if call.kind == "all_reduce"]
+    marks = [call.number for call in reduced if call.payload_bytes == MARK_BYTES]
+    if len(marks) != case["microbatches"] * num_layers:
         return f"On rank {rank}, the backward of each of the {case['microbatches']} microbatches must run once."
-    passed = [sum(seen[:place]) // marks_of_layer - earlier for place, is_mark in enumerate(seen) if not is_mark]
+    numbers = sorted(call.number for call in reduced if call.payload_bytes != MARK_BYTES)
+    passed = [sum(mark < number for mark in marks) - earlier for number in numbers]
     lowest = num_layers
     for number, (bucket, num_passed) in enumerate(zip(buckets, passed, strict=True)):
         lowest = min(lowest, *(parameter // 2 for parameter in bucket))
-        if num_passed < 0:
+        if num_passed < 1:
             return f"Rank {rank} all-reduces bucket {number} before the last microbatch: add gradients up first."
-        if num_passed > top - lowest + 1:
+        if num_passed > num_layers - lowest:
             return (
                 f"Right, but bucket {number} of rank {rank} leaves when the backward is in layer "
-                f"{top - num_passed + 1}; its gradients were there after layer {lowest}. "
+                f"{num_layers - num_passed}; its gradients were there after layer {lowest}. "
                 "Send it from the hook of its last gradient."
             )
     return None

@@ -75,7 +75,7 @@ def _judge_top_k(case: Case, task: Task, answer: Answer) -> str | None:
                 return problem
         if problem := touched_input(rank, came, task):
             return problem
-        claimed = sum(event[4] for event in calls_of(answer, rank))
+        claimed = sum(call.sent_bytes for call in calls_of(answer, rank))
         if claimed > due_bytes:
             return f"Right, but rank {rank} sends {size(claimed)} where {size(due_bytes)} are enough: 8 bytes a number."
     return carried_too_much(answer, int(due_bytes * len(working(task))))

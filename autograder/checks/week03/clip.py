@@ -58,7 +58,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
         for place, (one, expected) in enumerate(zip(got, task.expected[rank], strict=True)):
             if problem := wrong_value(rank, one, expected, f"slice {place}", relative=relative):
                 return problem
-        if (mine := sum(event[4] for event in calls_of(answer, rank))) > MOST_BYTES:
+        if (mine := sum(call.sent_bytes for call in calls_of(answer, rank))) > MOST_BYTES:
             return f"Rank {rank} sends {size(mine)}. What is the least that the others must know of your slices?"
     return None
 

@@ -32,6 +32,7 @@ def _make(case: Case, rng: Random) -> Task:
         {rank: [plan, tokens[rank]] for rank in members},
         {rank: {layer: cut[layer][place] for layer in cut} for place, rank in enumerate(members)},
         reports=(),
+        reads_calls=case["part"] != "memory",
         sent_bytes=traffic.ring_reduce_scatter_bytes(len(members), sum(num_bytes)),
         all_bytes=sum(num_bytes),
     )

@@ -38,6 +38,7 @@ def _make(case: Case, rng: Random) -> Task:
         {rank: [plan, inputs[rank]] for rank in members},
         {rank: {name: cut[name][place] for name in cut} for place, rank in enumerate(members)},
         reports=() if case["part"] == "memory" else ("grads",),
+        reads_calls=case["part"] != "memory",
         sent_bytes=traffic.ring_reduce_scatter_bytes(len(members), sum(sizes)),
         all_bytes=sum(sizes),
     )

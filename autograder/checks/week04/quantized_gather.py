@@ -56,7 +56,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
         first = got if first is None else first
         if not torch.equal(got, first):
             return f"Rank {rank} ends with other numbers than rank {working(task)[0]}: they would train two models."
-        mine = sum(event[4] for event in calls_of(answer, rank))
+        mine = sum(call.sent_bytes for call in calls_of(answer, rank))
         if mine != task.facts["sent_bytes"]:
             return (
                 f"Rank {rank} sends {size(mine)} where {size(task.facts['sent_bytes'])} are due: to each other rank a "

@@ -36,7 +36,7 @@ def _judge_hooks(case: Case, task: Task, answer: Answer) -> str | None:
     num_bytes = task.facts["num_bytes"]
     most = traffic.ring_all_reduce_bytes(len(working(task)), num_bytes)
     for rank in working(task):
-        sent_bytes = sum(event[4] for event in calls_of(answer, rank))
+        sent_bytes = sum(call.sent_bytes for call in calls_of(answer, rank))
         if sent_bytes > 1.01 * most:
             return (
                 f"Right on all ranks, but rank {rank} sends {size(sent_bytes)} where one all-reduce of the gradient, "

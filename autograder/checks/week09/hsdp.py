@@ -75,10 +75,10 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
 
 def _over_budget(case: Case, task: Task, answer: Answer, rank: int) -> str | None:
     per_node, spent = case["ranks_per_node"], {"node": 0.0, "cross": 0.0}
-    for kind, members, peer, _, sent_bytes in calls_of(answer, rank):
-        others = [peer] if kind in ("send", "recv") else members
+    for call in calls_of(answer, rank):
+        others = call.members if call.peer is None else [call.peer]
         leaves = any(other // per_node != rank // per_node for other in others)
-        spent["cross" if leaves else "node"] += sent_bytes
+        spent["cross" if leaves else "node"] += call.sent_bytes
     spent["cross"] = max(spent["cross"], crossed(answer.wire, rank, per_node))
     where = {"node": "inside its node", "cross": "to other nodes"}
     for axis, due in task.facts.items():

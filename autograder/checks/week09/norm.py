@@ -51,7 +51,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
             return f"Rank {rank} returns {norm!r} where the norm of the model's gradients is {due:.6g}, on every rank."
         if problem := touched_input(rank, {**came, "shares_input": False}, task):
             return problem
-        if (mine := sum(event[4] for event in calls_of(answer, rank))) > MOST_BYTES:
+        if (mine := sum(call.sent_bytes for call in calls_of(answer, rank))) > MOST_BYTES:
             return f"Rank {rank} sends {size(mine)}. What is the least that the others must know of your gradients?"
     return None
 

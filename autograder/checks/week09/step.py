@@ -122,12 +122,12 @@ def _at(place: dict[str, int]) -> str:
 def _wrong_bill(task: Task, answer: Answer, grid: Grid) -> str | None:
     for rank, most in enumerate(task.facts["most"]):
         sent = {axis: 0.0 for axis in AXES}
-        for kind, members, peer, _, sent_bytes in calls_of(answer, rank):
-            among = [rank, peer] if kind in ("send", "recv") else members
+        for call in calls_of(answer, rank):
+            among = call.members if call.peer is None else [rank, call.peer]
             axis = next((name for name in AXES if set(among) <= set(grid.group_of(rank, name))), None)
             if axis is None:
-                return f"Rank {rank} calls {kind} with ranks that share none of its three groups: {sorted(among)}."
-            sent[axis] += sent_bytes
+                return f"Rank {rank} calls {call.kind} with ranks that share none of its three groups: {sorted(among)}."
+            sent[axis] += call.sent_bytes
         for axis, due in most.items():
             if sent[axis] > due + 64:
                 return f"Rank {rank} sends {size(sent[axis])} on the {AXES[axis]} axis where {size(due)} are enough."
