@@ -134,7 +134,7 @@ def honest(check: Check, source: str, judge: Judge) -> Honest:
     for request, answer in listening.heard:
         for rank, came in enumerate(answer.ranks):
             held = came.get("trained", {}).get("held_bytes", {})
-            calls = [list(call[:5]) for call in calls_of(answer, rank)]
+            calls = [list(call[:5]) for call in sorted(calls_of(answer, rank), key=lambda call: call.number)]
             claims[_case(rank, request["inputs"][rank])] = {"calls": calls, "held": held}
     return claims
 
