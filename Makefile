@@ -18,7 +18,7 @@ OLD_PYTHON := Python 3.11 or newer is needed. If you have it under another name:
 
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help setup lab test check notebooks grade kill-matrix demo bench validate figures clean
+.PHONY: help setup lab test check notebooks grade kill-matrix own-solutions demo bench validate figures clean
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -57,6 +57,9 @@ grade: setup  ## grade WEEK=week01_collectives from SUBMITTED=autograder/submitt
 
 kill-matrix: setup  ## every known cheat against every check
 	"$(BIN)/autograder" kill-matrix
+
+own-solutions: setup  ## the course's own solutions handed in, three seeds: every automatic point
+	"$(BIN)/autograder" own-solutions
 
 demo: setup  ## one minute: real ranks, prediction beside measurement, an honest and a cheating submission graded
 	"$(BIN)/autograder" demo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from autograder import sandbox
 from autograder.grade import Verdicts
+from autograder.own_solutions import Row
 
 console = Console()
 
@@ -81,6 +83,16 @@ def print_kill_matrix(weeks: list[str] | None) -> bool:
     due = sum(mine["dead"] + mine["alive"] for mine in counts.values())
     console.print(table, f"{due} of {total} ended as they must.")
     return due == total
+
+
+def print_own_solutions(rows: Sequence[Row]) -> bool:
+    """A line a week and seed, and what cost a point; True when nothing did."""
+    table = Table("week", "seed", "points", "of", "lost", title="The course's own solutions, handed in")
+    for row in rows:
+        table.add_row(row.week, str(row.seed), f"{row.points:g}", f"{row.max:g}", "\n".join(row.lost) or "–")
+    full = sum(not row.lost for row in rows)
+    console.print(table, f"{full} of {len(rows)} got every automatic point.")
+    return full == len(rows)
 
 
 def no_isolation() -> str:
