@@ -94,7 +94,7 @@ def work(
         outcome.report = f"The ranks handed in more than fits, or what makes no sense ({type(error).__name__})."
     if watch is not None and watch.complaint:
         outcome.report = watch.complaint
-    wire = tap.read() if tap is not None else None
+    wire = _read(tap) if tap is not None else None
     if tap is not None and tap.num_noted == 0:  # no line of the student's has run
         raise OSError("the ranks did not come together")
     most = peaks.of(num_ranks) if peaks is not None else [None] * num_ranks
@@ -110,6 +110,14 @@ def work(
             "printed": "".join(printed)[:kept_output],
         }
     )
+
+
+def _read(tap: Tap | Connections) -> list | None:
+    """What travelled; None, with which no answer is right, if the bytes on the wire make the reading fail."""
+    try:
+        return tap.read()
+    except Exception:
+        return None
 
 
 def _described(end: RankEnd) -> dict[str, Any]:
