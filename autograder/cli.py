@@ -11,6 +11,7 @@ import typer
 from autograder.integrity import commands as integrity
 from autograder.lms import commands as lms
 from autograder.matrices import commands as matrices
+from autograder.names import not_a_student
 
 app = typer.Typer(help="Build the notebooks of SYS-602, grade submissions, prove the checks.", no_args_is_help=True)
 
@@ -57,7 +58,7 @@ def grade(
     publish: Annotated[bool, typer.Option(help="write gradebook and feedback pages")] = True,
 ) -> None:
     """Grade a week: verdicts, nbgrader's gradebook, feedback pages, a CSV."""
-    from autograder import agreement, notebooks, reports, sandbox
+    from autograder import agreement, notebooks, reports, sandbox, tables
     from autograder import grade as grading
 
     try:
@@ -65,14 +66,19 @@ def grade(
         agreement.refuse_disagreement(name)
         if sandbox.level() < sandbox.OFFICIAL and not (self_check and not publish):
             _fail(reports.no_isolation())
+        strangers = [] if student else grading.strangers_in(submitted, name)
         students = student or grading.students_in(submitted, name)
+        for one in student or []:
+            if (reason := not_a_student(one)) is not None:
+                _fail(f"{one!r} is not a student: {reason}")
         if not students:
+            reports.print_class([], strangers)
             _fail(f"no submission of {name} in {submitted}: it must hold STUDENT/{name}/{name}.ipynb")
         with reports.Bar(len(students)) as bar:
             verdicts = grading.grade(
                 name,
                 submitted,
-                students=students,
+                students=student or None,
                 seed=seed,
                 workers=workers,
                 scheduler=scheduler,
@@ -80,10 +86,10 @@ def grade(
             )
     except ValueError as error:
         _fail(str(error))
-    reports.print_class(verdicts)
-    grading.write_csv(verdicts, notebooks.ROOT / "autograder" / "verdicts" / f"{name}.csv")
+    reports.print_class(verdicts, strangers)
+    tables.write_class(name, verdicts, notebooks.ROOT / "autograder" / "verdicts" / f"{name}.csv", notebooks.ROOT)
     if json_file is not None:
-        json_file.write_text(json.dumps(grading.summary(verdicts), indent=1, ensure_ascii=False))
+        json_file.write_text(json.dumps(tables.summary(verdicts), indent=1, ensure_ascii=False))
     if publish:
         weak = sorted({one["student"] for one in verdicts if one["level"] < sandbox.OFFICIAL})
         if weak:  # a worker of the cluster has no isolation, even where this machine has

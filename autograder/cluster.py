@@ -8,17 +8,21 @@ submissions are judged by another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from dask import config
-from distributed import Client, Future, WorkerPlugin, as_completed
+from distributed import Client, Future, KilledWorker, WorkerPlugin, as_completed
 
 from autograder.dossier import Dossier
-from autograder.grade import Judged, judge_dossier
+from autograder.grade import Judged, judge_dossier, refused
 from autograder.judge import Judge
 
 RETRIES = 3  # times that a submission is given to another worker after its own was lost
+ATTEMPTS = 5  # of telling all workers something: one that dies meanwhile is noticed within seconds
+PAUSE = 1.0
 ANSWER_LIMIT = "10s"
 
 _judges: dict[int, Judge] = {}
@@ -40,16 +44,38 @@ def judge_all(
 ) -> Iterator[tuple[Dossier, Judged]]:
     """Judge dossiers on `workers` threads here, or on the cluster at `scheduler`; give each as it is done.
 
-    Raises ValueError when there is no cluster at that address, RuntimeError for a submission that no worker finished.
+    A submission that no worker finished gets a fault of the machine. Raises ValueError when there is no cluster at that
+    address.
     """
     with config.set({"distributed.scheduler.allowed-failures": RETRIES}), _client(workers, scheduler) as client:
-        client.register_plugin(CloseJudges())
+        _patiently(client.register_plugin, CloseJudges())
         try:
             futures = {_submit(client, dossier, seed): dossier for dossier in dossiers}
-            for future, judged in as_completed(list(futures), with_results=True):
-                yield futures[future], judged
+            for future in as_completed(list(futures)):
+                yield futures[future], _result(futures[future], future)
         finally:
-            client.unregister_worker_plugin(CloseJudges.name)
+            with suppress(Exception):  # every submission has its verdict; what is left ends with the worker
+                _patiently(client.unregister_worker_plugin, CloseJudges.name)
+
+
+def _result(dossier: Dossier, future: Future) -> Judged:
+    """What a worker found, or what became of the submission instead."""
+    try:
+        return future.result()
+    except Exception as error:
+        return refused(dossier, "judged", error, fault=isinstance(error, KilledWorker))
+
+
+def _patiently(tell_workers: Callable[[Any], Any], what: Any) -> None:
+    """Tell every worker; one that dies while it is told is gone at the next try. Raises the last try's error."""
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            tell_workers(what)
+            return
+        except Exception:
+            if not left:
+                raise
+            time.sleep(PAUSE)
 
 
 def _submit(client: Client, dossier: Dossier, seed: int) -> Future:

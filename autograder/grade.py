@@ -1,34 +1,32 @@
 """Grade the submissions of a week: read as data, judge in the sandbox, write verdicts.
 
-One process writes. It can be killed at any moment: every verdict file is whole, and the next run goes on where this
-one ended, with the same inputs.
+Whatever goes wrong with one submission becomes that submission's own verdict, and the class goes on. One process
+writes. It can be killed at any moment: every verdict file is whole, and the next run goes on where this one ended, with
+the same inputs.
 """
 
 from __future__ import annotations
 
-import csv
-import fcntl
-import json
 import os
-import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from autograder import checks, exhibits, notebooks
 from autograder.answers import note_of
+from autograder.checks.base import Check
 from autograder.course import ROOT
 from autograder.dossier import Dossier, open_dossier
 from autograder.integrity.hashes import checks_hash, sealed
-from autograder.judge import Judge, Verdict, seed_for
+from autograder.judge import Judge, Verdict, clean, seed_for
+from autograder.names import not_a_student, printable
 from autograder.sandbox import level
+from autograder.verdict_files import Verdicts, kept, only_writer, run_of, verdict_file, versions, write_verdicts
 
 NOT_ANSWERED = "There is no cell for this exercise: was it deleted?"
-Verdicts = dict[str, Any]
+TOLD = " Your instructor is told."
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,30 @@ class Judged:
 
 def students_in(submitted: Path, week: str) -> list[str]:
     """The students who have a folder for this week below `submitted`, by name."""
+    return [name for name in _folders(submitted, week) if not_a_student(name) is None]
+
+
+def strangers_in(submitted: Path, week: str) -> list[str]:
+    """A sentence on each folder that holds this week and cannot be a student's."""
+    reasons = {name: not_a_student(name) for name in _folders(submitted, week)}
+    return [
+        f"Folder {printable(name)!r} is not a student's: {reason}. Nothing in it was graded; rename it."
+        for name, reason in reasons.items()
+        if reason is not None
+    ]
+
+
+def _folders(submitted: Path, week: str) -> list[str]:
     if not Path(submitted).is_dir():
         raise ValueError(f"{submitted} is not a folder: give the folder that holds STUDENT/{week}/{week}.ipynb")
-    return sorted(path.name for path in Path(submitted).iterdir() if path.is_dir() and (path / week).exists())
+    return sorted(path.name for path in Path(submitted).iterdir() if path.is_dir() and _may_hold(path / week))
+
+
+def _may_hold(folder: Path) -> bool:
+    try:
+        return folder.exists()
+    except OSError:  # it may not be looked into, which reading it will say
+        return True
 
 
 def grade(
@@ -69,20 +88,66 @@ def grade(
     from autograder.cluster import judge_all
 
     week = notebooks.find_week(week, root)
-    names = sorted(students) if students is not None else students_in(submitted, week)
-    with _only_writer(root), _run(week, seed, root) as chosen:
-        dossiers = [open_dossier(name, week, submitted, root) for name in names]
-        results = {one.student: kept for one in dossiers if (kept := _kept(one, chosen, root)) is not None}
-        for verdicts in results.values():
+    names = sorted(set(students)) if students is not None else students_in(submitted, week)
+    with only_writer(root), run_of(week, seed, root, whole_class=students is None) as chosen:
+        results: dict[str, Verdicts] = {}
+
+        def keep(verdicts: Verdicts) -> None:
+            results[verdicts["student"]] = verdicts
             done(verdicts)
-        rest = [one for one in dossiers if one.student not in results]
+
+        rest = []
+        for dossier, failed in [_opened(name, week, submitted, root) for name in names]:
+            if failed is not None:
+                keep(_recorded(dossier, failed, chosen, root))
+            elif (earlier := kept(dossier, chosen, root)) is not None:
+                keep(earlier)
+            else:
+                rest.append(dossier)
         threads = max(1, min(workers or (os.cpu_count() or 1) + 1, len(rest)))  # one waits for the kernel at a time
         for dossier, judged in judge_all(rest, chosen, workers=threads, scheduler=scheduler) if rest else ():
-            results[dossier.student] = verdicts_of(dossier, judged, chosen)
-            exhibits.write(judged.exhibits, exhibits.file_of(_verdict_file(dossier.student, week, root)))
-            write_verdicts(results[dossier.student], root)
-            done(results[dossier.student])
+            keep(_recorded(dossier, judged, chosen, root))
     return [results[name] for name in names]
+
+
+def _opened(student: str, week: str, submitted: Path, root: Path) -> tuple[Dossier, Judged | None]:
+    """A submission as data; whatever fails while it is read becomes its own verdict."""
+    try:
+        return open_dossier(student, week, submitted, root), None
+    except Exception as error:
+        nothing = _nothing_of(student, week)
+        return nothing, refused(nothing, "read", error)
+
+
+def _nothing_of(student: str, week: str) -> Dossier:
+    return Dossier(student, week, {check.exercise: None for check in checks.of_week(week)}, [], True)
+
+
+def _recorded(dossier: Dossier, judged: Judged, seed: int, root: Path) -> Verdicts:
+    """Write the verdicts of a submission; whatever fails is its own verdict. A file that cannot be written is a fault
+    of the machine: the points are not lost for good."""
+    try:
+        verdicts = verdicts_of(dossier, judged, seed)
+        exhibits.write(judged.exhibits, exhibits.file_of(verdict_file(dossier.student, dossier.week, root)))
+        write_verdicts(verdicts, root)
+    except Exception as error:
+        nothing = _nothing_of(dossier.student, dossier.week)
+        verdicts = verdicts_of(nothing, refused(nothing, "written down", error, fault=isinstance(error, OSError)), seed)
+        with suppress(OSError):
+            write_verdicts(verdicts, root)
+    return verdicts
+
+
+def refused(dossier: Dossier, stage: str, error: BaseException, *, fault: bool = False) -> Judged:
+    """The verdicts of a submission that could not be read, judged or written down, while others could."""
+    told = clean(f"Not graded: your submission could not be {stage} ({_said(error)}).{TOLD}")
+    of_week = checks.of_week(dossier.week)
+    verdicts = [Verdict(one.exercise, 0.0, one.points, told, fault=fault, look=not fault) for one in of_week]
+    return Judged(verdicts, level(), 0.0)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {printable(str(error))[:300]}"
 
 
 def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
@@ -97,11 +162,20 @@ def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
             reason = dossier.notes[0] if unread and dossier.notes else NOT_ANSWERED
             verdicts.append(Verdict(check.exercise, 0.0, check.points, reason))
         else:
-            verdict = judge.judge(check, answer, seed_for(seed, dossier.student))
-            text = "\n".join(filter(None, [verdict.text, note_of(check.exercise, answer)]))
-            verdicts.append(replace(verdict, text=text))
+            verdicts.append(_judged(judge, check, answer, seed_for(seed, dossier.student)))
     shown = {name: exhibits.show(judge, answer) for name, answer in dossier.exhibits.items()}
     return Judged(verdicts, level(), round(time.monotonic() - began, 3), shown)
+
+
+def _judged(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
+    """The verdict on one answer; an answer over which the judge stumbles gets 0 points, and the instructor a mark."""
+    try:
+        verdict = judge.judge(check, answer, seed)
+    except Exception as error:
+        text = clean(f"Not graded: your answer could not be judged ({_said(error)}).")
+        verdict = Verdict(check.exercise, 0.0, check.points, text, look=True)
+    told = TOLD if verdict.fault or verdict.look else ""
+    return replace(verdict, text="\n".join(filter(None, [verdict.text + told, note_of(check.exercise, answer)])))
 
 
 def grade_one(student: str, week: str, submitted: Path, judge: Judge, seed: int, root: Path = ROOT) -> Verdicts:
@@ -130,92 +204,9 @@ def verdicts_of(dossier: Dossier, judged: Judged, seed: int) -> Verdicts:
                 "max": float(verdict.max),
                 "text": verdict.text,
                 "fault": verdict.fault,
+                "look": verdict.look,
             }
             for verdict in judged.verdicts
         },
     }
     return sealed(content)
-
-
-def versions() -> dict[str, str]:
-    """The versions that a verdict rests on."""
-    return {name: metadata.version(name) for name in ("sys602", "torch", "nbgrader")}
-
-
-@contextmanager
-def _only_writer(root: Path) -> Iterator[None]:
-    """Hold the verdicts of a course for this process; the lock goes with the process, however it ends."""
-    folder = Path(root) / "autograder" / "verdicts"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"another run writes to {folder}: wait until it has ended, or end it") from None
-        yield
-
-
-@contextmanager
-def _run(week: str, seed: int | None, root: Path) -> Iterator[int]:
-    """The seed of this run: the given one, or that of a run of this week that did not end, or a new one."""
-    mark = Path(root) / "autograder" / "verdicts" / f".run-{week}.json"
-    if seed is None:
-        chosen = int(json.loads(mark.read_text())["seed"]) if mark.exists() else secrets.randbits(32)
-    else:
-        chosen = seed
-    mark.write_text(json.dumps({"seed": chosen}))
-    yield chosen
-    mark.unlink()
-
-
-def _kept(dossier: Dossier, seed: int, root: Path) -> Verdicts | None:
-    """The verdicts of an interrupted run, if they are of these answers, inputs and versions, and no machine failed."""
-    wanted = {"digest": dossier.digest, "seed": seed, "versions": versions(), "checks": checks_hash(dossier.week)}
-    try:
-        verdicts = json.loads(_verdict_file(dossier.student, dossier.week, root).read_text())
-        same = all(verdicts[name] == value for name, value in wanted.items())
-        failed = any(one["fault"] for one in verdicts["exercises"].values())
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # there is none, or it is of an older release
-    return verdicts if same and not failed else None
-
-
-def _verdict_file(student: str, week: str, root: Path) -> Path:
-    return Path(root) / "autograder" / "verdicts" / student / f"{week}.json"
-
-
-def write_verdicts(verdicts: Verdicts, root: Path = ROOT) -> Path:
-    """Write a verdict file so that a kill leaves the old one or the new one, never half of one."""
-    path = _verdict_file(verdicts["student"], verdicts["assignment"], root)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".json.part")
-    draft.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False))
-    draft.replace(path)
-    return path
-
-
-def summary(verdicts: Sequence[Verdicts]) -> list[dict[str, Any]]:
-    """What `--json` writes: per student, per exercise: points, max, text."""
-    return [
-        {
-            "student": one["student"],
-            "points": sum(exercise["points"] for exercise in one["exercises"].values()),
-            "max": sum(exercise["max"] for exercise in one["exercises"].values()),
-            "exercises": {
-                name: {key: exercise[key] for key in ("points", "max", "text")}
-                for name, exercise in one["exercises"].items()
-            },
-        }
-        for one in verdicts
-    ]
-
-
-def write_csv(verdicts: Sequence[Verdicts], path: Path) -> None:
-    """One line a student, one column an exercise, points only; manual cells are in nbgrader's own export."""
-    names = list(verdicts[0]["exercises"]) if verdicts else []
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["student", *names, "points", "max"])
-        for row in summary(verdicts):
-            points = [row["exercises"][name]["points"] for name in names]
-            writer.writerow([row["student"], *points, row["points"], row["max"]])

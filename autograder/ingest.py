@@ -4,12 +4,10 @@ Of each exercise we take its source, found by grade id, and of the rest the code
 Checks, metadata, outputs and kernel come from our own copy. A broken notebook gives a sentence, never an exception.
 """
 
-import json
 import os
 import re
-import stat
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import nbformat
@@ -17,17 +15,17 @@ from nbformat import NotebookNode
 
 from autograder import notebooks
 from autograder.course import ROOT
+from autograder.names import not_a_student, printable
+from autograder.notebook_file import NotReadable, parse, read_regular_file
 
-MAX_BYTES = 5_000_000
-MAX_DEPTH = 40  # JupyterLab's notebooks stay under ten
+MOST_OTHERS = 8  # notebooks of other names that are looked at, and named
+MOST_NAME = 60
+MOST_NOTE = 300  # characters
+MOST_NOTES = 20
 HTML_TAG = re.compile(r"<(?=[A-Za-z/!?])")
 ODD_LINK = re.compile(
     r"\](?=[(:]\s*(?!\s|https?://))"
 )  # markdown links to anything but the web: javascript:, data:, ...
-
-
-class NotReadable(ValueError):
-    """A submission that cannot be read; the message is the sentence for the student."""
 
 
 @dataclass(frozen=True)
@@ -51,82 +49,54 @@ class Submission:
 
 
 def read_submission(student: str, week: str, submitted: Path, root: Path = ROOT) -> Submission:
-    """Read submitted/<student>/<week>/<week>.ipynb; whatever is wrong with it becomes a note."""
+    """Read the notebook in submitted/<student>/<week>; whatever is wrong with it becomes a note."""
     week = notebooks.find_week(week, root)
-    path = Path(submitted) / student / week / f"{week}.ipynb"
+    folder = Path(submitted) / student / week
     try:
-        if Path(student).name != student:
-            raise NotReadable("a student's name must be one folder's name")
-        if path.parent.is_symlink() or path.parent.parent.is_symlink():  # not even names are told of what it leads to
+        if (reason := not_a_student(student)) is not None:
+            raise NotReadable(f"the folder is not a student's, {reason}")
+        if folder.is_symlink() or folder.parent.is_symlink():  # not even names are told of what it leads to
             raise NotReadable("its folder is a link, hand in the folder itself")
-        others = sorted(other.name for other in path.parent.glob("*.ipynb") if other != path)
-        if not os.path.lexists(path):
-            hint = f"; found {', '.join(others)}" if others else ""
-            return Submission(student, week, notes=[f"Not submitted: there is no {week}.ipynb{hint}."], found=False)
-        cells = parse(read_regular_file(path, Path(submitted)))
-        submission = take_cells(cells, student, week, root)
+        path, notes = find_notebook(folder, week, Path(submitted), root)
+        if path is None:
+            return Submission(student, week, notes=notes, found=False)
+        submission = take_cells(parse(read_regular_file(path, Path(submitted))), student, week, root)
     except NotReadable as reason:
         return Submission(student, week, notes=[f"The notebook could not be read: {reason}."])
-    if others:
-        submission.notes.append(f"Only {week}.ipynb was read, not {', '.join(others)}.")
-    return submission
+    return replace(submission, notes=[*submission.notes, *notes])
 
 
-def read_regular_file(path: Path, top: Path) -> bytes:
-    """Read a file below `top`, of at most 5 MB, following no symbolic link on the way.
+def find_notebook(folder: Path, week: str, submitted: Path, root: Path = ROOT) -> tuple[Path | None, list[str]]:
+    """The notebook of a week in a student's folder, and notes: the one of its name, or a lone one with its cells.
 
-    Raises NotReadable for anything but a regular file.
+    Browsers and LMSs rename what is handed in: `week01_collectives (1).ipynb`. Raises NotReadable when there are
+    several of which none has the week's name.
     """
-    folder = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    path = folder / f"{week}.ipynb"
+    others = sorted((other for other in folder.glob("*.ipynb") if other != path), key=lambda other: other.name)
+    names = _listed(others)
+    if os.path.lexists(path):
+        return path, [f"Only {week}.ipynb was read, not {names}."] if others else []
+    fitting = [other for other in others[:MOST_OTHERS] if _holds(other, week, submitted, root)]
+    if len(fitting) > 1:
+        raise NotReadable(f"none is called {week}.ipynb and several hold its cells, hand in one of {_listed(fitting)}")
+    if not fitting:
+        hint = f"; found {names}" if others else ""
+        return None, [f"Not submitted: there is no {week}.ipynb{hint}."]
+    return fitting[0], [f"{printable(fitting[0].name)} was read, for there is no {week}.ipynb."]
+
+
+def _listed(paths: list[Path]) -> str:
+    shown = ", ".join(printable(path.name)[:MOST_NAME] for path in paths[:MOST_OTHERS])
+    return shown + (f" and {len(paths) - MOST_OTHERS} more" if len(paths) > MOST_OTHERS else "")
+
+
+def _holds(path: Path, week: str, submitted: Path, root: Path) -> bool:
+    """Whether a notebook of another name holds an answer's cell of this week."""
     try:
-        *folders, name = path.relative_to(top).parts
-        for part in folders:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        # O_NONBLOCK: opening a named pipe must not wait for a writer
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except OSError as error:
-        raise NotReadable("it is a link or not a regular file, hand in the file itself") from error
-    finally:
-        os.close(folder)
-    facts = os.fstat(file)
-    if not stat.S_ISREG(facts.st_mode):
-        os.close(file)
-        raise NotReadable("it is not a regular file, hand in the file itself")
-    with os.fdopen(file, "rb") as opened:
-        data = opened.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        size = max(facts.st_size, len(data)) / 1e6
-        raise NotReadable(f"it has {size:.1f} MB and at most {MAX_BYTES / 1e6:.0f} MB are read, clear the outputs")
-    return data
-
-
-def parse(data: bytes) -> list[dict]:
-    """Turn the bytes of a notebook into cells with `cell_type`, `source` (text) and `metadata` (dict).
-
-    Raises NotReadable with the first thing that is wrong.
-    """
-    try:
-        text = data.decode("utf-8-sig")
-        _refuse_deep(text)
-        content = json.loads(text)
-    except UnicodeDecodeError as error:
-        raise NotReadable(f"byte {error.start} is not UTF-8 text") from error
-    except json.JSONDecodeError as error:
-        raise NotReadable(f"it is not a notebook, JSON error at line {error.lineno}: {error.msg}") from error
+        return bool(take_cells(parse(read_regular_file(path, submitted)), "", week, root).cells)
     except NotReadable:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise NotReadable("it is not a notebook, it holds a number that is too long") from error
-    if not isinstance(content, dict):
-        raise NotReadable("it is not a notebook, the outermost level is not an object")
-    if content.get("nbformat") == 3:
-        content = {"cells": _cells_of_version_3(content)}
-    cells = content.get("cells")
-    if not isinstance(cells, list):
-        raise NotReadable("it is not a notebook, it has no list of cells")
-    return [_plain_cell(cell, number) for number, cell in enumerate(cells, start=1)]
+        return False
 
 
 def take_cells(cells: list[dict], student: str, week: str, root: Path = ROOT) -> Submission:
@@ -158,7 +128,7 @@ def take_cells(cells: list[dict], student: str, week: str, root: Path = ROOT) ->
     ]
     notes += [f"The cell {name} is missing; was it deleted?" for name in wanted if name not in answers]
     places += [""] * (len(extra) - len(places))
-    return Submission(student, week, answers, extra, [_short(note) for note in notes], places=places)
+    return Submission(student, week, answers, extra, _short(notes), places=places)
 
 
 def restore(submission: Submission, root: Path = ROOT) -> NotebookNode:
@@ -194,53 +164,7 @@ def _grade_id(cell: dict) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _plain_cell(cell: object, number: int) -> dict:
-    """Check one cell and keep type, text and metadata."""
-    if not isinstance(cell, dict):
-        raise NotReadable(f"cell {number} is not an object")
-    source, metadata = cell.get("source", ""), cell.get("metadata", {})
-    if isinstance(source, list) and all(isinstance(line, str) for line in source):
-        source = "".join(source)
-    if not isinstance(source, str):
-        raise NotReadable(f"cell {number}: its source is not text")
-    if cell.get("cell_type") not in ("code", "markdown", "raw"):
-        raise NotReadable(f"cell {number}: its type is not code, markdown or raw")
-    clean = source.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate could not be written to a file
-    return {"cell_type": cell["cell_type"], "source": clean, "metadata": metadata if isinstance(metadata, dict) else {}}
-
-
-def _cells_of_version_3(content: dict) -> list:
-    """Collect the cells of a notebook of before 2015: they stood in worksheets, and code was called `input`."""
-    sheets = content.get("worksheets")
-    sheets = sheets if isinstance(sheets, list) else []
-    lists = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
-    cells = [cell for cells in lists if isinstance(cells, list) for cell in cells if isinstance(cell, dict)]
-    types = {"code": "code", "raw": "raw"}  # version 3 also had html and heading cells
-    return [
-        {
-            "cell_type": types.get(str(cell.get("cell_type")), "markdown"),
-            "source": cell.get("input", cell.get("source", "")),
-            "metadata": cell.get("metadata"),
-        }
-        for cell in cells
-    ]
-
-
-def _refuse_deep(text: str) -> None:
-    """Refuse brackets nested deeper than any notebook has, before a parser meets them."""
-    depth, in_string = 0, False
-    for match in re.finditer(r'\\.|["\[\]{}]', text, re.DOTALL):
-        mark = match.group()
-        if mark == '"':
-            in_string = not in_string
-        elif not in_string and mark in "[{":
-            depth += 1
-        elif not in_string and mark in "]}":
-            depth -= 1
-        if depth > MAX_DEPTH:
-            raise NotReadable(f"its JSON is nested more than {MAX_DEPTH} levels deep")
-
-
-def _short(note: str) -> str:
-    """Keep a note on one line, whatever a student has put into a name."""
-    return re.sub(r"\s+", " ", note)[:300]
+def _short(notes: list[str]) -> list[str]:
+    """Notes of one line each and not too many, whatever a student has put into names, and however many."""
+    kept = [printable(note)[:MOST_NOTE] for note in notes[:MOST_NOTES]]
+    return kept + ([f"And {len(notes) - MOST_NOTES} more remarks like these."] if len(notes) > MOST_NOTES else [])

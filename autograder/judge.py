@@ -29,9 +29,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Points for one exercise and the sentence that goes with them; `fault` marks a machine's failure, not a wrong
-    answer.
+    """Points for one exercise and the sentence that goes with them.
 
+    `fault` marks a machine's failure, which is no grade. `look` marks 0 points for an answer that could not be judged
+    though the machine works: they stand, and the instructor should see why.
     `in_sight`: whether a public case showed a problem; None where a job that public and drawn cases share was lost.
     """
 
@@ -41,6 +42,7 @@ class Verdict:
     text: str
     fault: bool = False
     in_sight: bool | None = False
+    look: bool = False
 
     @property
     def is_right(self) -> bool:
@@ -85,18 +87,30 @@ class Judge:
         tasks = [check.make(case, rng) for case in chosen]
         parts = {case.get("part", "") for case in chosen}
         problems: dict[str, Problem] = {}
-        try:
-            for batch in _batches(check, chosen, tasks):
-                if batch[0][0].get("part", "") not in problems:
-                    self._judge_batch(check, batch, answer, problems)
-        except SandboxLost as error:
-            text = f"Not graded: {error}. Your instructor is told."
-            return Verdict(check.exercise, 0.0, check.points, text, fault=True)
+        for batch in _batches(check, chosen, tasks):
+            if batch[0][0].get("part", "") in problems:
+                continue
+            request = check.request(_merged(batch), answer)
+            try:
+                self._judge_batch(check, batch, request, problems)
+            except SandboxLost as error:
+                return _lost(check, error, its_own=self._serves_others(request))
         return _verdict(check, parts, problems)
 
-    def _judge_batch(self, check: Check, batch: Batch, answer: dict[str, Any], problems: dict[str, Problem]) -> None:
+    def _serves_others(self, request: dict[str, Any]) -> bool:
+        """Whether the sandbox answers the same request, with the same inputs, when the answer is a harmless one."""
+        value = "\n".join(f"{name} = 0" for name in request["functions"])
+        function = "\n".join(f"def {name}(*_, **__): return 0" for name in request["functions"])
+        source = value if request["call"] is None else function
+        try:
+            self._ask(request | {"answer": {"preamble": "", "cells": [["harmless", source, True]]}})
+        except SandboxLost:
+            return False
+        return True
+
+    def _judge_batch(self, check: Check, batch: Batch, request: dict[str, Any], problems: dict[str, Problem]) -> None:
         """Run a batch in one job and note the first problem of its part."""
-        answers = _split(self.ask(check.request(_merged(batch), answer)), len(batch))
+        answers = _split(self.ask(request), len(batch))
         for (case, task), came in zip(batch, answers, strict=True):
             try:
                 problem = check.judge(case, task, came)
@@ -120,7 +134,10 @@ class Judge:
 
     def _ask(self, request: dict[str, Any]) -> Answer:
         if self.zygote is None or not self.zygote.is_alive:
-            self.zygote = Zygote()
+            try:
+                self.zygote = Zygote()
+            except OSError as error:
+                raise SandboxLost(f"the sandbox cannot be started: {error}") from error
         answer = self.zygote.ask(request)
         report = answer["report"]
         ranks = []
@@ -207,6 +224,14 @@ def seed_for(seed: int, *names: str) -> int:
     """A seed of its own for each student and exercise, the same at every regrade with the same `seed`."""
     text = ":".join([str(seed), *names])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def _lost(check: Check, error: SandboxLost, *, its_own: bool) -> Verdict:
+    """No grade where the machine failed; 0 points where it fails for this answer alone, again and again."""
+    text = clean(f"Not graded: {error}.")
+    if its_own:
+        text += f" It happened {ATTEMPTS} times with this answer, and a harmless answer runs in the same sandbox."
+    return Verdict(check.exercise, 0.0, check.points, text, fault=not its_own, look=its_own)
 
 
 def _verdict(check: Check, parts: set[str], problems: dict[str, Problem]) -> Verdict:

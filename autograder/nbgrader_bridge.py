@@ -26,6 +26,7 @@ from traitlets.config import Config
 
 from autograder import exhibits, ingest, notebooks
 from autograder.course import ROOT, load_config, run_step
+from autograder.names import printable
 from autograder.told import told
 
 NO_VERDICT = "Not graded: there is no verdict for this exercise, which counts as 0 until it is graded."
@@ -72,10 +73,10 @@ def publish_entered(
 
 
 def _publish_one(student: str, week: str, root: Path, config: Config, submitted: Path, clean: Path) -> Published:
-    submission = ingest.read_submission(student, week, submitted, root)
-    if not submission.found:
-        return Published(student, None, submission.notes[0])
     try:
+        submission = ingest.read_submission(student, week, submitted, root)
+        if not submission.found:
+            return Published(student, None, submission.notes[0])
         _write_clean_copy(submission, root, submitted, clean)
         settings = deepcopy(config)
         settings.CourseDirectory.update(
@@ -85,7 +86,7 @@ def _publish_one(student: str, week: str, root: Path, config: Config, submitted:
         run_step(Autograde(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
         run_step(GenerateFeedback(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
     except Exception as error:  # whatever nbgrader trips over, the other students get their pages
-        return Published(student, None, f"no feedback could be written: {error}")
+        return Published(student, None, f"no feedback could be written: {printable(str(error))}")
     return Published(student, root / config.CourseDirectory.feedback_directory / student / week / f"{week}.html")
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from autograder import sandbox
-from autograder.grade import Verdicts
 from autograder.own_solutions import Row
+from autograder.verdict_files import Verdicts
 
 console = Console()
 
@@ -37,18 +38,28 @@ class Bar:
         self._progress.advance(self._task)
 
 
-def print_class(verdicts: list[Verdicts]) -> None:
-    """One line a student: points, the exercises that are not yet right, notes."""
+def print_class(verdicts: list[Verdicts], strangers: Sequence[str] = ()) -> None:
+    """One line per student: points, the exercises that are not yet right; then what the instructor should look at."""
     table = Table("student", "points", "of", "not yet right", title=f"{len(verdicts)} submissions")
     for one in verdicts:
         exercises = one["exercises"]
         wrong = [name.split(".")[1] for name, exercise in exercises.items() if exercise["points"] < exercise["max"]]
         points, most = (sum(exercise[key] for exercise in exercises.values()) for key in ("points", "max"))
-        table.add_row(one["student"], f"{points:g}", f"{most:g}", ", ".join(wrong) or "–")
+        table.add_row(escape(one["student"]), f"{points:g}", f"{most:g}", ", ".join(wrong) or "–")
     console.print(table)
-    faults = [one["student"] for one in verdicts if any(exercise["fault"] for exercise in one["exercises"].values())]
+    faults, marked = (_students_with(verdicts, mark) for mark in ("fault", "look"))
     if faults:
-        console.print(f"[bold]Grade again[/bold]: the machine failed while grading {', '.join(faults)}.")
+        console.print(f"[bold]Grade again[/bold]: the machine failed while grading {faults}.")
+    if marked:
+        console.print(f"[bold]Look at[/bold]: not judged, which counts as 0, though the machine works: {marked}.")
+    for sentence in strangers:
+        console.print(escape(sentence))
+
+
+def _students_with(verdicts: list[Verdicts], mark: str) -> str:
+    """The students of whom an exercise bears a mark."""
+    found = [one["student"] for one in verdicts if any(exercise.get(mark) for exercise in one["exercises"].values())]
+    return escape(", ".join(found))
 
 
 def publish(week: str, students: list[str], submitted: Path) -> None:
@@ -58,10 +69,10 @@ def publish(week: str, students: list[str], submitted: Path) -> None:
     published = nbgrader_bridge.publish(week, students, submitted=submitted)
     for one in published:
         if one.page is None:
-            console.print(f"{one.student}: {one.problem}")
+            console.print(escape(f"{one.student}: {one.problem}"))
     pages = [one.page for one in published if one.page is not None]
     if pages:
-        console.print(f"{len(pages)} feedback pages, such as {pages[0]}")
+        console.print(escape(f"{len(pages)} feedback pages, such as {pages[0]}"))
 
 
 def print_kill_matrix(weeks: list[str] | None) -> bool:

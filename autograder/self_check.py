@@ -16,6 +16,7 @@ from autograder.judge import Judge, Verdict
 
 PUBLIC_SEED = 0  # the visible cases have the same numbers at every run
 MOST_RANKS = 8
+TRY_AGAIN = " Nothing was counted. Run the cell again; if this stays, restart the kernel, then run `shardlab doctor`."
 
 _judges: dict[int, Judge] = {}
 
@@ -49,7 +50,7 @@ def shown(verdict: Verdict, num_cases: int) -> str:
     if verdict.is_right:
         cases = "1 case" if num_cases == 1 else f"{num_cases} cases"
         return f"{head}. Right on {cases}; the grade draws fresh ones."
-    return f"{head}.\n{verdict.text}"
+    return f"{head}.\n{verdict.text}{TRY_AGAIN if verdict.fault or verdict.look else ''}"
 
 
 def _judge() -> Judge:

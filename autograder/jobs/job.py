@@ -33,6 +33,7 @@ KEPT_OUTPUT = 4096
 MOST_OUTPUT = 20 << 20
 MOST_HANDED_IN = 2 << 30  # bytes that the supervisor takes from all ranks
 MOST_TEXT = 20_000
+MOST_CALLS = 4000  # of all ranks together
 MOST_RESULT = 96 << 20  # bytes of one rank's result that go on to the judge
 
 
@@ -95,7 +96,7 @@ def work(
         outcome.report = f"The ranks handed in more than fits, or what makes no sense ({type(error).__name__})."
     if watch is not None and watch.complaint:
         outcome.report = watch.complaint
-    rows_and_calls = tap.read() if tap is not None else None
+    rows_and_calls = _read(tap) if tap is not None else None
     if tap is not None and tap.num_noted == 0:  # no line of the student's has run
         raise OSError("the ranks did not come together")
     most = peaks.of(num_ranks) if peaks is not None else [None] * num_ranks
@@ -113,6 +114,17 @@ def work(
             "printed": "".join(printed)[:kept_output],
         }
     )
+
+
+def _read(tap: Tap | Connections) -> tuple[list, list | None] | None:
+    """What travelled; None if it cannot be told, or if it is more than any answer needs."""
+    try:
+        rows, calls = tap.read() or ([], None)
+    except Exception:  # the bytes on the wire make the reading fail
+        return None
+    if isinstance(tap, Tap) and (calls is None or len(calls) > MOST_CALLS):
+        return None
+    return rows, calls
 
 
 def _described(end: RankEnd) -> dict[str, Any]:

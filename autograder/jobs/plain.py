@@ -1,8 +1,11 @@
 """Plain data across the trust boundary: numbers, texts, lists, dicts and tensors. Nothing is ever unpickled.
 
-A message is the length of a JSON header, the header, and the tensors' bytes one after another. Only exact types are
-taken: an object that merely claims to be a number or a tensor is refused on the side that sends it, and everything is
-checked again on the side that reads it. NumPy's numbers and arrays cross as Python's.
+A message is the length of a JSON header, the header, and the bytes of tensors and long texts one after another. Only
+exact types are taken: an object that merely claims to be a number or a tensor is refused on the side that sends it, and
+everything is checked again on the side that reads it. NumPy's numbers and arrays cross as Python's.
+
+A message that was made to be slow is refused before it is parsed: `MOST_MARKS` bounds the values that a header can
+hold, so that reading 8 MB takes a fraction of a second.
 """
 
 from __future__ import annotations
@@ -16,9 +19,14 @@ import torch
 
 _LENGTH = struct.Struct("<Q")
 MOST_HEADER_BYTES = 8 << 20
+MOST_MARKS = 400_000  # commas and opening brackets of a header: a value has one to three
 MOST_DEPTH = 20
+MOST_DIMENSIONS = 8
+MOST_INT_BITS = 4096
+MOST_TENSORS = 20_000
 MOST_TENSOR_BYTES = 64 << 20
 MOST_NUMPY_NUMBERS = 100_000  # they travel as text
+LONG_TEXT = 1000  # characters; beyond, a text travels as bytes: a notebook's cell is no part of a header
 NUMPY_NUMBERS = {numpy.dtype(code).type for code in "?bhilqBHILQefd"}
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -49,7 +57,14 @@ def encode(value: Any) -> bytes:
 def parts(value: Any) -> list[bytes | memoryview]:
     """The same bytes in parts: a tensor without gaps is its own memory, so that to write them takes no more."""
     blobs: list[bytes | memoryview] = []
-    header = json.dumps(_describe(value, blobs, 0)).encode()
+    try:
+        text = json.dumps(_describe(value, blobs, 0), ensure_ascii=False)
+    except NotPlain:
+        raise
+    except Exception as error:  # a value that its author has made odd
+        raise NotPlain(f"a value that cannot be read ({type(error).__name__})") from None
+    header = text.encode(errors="backslashreplace")  # half a character becomes JSON's own escape of it
+    _refuse_large(header)
     return [_LENGTH.pack(len(header)), header, *blobs]
 
 
@@ -57,15 +72,35 @@ def decode(data: bytes) -> Any:
     """The value of a message; NotPlain for anything that is not exactly one."""
     try:
         (length,) = _LENGTH.unpack_from(data)
-        if length > min(MOST_HEADER_BYTES, len(data) - _LENGTH.size):
+        header = data[_LENGTH.size : _LENGTH.size + length]
+        if len(header) < length:
             raise NotPlain("the header is longer than the message")
-        start = _LENGTH.size + length
-        value, end = _rebuild(json.loads(data[_LENGTH.size : start]), memoryview(data), start, 0)
-    except (struct.error, UnicodeDecodeError, RecursionError, KeyError, TypeError, ValueError) as error:
-        raise NotPlain(f"not a message: {error}") from None
-    if end != len(data):
+        _refuse_large(header)
+        reader = _Reader(memoryview(data)[_LENGTH.size + length :])
+        value = reader.rebuild(json.loads(str(header, "utf-8"), object_pairs_hook=_without_repeats), 0)
+    except NotPlain:
+        raise
+    except Exception as error:  # bytes that a stranger has chosen
+        raise NotPlain(f"not a message: {type(error).__name__}") from None
+    if len(reader.rest):
         raise NotPlain("bytes are left over after the message")
     return value
+
+
+def _refuse_large(header: bytes) -> None:
+    marks = sum(header.count(mark) for mark in (b",", b"{", b"["))
+    if len(header) > MOST_HEADER_BYTES or marks > MOST_MARKS:
+        raise NotPlain("more numbers and texts than can be sent back")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise NotPlain("a key that is there twice")
+    return found
+
+
+# ---- sending ---------------------------------------------------------------------------------------------------------
 
 
 def _describe(value: Any, blobs: list[bytes | memoryview], depth: int) -> Any:
@@ -75,13 +110,6 @@ def _describe(value: Any, blobs: list[bytes | memoryview], depth: int) -> Any:
     if kind in NUMPY_NUMBERS or (kind is numpy.ndarray and value.size <= MOST_NUMPY_NUMBERS):
         value = value.tolist()
         kind = type(value)
-    if value is None or kind in (bool, int, str):
-        return value
-    if kind is float:
-        return {"float": value.hex()}
-    if kind is bytes:
-        blobs.append(value)
-        return {"bytes": len(value)}
     if kind in (list, tuple):
         return {kind.__name__: [_describe(item, blobs, depth + 1) for item in value]}
     if kind is dict:
@@ -90,6 +118,20 @@ def _describe(value: Any, blobs: list[bytes | memoryview], depth: int) -> Any:
         return {"dict": {key: _describe(item, blobs, depth + 1) for key, item in value.items()}}
     if kind in (torch.Tensor, torch.nn.Parameter):
         return _describe_tensor(value, blobs)
+    return _describe_one(value, kind, blobs)
+
+
+def _describe_one(value: Any, kind: type, blobs: list[bytes | memoryview]) -> Any:
+    if value is None or kind is bool or (kind is str and len(value) <= LONG_TEXT):
+        return value
+    if kind is int:
+        return _checked_int(value)
+    if kind is float:
+        return {"float": value.hex()}
+    if kind is str:
+        return {"text": _kept(value.encode(errors="surrogatepass"), blobs)}
+    if kind is bytes:
+        return {"bytes": _kept(value, blobs)}
     raise NotPlain(f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", ""))
 
 
@@ -97,57 +139,90 @@ def _describe_tensor(tensor: torch.Tensor, blobs: list[bytes | memoryview]) -> A
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in DTYPES or tensor.layout != torch.strided:
         raise NotPlain(f"a {tensor.layout} tensor of {name}")
+    _checked_shape(list(tensor.shape))
     if tensor.numel() * tensor.element_size() > MOST_TENSOR_BYTES:
         raise NotPlain(f"a tensor of {tensor.numel() * tensor.element_size():,} bytes")
     data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
+    return {"tensor": [name, list(tensor.shape), _kept(data, blobs)]}
+
+
+def _kept(data: bytes | memoryview, blobs: list[bytes | memoryview]) -> int:
     blobs.append(data)
-    return {"tensor": [name, list(tensor.shape), len(data)]}
+    return len(data)
 
 
-def _rebuild(node: Any, data: memoryview, at: int, depth: int) -> tuple[Any, int]:
-    if depth > MOST_DEPTH:
-        raise NotPlain(f"nested deeper than {MOST_DEPTH} levels")
-    if node is None or type(node) in (bool, int, str):
-        return node, at
-    if type(node) is not dict or len(node) != 1:
-        raise NotPlain("an unknown node")
-    ((kind, content),) = node.items()
-    if kind == "float":
-        return float.fromhex(content), at
-    if kind == "bytes":
-        return bytes(_slice(data, at, content)), at + content
-    if kind == "tensor":
-        return _rebuild_tensor(content, data, at)
-    if kind in ("list", "tuple"):
-        items = []
-        for item in content:
-            value, at = _rebuild(item, data, at, depth + 1)
-            items.append(value)
-        return (items if kind == "list" else tuple(items)), at
-    if kind == "dict":
-        pairs = {}
-        for key, item in content.items():
-            pairs[key], at = _rebuild(item, data, at, depth + 1)
-        return pairs, at
-    raise NotPlain(f"an unknown kind {kind[:20]!r}")
+# ---- on both sides ---------------------------------------------------------------------------------------------------
 
 
-def _rebuild_tensor(content: Any, data: memoryview, at: int) -> tuple[torch.Tensor, int]:
-    name, shape, num_bytes = content
-    dtype = DTYPES[name]
-    num_elements = 1
-    for size in shape:
-        if type(size) is not int or not 0 <= size < 1 << 40:
-            raise NotPlain("a tensor with an impossible shape")
-        num_elements *= size
-    if num_elements * dtype.itemsize != num_bytes:
-        raise NotPlain("a tensor whose bytes do not fit its shape")
-    raw = bytearray(_slice(data, at, num_bytes))
-    flat = torch.frombuffer(raw, dtype=dtype) if num_bytes else torch.empty(0, dtype=dtype)
-    return flat.reshape(shape), at + num_bytes
+def _checked_int(value: int) -> int:
+    if value.bit_length() > MOST_INT_BITS:
+        raise NotPlain(f"a whole number of {value.bit_length():,} bits")
+    return value
 
 
-def _slice(data: memoryview, at: int, length: Any) -> memoryview:
-    if type(length) is not int or not 0 <= length <= len(data) - at:
-        raise NotPlain("a length outside the message")
-    return data[at : at + length]
+def _checked_shape(shape: Any) -> list[int]:
+    if type(shape) is not list or len(shape) > MOST_DIMENSIONS:
+        raise NotPlain(f"a tensor of more than {MOST_DIMENSIONS} dimensions")
+    if any(type(size) is not int or not 0 <= size <= MOST_TENSOR_BYTES for size in shape):
+        raise NotPlain("a tensor with an impossible shape")
+    return shape
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Puts a value together again; `rest` are the bytes behind the header that no tensor or text has taken yet."""
+
+    def __init__(self, rest: memoryview) -> None:
+        self.rest = rest
+        self._num_tensors = 0
+
+    def rebuild(self, node: Any, depth: int) -> Any:
+        """The value of a node and of all below it."""
+        if depth > MOST_DEPTH:
+            raise NotPlain(f"nested deeper than {MOST_DEPTH} levels")
+        if node is None or type(node) in (bool, str):
+            return node
+        if type(node) is int:
+            return _checked_int(node)
+        if type(node) is not dict or len(node) != 1:
+            raise NotPlain("an unknown node")
+        ((kind, content),) = node.items()
+        if kind in ("list", "tuple") and type(content) is list:
+            items = [self.rebuild(item, depth + 1) for item in content]
+            return items if kind == "list" else tuple(items)
+        if kind == "dict":
+            return {key: self.rebuild(item, depth + 1) for key, item in content.items()}
+        return self._one(kind, content)
+
+    def _one(self, kind: str, content: Any) -> Any:
+        if kind == "float":
+            return float.fromhex(content)
+        if kind == "bytes":
+            return bytes(self._take(content))
+        if kind == "text":
+            return str(self._take(content), "utf-8", "surrogatepass")
+        if kind == "tensor":
+            return self._tensor(*content)
+        raise NotPlain("an unknown kind")
+
+    def _tensor(self, name: str, shape: Any, num_bytes: Any) -> torch.Tensor:
+        self._num_tensors += 1
+        if self._num_tensors > MOST_TENSORS:
+            raise NotPlain(f"more than {MOST_TENSORS:,} tensors")
+        dtype, num_elements = DTYPES[name], 1
+        for size in _checked_shape(shape):
+            num_elements *= size
+        if num_elements * dtype.itemsize != num_bytes:
+            raise NotPlain("a tensor whose bytes do not fit its shape")
+        raw = bytearray(self._take(num_bytes))
+        if dtype is torch.bool and raw.translate(None, b"\0\1"):
+            raise NotPlain("a truth value that is neither true nor false")
+        return (torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)).reshape(shape)
+
+    def _take(self, length: Any) -> memoryview:
+        if type(length) is not int or not 0 <= length <= len(self.rest):
+            raise NotPlain("a length outside the message")
+        taken, self.rest = self.rest[:length], self.rest[length:]
+        return taken

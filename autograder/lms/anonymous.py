@@ -70,7 +70,8 @@ def copy_week(week: str, submitted: Path, target: Path, ids: dict[str, str]) -> 
     for student, name in ids.items():
         source, folder = submitted / student / week, target / name / week
         try:
-            data = ingest.read_regular_file(source / f"{week}.ipynb", submitted)
+            found, _ = ingest.find_notebook(source, week, submitted)
+            data = ingest.read_regular_file(found or source / f"{week}.ipynb", submitted)
         except ingest.NotReadable as reason:
             problems.append(f"{student} was not copied: {reason}.")
             continue

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from autograder import ingest
 from autograder.lms.archive import Archive, Entry
-from autograder.lms.names import Sender, folder_name, has_name_of, is_notebook, sender_of
+from autograder.lms.names import Sender, has_name_of, is_notebook, sender_of
+from autograder.names import folder_name
 
 NAMES = (
     "Its name is neither Canvas's (doejane_12345_67890_file.ipynb) nor Moodle's "

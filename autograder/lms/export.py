@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.lms.names import folder_name
 from autograder.lms.points import Score
+from autograder.names import cell, folder_name
 
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 MOODLE = ("Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)")
 NEEDED = {"canvas": CANVAS, "moodle": ("Identifier", "Grade")}
 IDENTITIES = ("ID", "SIS User ID", "SIS Login ID", "Identifier", "Email address", "Username", "ID number")
+KEPT = (*IDENTITIES, "Feedback comments")  # to the letter: rows are found by the former, you wrote the latter
 POSSIBLE = "Points Possible"  # Canvas's second row; it has blanks in front
 
 
@@ -67,9 +68,14 @@ def export(
 
 
 def write(table: Export, path: Path) -> None:
-    """Write the table in UTF-8, as both LMSs read it."""
+    """Write the table in UTF-8, as both LMSs read it; what identifies a student stays to the letter."""
+    header, *rows = table.rows
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(table.rows)
+        writer = csv.writer(file)
+        writer.writerow(header)
+        for row in rows:
+            named = zip(header, row, strict=True)
+            writer.writerow([text if name in KEPT else cell(text) for name, text in named])
 
 
 def _read(template: Path, needed: Iterable[str]) -> tuple[list[str], list[list[str]]]:

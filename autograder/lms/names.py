@@ -10,8 +10,9 @@ Moodle (mod/assign/locallib.php): Jane Doe_12345_assignsubmission_file_/week01.i
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
+
+from autograder.names import is_named_after
 
 CANVAS = re.compile(
     r"(?:(?P<name>(?!LATE_|anon_)[^/]+?)_)?(?P<late>LATE_)?(?P<id>anon_[^_/]+|\d+)_(?P<number>\d+)_(?P<file>[^/]+)"
@@ -47,18 +48,11 @@ def sender_of(path: str) -> Sender | None:
     return None
 
 
-def folder_name(name: str) -> str:
-    """A name as a folder: letters of every script, digits, `.`, `_` and `-`; never hidden, never empty."""
-    plain = re.sub(r"[^\w.]+", "-", unicodedata.normalize("NFC", name)).strip("-._")
-    return plain[:80] or "nameless"
-
-
 def is_notebook(sender: Sender) -> bool:
     """Whether the file says that it is a notebook."""
     return sender.kind == "file" and sender.file.lower().endswith(".ipynb")
 
 
 def has_name_of(sender: Sender, week: str) -> bool:
-    """Whether the file is named after the week; Canvas and browsers add `-1` or ` (1)` to a second upload."""
-    stem = re.sub(r"(-\d+| ?\(\d+\))$", "", sender.file.rsplit("/", 1)[-1][: -len(".ipynb")])
-    return stem.lower() in (week.lower(), week.lower().split("_")[0])
+    """Whether the file is named after the week, or is a copy of one that is."""
+    return is_named_after(sender.file.rsplit("/", 1)[-1], week)

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from autograder.lms.collect import Line
+from autograder.names import printable
 from autograder.reports import console
 
 
@@ -19,7 +20,7 @@ def print_collected(lines: Sequence[Line], due: datetime | None) -> None:
     for name in ("file", "student", "outcome", "why"):
         table.add_column(name, overflow="fold")
     for line in lines:
-        table.add_row(*(escape(_printable(text)) for text in (line.file, line.student, line.outcome, line.sentence)))
+        table.add_row(*(escape(printable(text)) for text in (line.file, line.student, line.outcome, line.sentence)))
     console.print(table)
     counts = Counter(line.outcome for line in lines)
     console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "The zip file is empty.")
@@ -28,8 +29,3 @@ def print_collected(lines: Sequence[Line], due: datetime | None) -> None:
     else:
         until = due.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
         print(f"Due {until}. Who is not marked LATE counts as on time; Moodle marks nobody.")
-
-
-def _printable(text: str) -> str:
-    """A name that a stranger chose, without control characters."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)

@@ -6,7 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, grade, notebooks
+from autograder import demo, dossier, grade, notebooks, tables
 from autograder.cli import app
 from autograder.judge import Judge
 from autograder.sandbox import level
@@ -58,9 +58,9 @@ def test_the_verdict_file_says_what_the_grade_rests_on(verdicts):
 
 def test_summary_and_csv(verdicts, tmp_path):
     _, results = verdicts
-    rows = grade.summary(list(results.values()))
+    rows = tables.summary(list(results.values()))
     assert rows[-1]["student"] == "right" and rows[-1]["points"] == rows[-1]["max"] == 17
-    grade.write_csv(list(results.values()), tmp_path / "grades.csv")
+    tables.write_csv(list(results.values()), tmp_path / "grades.csv")
     with (tmp_path / "grades.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert [line["points"] for line in lines] == ["16.0", "0.0", "0.0", "17.0"]
@@ -91,7 +91,7 @@ def test_the_command_answers_bad_input_with_a_sentence(arguments, words):
 def test_a_verdict_from_a_machine_without_isolation_is_not_published(verdicts, submitted, monkeypatch, tmp_path):
     _, results = verdicts
     monkeypatch.setattr(grade, "grade", lambda *_, **__: [results["right"] | {"level": 1}])
-    monkeypatch.setattr(grade, "write_csv", lambda *_: None)
+    monkeypatch.setattr(tables, "write_class", lambda *_: None)
     monkeypatch.setattr("autograder.reports.publish", lambda *_: pytest.fail("it was published"))
     answer = CliRunner().invoke(app, ["grade", "week01", "--submitted", str(submitted), "--student", "right"])
     assert answer.exit_code == 2 and "nothing is published: right" in answer.output

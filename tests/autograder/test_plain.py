@@ -1,5 +1,6 @@
 """Plain data crosses the boundary unchanged, and nothing else crosses."""
 
+import json
 from contextlib import suppress
 
 import numpy
@@ -109,3 +110,112 @@ def test_a_changed_byte_gives_a_value_or_a_refusal_but_no_crash(place, byte):
     data[place % len(data)] = byte
     with suppress(plain.NotPlain):
         plain.decode(bytes(data))
+
+
+def message(header: bytes, rest: bytes = b"") -> bytes:
+    return len(header).to_bytes(8, "little") + header + rest
+
+
+MANY = plain.MOST_MARKS // 2
+HOSTILE = {
+    "a float beyond all floats": b'{"float": "0x1p99999"}',
+    "a float that is a list": b'{"float": []}',
+    "an integer of ten thousand digits": b"9" * 10_000,
+    "an integer of more than 4096 bits": b"9" * 1300,
+    "400,000 dimensions": b'{"tensor": ["bool", [' + b",".join([b"1"] * 400_000) + b"], 1]}",
+    "nine dimensions": b'{"tensor": ["bool", [1, 1, 1, 1, 1, 1, 1, 1, 1], 1]}',
+    "a shape that overflows": b'{"tensor": ["float32", [0, 1099511627775, 1099511627775, 1099511627775], 0]}',
+    "sizes of which nothing was sent": b'{"tensor": ["float32", [0, 67108865], 0]}',
+    "a size that is a truth value": b'{"tensor": ["bool", [true], 1]}',
+    "more bytes than were sent": b'{"tensor": ["uint8", [1000], 1000]}',
+    "a tensor of four words": b'{"tensor": ["bool", [], 1, 1]}',
+    "a list that is a text": b'{"list": "abc"}',
+    "a dict that is a list": b'{"dict": [1]}',
+    "a key that is there twice": b'{"dict": {"a": 1, "a": 2}}',
+    "a kind that is there twice": b'{"float": "0x1p1", "float": "0x1p2"}',
+    "a negative length": b'{"bytes": -1}',
+    "a text that is no UTF-8": b'{"text": 1}',
+    "deep lists": b'{"list":[' * 100_000,
+    "deep brackets": b"[" * 300_000,
+    "many small nodes": b'{"list":[' + b"{}," * MANY + b"{}]}",
+    "many small tensors": b'{"list":[' + b",".join([b'{"tensor":["bool",[0],0]}'] * 60_000) + b"]}",
+    "another encoding": "[]".encode("utf-32"),
+    "half a character": b'"\xed\xa0\x80"',
+}
+
+
+@pytest.mark.parametrize("header", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_header_is_refused_and_nothing_else_happens(header):
+    with pytest.raises(plain.NotPlain):
+        plain.decode(message(header, b"\xff"))
+
+
+def test_a_truth_value_is_true_or_false():
+    with pytest.raises(plain.NotPlain, match="neither true nor false"):
+        plain.decode(message(b'{"tensor": ["bool", [2], 2]}', b"\x01\x02"))
+
+
+def test_a_header_holds_fewer_values_than_take_a_second_to_read():
+    ones = [1] * (plain.MOST_MARKS - 2)
+    assert plain.decode(plain.encode(ones)) == ones
+    with pytest.raises(plain.NotPlain, match="more numbers"):
+        plain.encode([1] * (plain.MOST_MARKS + 1))
+    with pytest.raises(plain.NotPlain, match="more numbers"):
+        plain.decode(message(b'{"list":[' + b"1," * plain.MOST_MARKS + b"1]}"))
+
+
+def test_a_large_array_of_numpy_crosses_as_text():
+    rows = numpy.random.default_rng(0).random((plain.MOST_NUMPY_NUMBERS // 2, 2))
+    assert plain.decode(plain.encode(rows)) == rows.tolist()
+
+
+@pytest.mark.parametrize("text", ["中" * 1_600_000, "\ud800", "a\ud800" * 2000, "\\\ud800", '"\n' * 3000])
+def test_texts_come_back_as_they_were_however_long(text):
+    assert plain.decode(plain.encode([text, 1])) == [text, 1]
+
+
+class Hollow(dict):
+    pass
+
+
+def meta_tensor():
+    return torch.empty(3, device="meta")
+
+
+def circle():
+    value = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "make",
+    [meta_tensor, circle, lambda: 10**5000, lambda: torch.ones([1] * 9), lambda: Hollow(a=1), lambda: 1j],
+    ids=["meta", "circle", "huge integer", "nine dimensions", "a dict's subclass", "complex"],
+)
+def test_what_cannot_be_sent_is_refused_by_name(make):
+    with pytest.raises(plain.NotPlain):
+        plain.encode(make())
+
+
+kinds = st.sampled_from(["float", "bytes", "text", "tensor", "list", "tuple", "dict", "set", ""])
+sizes = st.sampled_from([0, 1, 2, 3, -1, 1 << 26, 1 << 40, 1 << 70, True, None, 0.5, "1"])
+tensor_like = st.tuples(st.sampled_from([*plain.DTYPES, "complex64", 3]), st.lists(sizes, max_size=12), sizes).map(list)
+hostile_nodes = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | sizes | st.just("0x1p99999"),
+    lambda inner: (
+        st.tuples(kinds, inner | tensor_like).map(lambda pair: dict([pair]))
+        | st.tuples(kinds, st.lists(inner, max_size=4)).map(lambda pair: dict([pair]))
+        | st.dictionaries(kinds | st.text(max_size=3), inner, max_size=3)
+        | st.lists(inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(hostile_nodes, st.binary(max_size=40))
+@settings(max_examples=10_000, deadline=None)
+def test_no_header_makes_the_reader_fail_otherwise(node, rest):
+    with suppress(plain.NotPlain):
+        again = plain.decode(message(json.dumps(node).encode(errors="backslashreplace"), rest))
+        plain.encode(again)  # what was read can be sent

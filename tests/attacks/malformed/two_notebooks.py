@@ -3,7 +3,7 @@
 catalogue: G14
 exercise: week01.naive-bill
 points: 0
-sentence: Not submitted
+sentence: several hold its cells
 """
 
 

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from autograder import demo, grade, ingest
 from autograder.cli import app
 from autograder.lms.collect import collect, read_collected
-from autograder.lms.names import folder_name, sender_of
+from autograder.lms.names import sender_of
+from autograder.names import folder_name
 
 WEEK = demo.WEEK
 DUE = datetime(2026, 11, 20, 16, 0, tzinfo=UTC)

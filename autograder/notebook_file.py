@@ -1,0 +1,124 @@
+"""Read a notebook's file as data: bytes of a regular file, JSON of bounded size and depth, cells with text.
+
+Whatever is wrong becomes NotReadable, with a sentence for the student.
+"""
+
+import json
+import os
+import re
+import stat
+from pathlib import Path
+
+MAX_BYTES = 5_000_000
+MAX_DEPTH = 40  # JupyterLab's notebooks stay under ten
+MAX_CELLS = 5000
+
+
+class NotReadable(ValueError):
+    """A submission that cannot be read; the message is the sentence for the student."""
+
+
+def read_regular_file(path: Path, top: Path) -> bytes:
+    """Read a file below `top`, of at most 5 MB, following no symbolic link on the way.
+
+    Raises NotReadable for anything but a regular file.
+    """
+    folder = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        *folders, name = path.relative_to(top).parts
+        for part in folders:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        # O_NONBLOCK: opening a named pipe must not wait for a writer
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError as error:
+        raise NotReadable("it is a link or not a regular file, hand in the file itself") from error
+    finally:
+        os.close(folder)
+    facts = os.fstat(file)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(file)
+        raise NotReadable("it is not a regular file, hand in the file itself")
+    with os.fdopen(file, "rb") as opened:
+        data = opened.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        size = max(facts.st_size, len(data)) / 1e6
+        raise NotReadable(f"it has {size:.1f} MB and at most {MAX_BYTES / 1e6:.0f} MB are read, clear the outputs")
+    return data
+
+
+def parse(data: bytes) -> list[dict]:
+    """Turn the bytes of a notebook into cells with `cell_type`, `source` (text) and `metadata` (dict).
+
+    Raises NotReadable with the first thing that is wrong.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        _refuse_deep(text)
+        content = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise NotReadable(f"byte {error.start} is not UTF-8 text") from error
+    except json.JSONDecodeError as error:
+        raise NotReadable(f"it is not a notebook, JSON error at line {error.lineno}: {error.msg}") from error
+    except NotReadable:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise NotReadable("it is not a notebook, it holds a number that is too long") from error
+    if not isinstance(content, dict):
+        raise NotReadable("it is not a notebook, the outermost level is not an object")
+    if content.get("nbformat") == 3:
+        content = {"cells": _cells_of_version_3(content)}
+    cells = content.get("cells")
+    if not isinstance(cells, list):
+        raise NotReadable("it is not a notebook, it has no list of cells")
+    if len(cells) > MAX_CELLS:
+        raise NotReadable(f"it has {len(cells):,} cells and at most {MAX_CELLS:,} are read")
+    return [_plain_cell(cell, number) for number, cell in enumerate(cells, start=1)]
+
+
+def _plain_cell(cell: object, number: int) -> dict:
+    """Check one cell and keep type, text and metadata."""
+    if not isinstance(cell, dict):
+        raise NotReadable(f"cell {number} is not an object")
+    source, metadata = cell.get("source", ""), cell.get("metadata", {})
+    if isinstance(source, list) and all(isinstance(line, str) for line in source):
+        source = "".join(source)
+    if not isinstance(source, str):
+        raise NotReadable(f"cell {number}: its source is not text")
+    if cell.get("cell_type") not in ("code", "markdown", "raw"):
+        raise NotReadable(f"cell {number}: its type is not code, markdown or raw")
+    clean = source.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate could not be written to a file
+    return {"cell_type": cell["cell_type"], "source": clean, "metadata": metadata if isinstance(metadata, dict) else {}}
+
+
+def _cells_of_version_3(content: dict) -> list:
+    """Collect the cells of a notebook of before 2015: they stood in worksheets, and code was called `input`."""
+    sheets = content.get("worksheets")
+    sheets = sheets if isinstance(sheets, list) else []
+    lists = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
+    cells = [cell for cells in lists if isinstance(cells, list) for cell in cells if isinstance(cell, dict)]
+    types = {"code": "code", "raw": "raw"}  # version 3 also had html and heading cells
+    return [
+        {
+            "cell_type": types.get(str(cell.get("cell_type")), "markdown"),
+            "source": cell.get("input", cell.get("source", "")),
+            "metadata": cell.get("metadata"),
+        }
+        for cell in cells
+    ]
+
+
+def _refuse_deep(text: str) -> None:
+    """Refuse brackets nested deeper than any notebook has, before a parser meets them."""
+    depth, in_string = 0, False
+    for match in re.finditer(r'\\.|["\[\]{}]', text, re.DOTALL):
+        mark = match.group()
+        if mark == '"':
+            in_string = not in_string
+        elif not in_string and mark in "[{":
+            depth += 1
+        elif not in_string and mark in "]}":
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise NotReadable(f"its JSON is nested more than {MAX_DEPTH} levels deep")
