@@ -20,7 +20,7 @@ import torch
 import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
 from shardlab import meter  # noqa: F401
 
-from autograder.jobs import confine, contained, job, parcels, plain
+from autograder.jobs import confine, contained, job, parcels, places, plain
 
 SLACK = 15.0  # seconds that a job may take beyond its ranks' own limit
 
@@ -104,6 +104,7 @@ def main() -> None:
     os.close(null)
     confine.end_with_parent()
     torch.set_num_threads(1)
+    places.shown()  # jobs know it from here
     gc.collect()
     gc.freeze()  # jobs share the memory of what is imported: no collection of theirs writes into it
     serve(3, 4, level=int(sys.argv[1]))
