@@ -180,9 +180,14 @@ def limit(*, seconds: float, memory_bytes: int) -> None:
         (resource.RLIMIT_NPROC, 256),
         (resource.RLIMIT_CORE, 0),
     ):
-        _, hard = resource.getrlimit(what)
-        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        most = at_most(what, value)
         resource.setrlimit(what, (most, most))
+
+
+def at_most(what: int, value: int) -> int:
+    """A value for a limit of this process, no more than its own limit allows (`ulimit`)."""
+    _, hard = resource.getrlimit(what)
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def separate() -> bool:
