@@ -11,6 +11,7 @@ import hashlib
 import io
 import itertools
 import os
+import resource
 import secrets
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from autograder.cgroups import MOST_MEMORY, MOST_TASKS
-from autograder.jobs import contained, places
+from autograder.jobs import confine, contained, places
 from autograder.surroundings import environment, hosts_file, links, mounts
 
 # crun, podman's first choice, refuses machines with control groups of both versions
@@ -77,7 +78,7 @@ def run_command(engine: Sequence[str], name: str, command: Sequence[str]) -> lis
         *("--network", "none", "--ipc", "private", "--read-only", "--cap-drop", "ALL"),
         *("--security-opt", "no-new-privileges", "--pids-limit", str(MOST_TASKS)),
         *("--memory", str(MOST_MEMORY), "--memory-swap", str(MOST_MEMORY)),
-        *("--ulimit", "nofile=512:512", "--ulimit", f"nproc={MOST_TASKS}:{MOST_TASKS}", "--ulimit", "core=0:0"),
+        *(word for limit in _limits() for word in ("--ulimit", limit)),
         *(word for folder in ("/tmp", "/dev/shm", *folders) for word in ("--tmpfs", f"{folder}:{EMPTY_FOLDER}")),
         *("--tmpfs", "/sys:ro,size=4k"),  # the kernel's counters of the loopback are for the supervisor
         *(("--read-only-tmpfs=false",) if engine[0] == "podman" else ()),
@@ -117,6 +118,13 @@ def _problem(engine: tuple[str, ...]) -> str | None:
         return str(error)
     said = answer.stderr.decode(errors="replace").strip().rsplit("\n", 1)[-1]
     return None if answer.returncode == 0 else said or "a rank cannot be shut in there"
+
+
+def _limits() -> list[str]:
+    """What one process of the container may have, no more than this user may give."""
+    files = confine.at_most(resource.RLIMIT_NOFILE, 512)
+    processes = confine.at_most(resource.RLIMIT_NPROC, MOST_TASKS)
+    return [f"nofile={files}:{files}", f"nproc={processes}:{processes}", "core=0:0"]
 
 
 def _mounted(path: str, is_shown: bool) -> tuple[str, str]:

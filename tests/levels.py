@@ -12,7 +12,12 @@ KNOWN = "TESTS_WITHOUT_LEVELS"  # such as "2" or "3 2": on this machine they are
 
 def require(level: int) -> None:
     """Let the test go on where a level of isolation starts."""
-    if (reason := sandbox.why_not(level)) is None:
+    go_on(level, sandbox.why_not(level))
+
+
+def go_on(level: int, reason: str | None) -> None:
+    """Unless there is a reason why a level does not start: a failure where it is installed, else a skipped test."""
+    if reason is None:
         return
     reason = f"level {level} does not start here: {reason}"
     if is_installed(level) and str(level) not in os.environ.get(KNOWN, "").split():
