@@ -11,6 +11,7 @@ import hashlib
 import io
 import itertools
 import os
+import resource
 import secrets
 import shutil
 import subprocess
@@ -20,8 +21,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from autograder.cgroups import MOST_MEMORY, MOST_TASKS
-from autograder.jobs import contained
-from autograder.surroundings import environment, hosts_file, shown, system_links
+from autograder.jobs import confine, contained, places
+from autograder.surroundings import environment, hosts_file, links, mounts
 
 # crun, podman's first choice, refuses machines with control groups of both versions
 ENGINES = (("podman",), ("podman", "--runtime", "runc"), ("docker",))
@@ -77,11 +78,11 @@ def run_command(engine: Sequence[str], name: str, command: Sequence[str]) -> lis
         *("--network", "none", "--ipc", "private", "--read-only", "--cap-drop", "ALL"),
         *("--security-opt", "no-new-privileges", "--pids-limit", str(MOST_TASKS)),
         *("--memory", str(MOST_MEMORY), "--memory-swap", str(MOST_MEMORY)),
-        *("--ulimit", "nofile=512:512", "--ulimit", f"nproc={MOST_TASKS}:{MOST_TASKS}", "--ulimit", "core=0:0"),
+        *(word for limit in _limits() for word in ("--ulimit", limit)),
         *(word for folder in ("/tmp", "/dev/shm", *folders) for word in ("--tmpfs", f"{folder}:{EMPTY_FOLDER}")),
         *("--tmpfs", "/sys:ro,size=4k"),  # the kernel's counters of the loopback are for the supervisor
         *(("--read-only-tmpfs=false",) if engine[0] == "podman" else ()),
-        *(word for path in shown() for word in ("--mount", _bound(path, path))),
+        *(word for path, is_shown in mounts().items() for word in _mounted(path, is_shown)),
         *("--mount", _bound(hosts_file(), "/etc/hosts")),
         *("--workdir", "/tmp", _image()),
         *("/usr/bin/env", "-i", *(f"{key}={value}" for key, value in environment().items())),  # and no variable more
@@ -97,7 +98,8 @@ def found() -> tuple[str, ...] | None:
 
 def why_not() -> str:
     """One sentence on each engine that is installed and does not work."""
-    problems = [f"{' '.join(engine)}: {_problem(engine)}" for engine in ENGINES if shutil.which(engine[0])]
+    installed = {" ".join(engine): _problem(engine) for engine in ENGINES if shutil.which(engine[0])}
+    problems = [f"{engine}: {problem}" for engine, problem in installed.items() if problem is not None]
     return "; ".join(problems) or "neither podman nor docker is installed"
 
 
@@ -110,12 +112,23 @@ def _problem(engine: tuple[str, ...]) -> str | None:
     name = f"sys602-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         _make_image(engine)
-        command = run_command(engine, name, [sys.executable, "-c", probe])
+        command = run_command(engine, name, [places.program(), "-c", probe])
         answer = subprocess.run(command, capture_output=True, timeout=START_LIMIT, check=False, cwd="/")
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     said = answer.stderr.decode(errors="replace").strip().rsplit("\n", 1)[-1]
     return None if answer.returncode == 0 else said or "a rank cannot be shut in there"
+
+
+def _limits() -> list[str]:
+    """What one process of the container may have, no more than this user may give."""
+    files = confine.at_most(resource.RLIMIT_NOFILE, 512)
+    processes = confine.at_most(resource.RLIMIT_NPROC, MOST_TASKS)
+    return [f"nofile={files}:{files}", f"nproc={processes}:{processes}", "core=0:0"]
+
+
+def _mounted(path: str, is_shown: bool) -> tuple[str, str]:
+    return ("--mount", _bound(path, path)) if is_shown else ("--tmpfs", f"{path}:ro,size=64k")
 
 
 def _bound(source: str, target: str) -> str:
@@ -147,7 +160,7 @@ def _empty_root() -> bytes:
     with tarfile.open(fileobj=data, mode="w") as tar:
         for name, mode in {"tmp": 0o1777, "ranks": 0o755, **dict.fromkeys(ranks, 0o1777)}.items():
             tar.addfile(_entry(name, tarfile.DIRTYPE, mode))
-        for path, target in system_links().items():
+        for path, target in links().items():
             link = _entry(path.lstrip("/"), tarfile.SYMTYPE, 0o777)
             link.linkname = target
             tar.addfile(link)

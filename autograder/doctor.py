@@ -8,7 +8,7 @@ import sys
 from shardlab.doctor import NOTE, OK, Finding
 
 from autograder import containers
-from autograder.sandbox import LEVELS, level
+from autograder.sandbox import LEVELS, level, missing
 
 
 def sandbox() -> Finding:
@@ -29,5 +29,5 @@ def _remedy() -> str:
         return "install bubblewrap (on Debian and Ubuntu: apt install bubblewrap)"
     return (
         "leave the container, or let this user make user namespaces (sysctl user.max_user_namespaces), or use podman "
-        f"or docker ({containers.why_not()})"
+        f"or docker ({missing()})"
     )

@@ -111,8 +111,9 @@ def print_own_solutions(rows: Sequence[Row]) -> bool:
 
 def no_isolation() -> str:
     """Why official grades are refused here, and what to do."""
+    reasons = sandbox.missing() or f"AUTOGRADER_LEVEL={sandbox.level()} is set"
     return (
-        f"This machine isolates submissions at level {sandbox.level()} ({sandbox.LEVELS[sandbox.level()]}). "
+        f"This machine isolates submissions at level {sandbox.level()} ({sandbox.LEVELS[sandbox.level()]}; {reasons}). "
         f"Grades need level {sandbox.OFFICIAL} or more: install bubblewrap and allow user namespaces, or install "
         "podman or docker. To try answers out all the same: --self-check --no-publish."
     )

@@ -5,17 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import select
-import shutil
 import struct
 import subprocess
 import sys
 import time
 from typing import Any
 
-from autograder import containers
+from autograder import bubblewrap, containers
 from autograder.cgroups import ControlGroup
-from autograder.jobs import plain
-from autograder.surroundings import environment, hosts_file, shown, system_links
+from autograder.jobs import places, plain
+from autograder.surroundings import environment
 
 _LENGTH = struct.Struct("<Q")
 START_LIMIT = 120.0  # seconds: the zygote imports torch
@@ -42,26 +41,22 @@ def level() -> int:
     wanted = os.environ.get("AUTOGRADER_LEVEL", "3")
     if wanted not in ("1", "2", "3"):
         raise ValueError(f"AUTOGRADER_LEVEL={wanted!r}: use 1, 2 or 3")
-    if wanted == "3" and _has_namespaces():
+    if wanted == "3" and why_not(3) is None:
         return 3
-    return 2 if wanted != "1" and containers.found() is not None else 1
+    return 2 if wanted != "1" and why_not(2) is None else 1
 
 
-def _has_namespaces() -> bool:
-    if sys.platform != "linux" or shutil.which("bwrap") is None:
-        return False
-    probe = "import sys; from autograder.jobs import confine; sys.exit(0 if confine.holds() else 1)"
-    try:
-        answer = subprocess.run(
-            [*_bubblewrap(), sys.executable, "-c", probe],
-            capture_output=True,
-            timeout=60,
-            env=environment(),
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return answer.returncode == 0
+def why_not(wanted: int) -> str | None:
+    """Why submissions cannot be confined here at level 3 or 2, found by trying it once; None where they can."""
+    if wanted == 3:
+        return bubblewrap.problem()
+    return None if containers.found() is not None else containers.why_not()
+
+
+def missing() -> str:
+    """Each higher level that does not start here, with the reason."""
+    reasons = {number: why_not(number) for number in (3, 2)}
+    return "; ".join(f"no level {number}: {reason}" for number, reason in reasons.items() if reason is not None)
 
 
 class Zygote:
@@ -69,7 +64,12 @@ class Zygote:
 
     def __init__(self) -> None:
         self.level = level()
-        program = [sys.executable, "-m", "autograder.jobs.zygote", str(self.level)]
+        program = [
+            places.program() if self.level > 1 else sys.executable,
+            "-m",
+            "autograder.jobs.zygote",
+            str(self.level),
+        ]
         self._group: ControlGroup | None = None
         self.container: containers.Container | None = None
         if self.level == 2:
@@ -78,7 +78,7 @@ class Zygote:
             return
         self._group = ControlGroup()
         self._process = subprocess.Popen(
-            [*self._group.wrapper(), *(_bubblewrap() if self.level == 3 else ()), *program],
+            [*self._group.wrapper(), *(bubblewrap.command() if self.level == 3 else ()), *program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -153,17 +153,3 @@ class Zygote:
         self._process.wait()
         if self._group is not None:
             self._group.close()
-
-
-def _bubblewrap() -> list[str]:
-    """Read-only system files, Python, shardlab and the jobs; nothing else of this project or of the host."""
-    return [
-        *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
-        *(word for name, value in environment().items() for word in ("--setenv", name, value)),
-        *(word for link, target in system_links().items() for word in ("--symlink", target, link)),
-        *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
-        *(word for path in shown() for word in ("--ro-bind", path, path)),
-        *("--ro-bind", hosts_file(), "/etc/hosts"),
-        *("--remount-ro", "/dev", "--remount-ro", "/"),  # else what a job writes there meets those who come after it
-        *("--chdir", "/tmp", "--"),
-    ]

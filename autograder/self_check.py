@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -19,6 +21,9 @@ MOST_RANKS = 8
 TRY_AGAIN = " Nothing was counted. Run the cell again; if this stays, restart the kernel, then run `shardlab doctor`."
 
 _judges: dict[int, Judge] = {}
+_one_at_a_time: defaultdict[int, threading.Lock] = defaultdict(
+    threading.Lock
+)  # a sandbox answers one request at a time
 
 
 def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hint: int = 1) -> float:
@@ -35,7 +40,8 @@ def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hin
     chosen = [dict(case) for case in (cases if cases is not None else found.public)]
     _refuse_bad_cases(found, chosen)
     answer = {"pickle": _pickle(found, answers)}
-    verdict = _judge().judge(found, answer, PUBLIC_SEED, [_complete(found, case) for case in chosen])
+    with _one_at_a_time[os.getpid()]:
+        verdict = _judge().judge(found, answer, PUBLIC_SEED, [_complete(found, case) for case in chosen])
     print(shown(verdict, len(chosen)))
     if not verdict.is_right:
         for number in range(2, hint + 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import site
 import sys
 import tempfile
 from pathlib import Path
@@ -11,29 +12,48 @@ from pathlib import Path
 import shardlab
 
 import autograder
-from autograder.jobs import contained
+from autograder.jobs import places
 
 _SYSTEM = tuple(Path("/", name) for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"))
 
 
-def shown() -> list[str]:
-    """Files and folders that are shown for reading: system, Python, shardlab, the jobs. Nothing else of the host."""
+def mounts() -> dict[str, bool]:
+    """{path: whether it is shown, for reading alone}, parents first; the others are covered by an empty folder.
+
+    Shown: system, Python with its packages, shardlab, the jobs; nothing else of the host. What else the course holds
+    (solutions, checks, answers handed in) is covered where it lies below one of these, as in /usr/src.
+    """
     older = [str(path) for path in _SYSTEM if path.is_dir() and not path.is_symlink()]
     linker = [path for path in ("/etc/ld.so.cache",) if os.path.exists(path)]
-    return [*contained.shown(), *older, *linker]
+    wanted = [*older, *linker, *places.wanted()]
+    course = _course()
+    covered = [course] if any(places.is_below(course, path) for path in wanted) else []
+    shown = places.outermost(wanted, covered)
+    return {path: path in shown for path in sorted([*shown, *covered])}
 
 
-def system_links() -> dict[str, str]:
-    """{link: where it leads} for /bin, /lib and their like, which are links into /usr on today's systems."""
-    return {str(path): os.readlink(path) for path in _SYSTEM if path.is_symlink()}
+def _course() -> str:
+    """The course's folder, or the autograder's own where pip has installed it beside other packages."""
+    folder = Path(str(autograder.__file__)).resolve().parent
+    return str(folder.parent if (folder.parent / "nbgrader_config.py").exists() else folder)
+
+
+def links() -> dict[str, str]:
+    """{link: where it leads}: /bin, /lib and their like, which lead into /usr, and links on the way to this Python."""
+    system = {str(path): os.readlink(path) for path in _SYSTEM if path.is_symlink()}
+    seen = [*system, *mounts()]
+    others = {link: to for link, to in places.links().items() if not any(places.is_below(link, path) for path in seen)}
+    return system | others
 
 
 def environment() -> dict[str, str]:
     """No variable of ours reaches the sandbox but what Python needs."""
-    paths = [str(Path(str(shardlab.__file__)).parents[1]), str(Path(str(autograder.__file__)).parents[1])]
+    paths = [Path(str(package.__file__)).resolve().parents[1] for package in (shardlab, autograder)]
+    found_anyway = set(map(os.path.realpath, site.getsitepackages()))
+    elsewhere = [path for path in places.packages() if path not in found_anyway]
     return {
-        "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
-        "PYTHONPATH": os.pathsep.join(paths),
+        "PATH": f"{os.path.dirname(places.program())}:/usr/bin:/bin",
+        "PYTHONPATH": os.pathsep.join([*map(str, paths), *elsewhere]),
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",

@@ -5,6 +5,15 @@ import sys
 import psutil
 import pytest
 
+from tests import levels
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """`@pytest.mark.sandbox(3)` needs level 3 of isolation."""
+    for mark in item.iter_markers("sandbox"):
+        for level in mark.args:
+            levels.require(level)
+
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Close this session's warm worker and sandbox, and fail the run if a process of ours is left."""

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import shardlab
 
+from autograder.jobs import places
+
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _NO_NEW_PRIVILEGES, _DUMPABLE = 38, 4
@@ -73,15 +75,14 @@ def _unshare(kinds: int) -> bool:
 
 def settle(masked: Sequence[str]) -> None:
     """In process 1 of the new namespaces: loopback up, private empty folders over the shared ones, answers away."""
-    libc = _libc()
-    libc.mount(None, b"/", None, _PRIVATE | _RECURSIVE, None)
+    _mount(None, "/", _PRIVATE | _RECURSIVE)
     for path in map(file_of, masked):
         if path.is_dir():
-            libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _READ_ONLY, b"size=4k")
+            _mount("tmpfs", str(path), _READ_ONLY, "size=4k")
             continue
-        libc.mount(b"/dev/null", os.fsencode(path), None, _BIND, None)
+        _mount("/dev/null", str(path), _BIND)
         if (cache := path.parent / "__pycache__").is_dir():
-            libc.mount(b"tmpfs", os.fsencode(cache), b"tmpfs", _READ_ONLY, b"size=4k")  # all ranks see it
+            _mount("tmpfs", str(cache), _READ_ONLY, "size=4k")  # all ranks see it
     _empty_folders()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = bytearray(struct.pack("16sh22x", b"lo", 0))
@@ -98,29 +99,28 @@ def settle_rank() -> bool:
         Path("/proc/self/oom_score_adj").write_text("1000")  # when memory ends, ranks go first
     if not _unshare(NEWUSER | NEWNS | NEWUTS | NEWIPC):
         return False
-    libc = _libc()
-    libc.mount(None, b"/", None, _PRIVATE | _RECURSIVE, None)
+    _mount(None, "/", _PRIVATE | _RECURSIVE)
     _empty_folders()
-    libc.mount(b"tmpfs", b"/dev/pts", b"tmpfs", _READ_ONLY, b"size=4k")
+    _mount("tmpfs", "/dev/pts", _READ_ONLY, "size=4k")
     os.mkdir("/tmp/self")
-    libc.mount(b"/proc/self", b"/tmp/self", None, _BIND, None)
-    libc.mount(b"tmpfs", b"/proc", b"tmpfs", 0, b"size=4k")
+    _mount("/proc/self", "/tmp/self", _BIND)
+    _mount("tmpfs", "/proc", 0, "size=4k")
     os.mkdir("/proc/self")
     os.mkdir("/proc/self/fd")
     for name in SEEN_OF_ITSELF:
         Path("/proc/self", name).touch()
     for name in ("fd", *SEEN_OF_ITSELF):
-        libc.mount(os.fsencode(f"/tmp/self/{name}"), os.fsencode(f"/proc/self/{name}"), None, _BIND, None)
-    libc.mount(None, b"/proc", None, _READ_ONLY | _REMOUNT | _BIND, None)
-    libc.umount2(b"/tmp/self", _DETACH)
+        _mount(f"/tmp/self/{name}", f"/proc/self/{name}", _BIND)
+    _mount(None, "/proc", _READ_ONLY | _REMOUNT | _BIND)
+    _libc().umount2(b"/tmp/self", _DETACH)
     os.rmdir("/tmp/self")
     return True
 
 
 def write_no_files() -> None:
     """In a rank with folders of its own, where memory is counted: a file in them would be memory that is not."""
-    for folder in (b"/tmp", b"/dev/shm"):
-        _libc().mount(None, folder, None, _READ_ONLY | _REMOUNT | _BIND, None)
+    for folder in ("/tmp", "/dev/shm"):
+        _mount(None, folder, _READ_ONLY | _REMOUNT | _BIND)
 
 
 def keep_few_files() -> None:
@@ -130,29 +130,37 @@ def keep_few_files() -> None:
 
 
 def _empty_folders() -> None:
-    """New, empty folders over /tmp and /dev/shm; Python and shardlab come back where they lie below /tmp themselves."""
-    libc = _libc()
-    kept = {path: os.open(path, os.O_PATH) for path in _programs_below("/tmp")}
-    for folder in (b"/tmp", b"/dev/shm"):
-        libc.mount(b"tmpfs", folder, b"tmpfs", _NO_PROGRAMS, b"size=64m,nr_inodes=8192")
-    tops = {os.fsencode(os.path.join("/tmp", path.split(os.sep)[2])) for path in kept}
-    for top in tops:
-        os.mkdir(top)
-        libc.mount(b"tmpfs", top, b"tmpfs", _NO_PROGRAMS, b"size=64k")
-    for path, descriptor in kept.items():
-        os.makedirs(path, exist_ok=True)
-        libc.mount(os.fsencode(f"/proc/self/fd/{descriptor}"), os.fsencode(path), None, _BIND | _RECURSIVE, None)
-        os.close(descriptor)
-    for top in tops:  # nothing can be planted beside them
-        libc.mount(None, top, None, _READ_ONLY | _REMOUNT | _BIND, None)
+    """New, empty folders over /tmp and /dev/shm; what a sandbox shows comes back where it lies below one of them."""
+    shown = places.shown()
+    for folder in ("/tmp", "/dev/shm"):
+        _empty_folder(folder, [path for path in shown if places.is_below(path, folder)])
     os.chdir("/tmp")
 
 
-def _programs_below(folder: str) -> list[str]:
-    """The folders of Python, shardlab and these jobs that lie below `folder`: a course may be tried out in /tmp."""
-    ours = (os.path.dirname(str(shardlab.__file__)), os.path.dirname(__file__))
-    found = sorted({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, *ours)})
-    return [path for path in found if path.startswith(folder + os.sep)]
+def _empty_folder(folder: str, shown: Sequence[str]) -> None:
+    kept = {path: (os.open(path, os.O_PATH), os.path.isdir(path)) for path in shown}
+    _mount("tmpfs", folder, _NO_PROGRAMS, "size=64m,nr_inodes=8192")
+    tops = {os.path.join(folder, os.path.relpath(path, folder).split(os.sep)[0]) for path in kept}.difference(kept)
+    for top in tops:
+        os.mkdir(top)
+        _mount("tmpfs", top, _NO_PROGRAMS, "size=64k")
+    for path, (descriptor, is_folder) in kept.items():
+        os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
+        if not is_folder:
+            Path(path).touch()
+        _mount(f"/proc/self/fd/{descriptor}", path, _BIND | _RECURSIVE)
+        os.close(descriptor)
+    for top in tops:  # nothing can be planted beside them
+        _mount(None, top, _READ_ONLY | _REMOUNT | _BIND)
+
+
+def _mount(source: str | None, target: str, flags: int, options: str | None = None) -> None:
+    """Mount a new file system of memory (`tmpfs`) or what lies at `source`; OSError where that fails."""
+    kind = "tmpfs" if source == "tmpfs" else None
+    words = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
+    if _libc().mount(*words, flags, None if options is None else options.encode()) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{os.strerror(number)}: nothing can be mounted", target)
 
 
 def file_of(module: str) -> Path:
@@ -188,9 +196,14 @@ def limit(*, seconds: float, memory_bytes: int) -> None:
 
 
 def _lower(what: int, value: int) -> None:
-    _, hard = resource.getrlimit(what)
-    most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    most = at_most(what, value)
     resource.setrlimit(what, (most, most))
+
+
+def at_most(what: int, value: int) -> int:
+    """A value for a limit of this process, no more than its own limit allows (`ulimit`)."""
+    _, hard = resource.getrlimit(what)
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def separate() -> bool:

@@ -12,18 +12,16 @@ import secrets
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import shardlab
-
-from autograder.jobs import confine
+from autograder.jobs import confine, places
 
 MOST_RANKS = 16  # folders that a container has for ranks, each a file system of its own
 FOLDERS = "/ranks"
+SYSTEM_FILES = ("/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/hosts")
 HARMLESS_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _CREATE, _ADD, _RESTRICT, _BENEATH = 444, 445, 446, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
@@ -32,14 +30,6 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 # remove folders and files, make folders, files and links, move between folders
 _MAKE = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 13
 _NUM_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # rights on files that each version of landlock knows; 16 from version 5 on
-
-
-def shown() -> list[str]:
-    """Every file and folder that a sandbox shows, for reading alone: system, Python, shardlab, these jobs."""
-    jobs = Path(__file__).parent
-    pythons = dict.fromkeys(str(Path(path).resolve()) for path in (sys.prefix, sys.base_prefix, sys.exec_prefix))
-    ours = (Path(str(shardlab.__file__)).parent, jobs.parent / "__init__.py", jobs)
-    return ["/usr", *(path for path in pythons if not path.startswith("/usr/")), *map(str, ours)]
 
 
 def holds() -> bool:
@@ -98,9 +88,9 @@ def _rules(own: str | None, masked: Sequence[str]) -> Iterator[tuple[str, int]]:
         yield path, _READ_FILE | _WRITE_FILE
     for name in ("fd", *confine.SEEN_OF_ITSELF):
         yield f"/proc/self/{name}", _READ_FILE | _READ_DIR
-    hidden = [confine.file_of(name) for name in masked]
-    for path in (*shown(), "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/hosts"):
-        for part in _without(Path(path), hidden):
+    hidden = [confine.file_of(name).resolve() for name in masked]
+    for path in (*places.shown(), *SYSTEM_FILES):
+        for part in _without(Path(path).resolve(), hidden):
             yield str(part), _READ
         yield path, _READ_DIR
 

@@ -211,4 +211,4 @@ def _limit_own_memory() -> None:
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_HANDED_IN, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (confine.at_most(resource.RLIMIT_AS, used + MOST_HANDED_IN), hard))

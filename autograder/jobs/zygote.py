@@ -20,7 +20,7 @@ import torch
 import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
 from shardlab import meter  # noqa: F401
 
-from autograder.jobs import confine, contained, job, parcels, plain, reduce_scatter, tags
+from autograder.jobs import confine, contained, job, parcels, places, plain, reduce_scatter, tags
 
 SLACK = 15.0  # seconds that a job may take beyond its ranks' own limit
 
@@ -107,6 +107,7 @@ def main() -> None:
     torch.set_num_threads(1)
     reduce_scatter.install()
     tags.ignore()
+    places.shown()  # jobs know it from here
     gc.collect()
     gc.freeze()  # jobs share the memory of what is imported: no collection of theirs writes into it
     serve(3, 4, level=int(sys.argv[1]))

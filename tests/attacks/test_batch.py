@@ -3,11 +3,7 @@
 import pytest
 from batch import CASES, grade_batch
 
-from autograder.sandbox import level
-
-pytestmark = [pytest.mark.timeout(300), pytest.mark.sandbox, pytest.mark.slow]
-if level() < 3:
-    pytestmark.append(pytest.mark.skip(reason=f"isolation is at level {level()} here, and this is about level 3"))
+pytestmark = [pytest.mark.timeout(300), pytest.mark.sandbox(3), pytest.mark.slow]
 CHOSEN = [
     "cheating/displayhook",
     "cheating/sibling_memory",

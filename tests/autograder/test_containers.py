@@ -11,13 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from autograder import containers, demo, grade, sandbox
+from autograder import bubblewrap, containers, demo, grade, sandbox, surroundings
 from autograder.checks import packets
 from autograder.judge import Judge, JudgePool
-from autograder.surroundings import shown
 
 CHEAT = {"week01.exchange": "import sys\n\ndef exchange(tensor, *, group):\n    sys.displayhook('x')\n"}
-with_engine = pytest.mark.skipif(containers.found() is None, reason=f"no container starts here: {containers.why_not()}")
 
 
 def command(*engine: str) -> list[str]:
@@ -50,8 +48,8 @@ def test_it_shows_what_bubblewrap_shows_and_can_write_none_of_it():
     mounts = [word for word in command() if word.startswith("type=bind")]
     assert all(word.endswith(",readonly") for word in mounts)
     sources = [word.split("source=")[1].split(",")[0] for word in mounts]
-    assert sources[:-1] == shown() and mounts[-1].endswith("target=/etc/hosts,readonly")
-    words = sandbox._bubblewrap()
+    assert sources[:-1] == list(surroundings.mounts()) and mounts[-1].endswith("target=/etc/hosts,readonly")
+    words = bubblewrap.command()
     bound = [words[place + 1] for place, word in enumerate(words) if word == "--ro-bind"]
     assert bound == sources
 
@@ -74,7 +72,7 @@ def test_two_containers_at_a_time_have_two_users():
 
 
 def test_a_folder_that_no_option_can_name_is_refused(monkeypatch):
-    monkeypatch.setattr(containers, "shown", lambda: ["/usr", "/opt/a,readonly=false"])
+    monkeypatch.setattr(containers, "mounts", lambda: {"/usr": True, "/opt/a,readonly=false": True})
     with pytest.raises(OSError, match="comma"):
         command()
 
@@ -102,7 +100,7 @@ def test_the_level_may_be_lowered_and_not_raised(monkeypatch, wanted, namespaces
     monkeypatch.delenv("AUTOGRADER_LEVEL", raising=False)
     if wanted is not None:
         monkeypatch.setenv("AUTOGRADER_LEVEL", wanted)
-    monkeypatch.setattr(sandbox, "_has_namespaces", lambda: namespaces)
+    monkeypatch.setattr(bubblewrap, "problem", lambda: None if namespaces else "no user namespaces")
     monkeypatch.setattr(containers, "found", lambda: engine)
     assert sandbox.level.__wrapped__() == level
 
@@ -149,8 +147,7 @@ def level_2() -> Iterator[None]:
     sandbox.level.cache_clear()
 
 
-@with_engine
-@pytest.mark.sandbox
+@pytest.mark.sandbox(2)
 def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
     students = {"honest": {}, "cheat": CHEAT}
     for student, answers in students.items():
@@ -170,8 +167,7 @@ def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
     assert len(set(users)) == 2 and not set(users) & names_of_containers()
 
 
-@with_engine
-@pytest.mark.sandbox
+@pytest.mark.sandbox(2)
 def test_a_container_ends_with_the_program_that_started_it(level_2):
     program = "from autograder.sandbox import Zygote; print(Zygote().container.name, flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as grader:
@@ -188,7 +184,7 @@ def test_a_container_ends_with_the_program_that_started_it(level_2):
 
 WITHOUT_USER_NAMESPACES = """
 import ctypes, os, struct
-from autograder import containers, sandbox
+from autograder import bubblewrap, sandbox
 from autograder.jobs import syscalls as calls
 
 column, machine = calls._MACHINES[os.uname().machine]
@@ -201,12 +197,11 @@ for call in (calls.REFUSED["unshare"], calls._CLONE):
 kept = ctypes.create_string_buffer(b"".join([*code, calls._do(calls._RETURN, calls._ALLOW)]))
 program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) + 1, ctypes.addressof(kept)))
 assert ctypes.CDLL(None).syscall(calls._SECCOMP[column], 1, 1, program) == 0
-print(sandbox._has_namespaces(), sandbox.level())
+print(bubblewrap.problem() is None, sandbox.level())
 """
 
 
-@with_engine
-@pytest.mark.sandbox
+@pytest.mark.sandbox(2)
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may take user namespaces away and start containers after it")
 def test_where_nobody_makes_user_namespaces_the_level_is_2():
     environment = {name: value for name, value in os.environ.items() if name != "AUTOGRADER_LEVEL"}

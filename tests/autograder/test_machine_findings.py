@@ -20,7 +20,7 @@ from autograder import doctor
 def test_the_level_and_its_remedy(monkeypatch, level, platform, bubblewrap, state, advice):
     monkeypatch.setattr(doctor, "level", lambda: level)
     monkeypatch.setattr(doctor.containers, "found", lambda: ("docker",))
-    monkeypatch.setattr(doctor.containers, "why_not", lambda: "docker: no daemon answers")
+    monkeypatch.setattr(doctor, "missing", lambda: "no level 2: docker: no daemon answers")
     monkeypatch.setattr(doctor.sys, "platform", platform)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: bubblewrap)
     finding = doctor.sandbox()

@@ -6,7 +6,6 @@ As root the test becomes such a user: it copies the course into a folder that th
 import csv
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,36 +16,15 @@ from nbgrader.api import Gradebook
 
 from autograder import demo
 from autograder.course import ROOT, load_config
+from tests import levels
+from tests.another_user import USER, as_the_user
 
-USER = 60_577 if os.getuid() == 0 else os.getuid()
 WEEK = demo.WEEK
 PARTS = ("autograder", "labs/shardlab", "solutions", "nbgrader_config.py")
 NOT_OURS = shutil.ignore_patterns("__pycache__", "submitted", "verdicts", "autograded", "feedback", "gradebook.db*")
 CHEAT = "import sys\n\ndef exchange(tensor, *, group):\n    sys.displayhook('x')\n    return tensor\n"
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.sandbox]
-
-
-def closed_folder(path: Path) -> Path | None:
-    """The topmost folder above `path`, or `path`, that other users may not enter."""
-    return next((one for one in reversed([path, *path.parents]) if not one.stat().st_mode & 0o001), None)
-
-
-def as_the_user(command: list[str]) -> list[str]:
-    """A command that becomes the user; a Python below root's own folder is shown to it, in its own view of files."""
-    if os.getuid() != 0:
-        return command
-    drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
-    pythons = sorted({Path(path).resolve() for path in (sys.prefix, sys.base_prefix)})
-    hidden = {path: top for path in pythons if (top := closed_folder(path)) is not None}
-    steps = [["mount", "-t", "tmpfs", "tmpfs", "/mnt"]] if hidden else []
-    for path in hidden:
-        steps += [["mkdir", "-p", f"/mnt{path}"], ["mount", "--bind", str(path), f"/mnt{path}"]]
-    steps += [["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(top)] for top in sorted(set(hidden.values()))]
-    for path in hidden:
-        steps += [["mkdir", "-p", str(path)], ["mount", "--bind", f"/mnt{path}", str(path)]]
-    script = " && ".join(map(shlex.join, [*steps, ["exec", *drop, *command]]))
-    return ["unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", script]
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +63,18 @@ def run(course: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def level(course: Path) -> int:
-    """The level of isolation that the user has; skipped where nobody can become another user."""
-    answer = run(course, "-c", "import os, autograder.sandbox as s; print(os.getuid(), s.level())")
+    """Level 3 of isolation, for the user; skipped where nobody can become another user."""
+    answer = run(course, "-c", "import os, autograder.sandbox as s; print(os.getuid(), s.level(), s.why_not(3))")
     if answer.returncode != 0 and any(word in answer.stderr for word in ("unshare:", "setpriv:", "mount:")):
         pytest.skip(f"nobody can become another user here: {answer.stderr.strip()}")
     assert answer.returncode == 0, answer.stderr
-    user, found = map(int, answer.stdout.split())
-    assert user == USER
-    return found
+    user, found, why_not = answer.stdout.split(maxsplit=2)
+    assert int(user) == USER
+    levels.go_on(3, why_not.strip() if int(found) < 3 else None)
+    return int(found)
 
 
 def test_a_class_is_graded_and_published_by_an_ordinary_user(course: Path, level: int):
-    if level < 3:
-        pytest.skip(f"an ordinary user is isolated at level {level} here, and this is about level 3")
     answer = run(course, "-m", "autograder.cli", "grade", "week01")
     assert answer.returncode == 0, answer.stdout + answer.stderr
     kept = {one: json.loads((verdicts(course) / one / f"{WEEK}.json").read_text()) for one in ("honest", "cheat")}

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import struct
 import subprocess
 import sys
@@ -145,8 +144,7 @@ with Judge() as judge:
 """
 
 
-@pytest.mark.sandbox
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+@pytest.mark.sandbox(3)
 def test_an_honest_answer_keeps_its_points_where_ports_are_shared():
     """Twenty ports for seven listeners and nine connections: Linux gives several ranks the same one."""
     script = GRADES.format(few_ports=True, source=FEW_PORTS)

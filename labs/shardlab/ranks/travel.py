@@ -7,6 +7,8 @@ import linecache
 import os
 import pickle
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -48,20 +50,33 @@ def pack(function: Callable, args: tuple) -> bytes:
     return pickle.dumps(Surroundings.here()) + packed
 
 
+_registry = threading.Lock()
+_users: Counter[str] = Counter()  # calls that pack something of a module now: cloudpickle has one list for all threads
+
+
 @contextmanager
 def by_value(function: Any) -> Iterator[None]:
-    """Let a function of a script or test travel with its module's names, as those of a notebook do anyway."""
+    """Let a function of a script or test travel with its module's names, as those of a notebook do anyway.
+
+    Several threads may pack functions of one module at once: the first registers it, the last takes it off the list.
+    """
     import cloudpickle
 
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     if module is None or _is_installed(module):
         yield
         return
-    cloudpickle.register_pickle_by_value(module)
+    with _registry:
+        _users[module.__name__] += 1
+        if _users[module.__name__] == 1:
+            cloudpickle.register_pickle_by_value(module)
     try:
         yield
     finally:
-        cloudpickle.unregister_pickle_by_value(module)
+        with _registry:
+            _users[module.__name__] -= 1
+            if _users[module.__name__] == 0:
+                cloudpickle.unregister_pickle_by_value(module)
 
 
 def unpack(payload: bytes) -> tuple[Callable, tuple]:
@@ -120,7 +135,7 @@ def child_environment() -> dict[str, str]:
 
 def cell_sources() -> dict[str, list[str]]:
     """The source lines of every notebook cell run so far, by the file name that its functions carry."""
-    return {name: list(entry[2]) for name, entry in linecache.cache.items() if len(entry) == 4 and is_cell(name)}
+    return {name: list(entry[2]) for name, entry in list(linecache.cache.items()) if len(entry) == 4 and is_cell(name)}
 
 
 def _is_installed(module: Any) -> bool:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Listener
@@ -77,7 +78,12 @@ class WarmWorker:
         """Whether this process owns the worker (a fork does not), it runs, and it has not closed the connection."""
         if self.owner != os.getpid() or self._process.poll() is not None or self._connection.closed:
             return False
-        return self._lock.locked() or not self._connection.poll()  # between calls it says nothing but good-bye
+        if not self._lock.acquire(blocking=False):
+            return True  # another thread's call runs, and what the worker says is for that one
+        try:
+            return not self._connection.poll()  # between calls it says nothing but good-bye
+        finally:
+            self._lock.release()
 
     def call(self, call: Call, printer: Printer) -> Outcome:
         """Run one call; prints arrive while it runs. Ctrl-C ends the ranks, and then raises KeyboardInterrupt here.
@@ -175,14 +181,16 @@ def torchrun(num_processes: int) -> list[str]:
 
 
 _worker: WarmWorker | None = None
+_starting: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)  # by process: a fork takes no held lock along
 
 
 def worker() -> WarmWorker:
     """This process's warm worker, started at the first call."""
     global _worker  # noqa: PLW0603 - one worker a process
-    if _worker is None or not _worker.is_alive:
-        if _worker is not None:
-            _worker.close()
-        _worker = WarmWorker()
-        atexit.register(_worker.close)
-    return _worker
+    with _starting[os.getpid()]:
+        if _worker is None or not _worker.is_alive:
+            if _worker is not None:
+                _worker.close()
+            _worker = WarmWorker()
+            atexit.register(_worker.close)
+        return _worker
