@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
+from shardlab.meter import place
 
 
 def ignore() -> None:
     """Drop the tag of every send and receive in this process and in those that it forks."""
+    place.hide(__file__)
     for name in ("send", "recv", "recv_anysource"):
         setattr(dist.ProcessGroup, name, _without_tag(getattr(dist.ProcessGroup, name)))
 

@@ -29,6 +29,7 @@ def known(exercise, name):
     ("exercise", "name", "words"),
     [
         ("week01.exchange", "both_send_first", "waits in send"),
+        ("week01.exchange", "both_receive_first", "line 10 of your cell, in exchange()"),
         ("week01.ring-reduce-scatter", "calls_reduce_scatter", "calls reduce_scatter"),
         ("week01.ring-reduce-scatter", "sends_whole_tensors", "must travel"),
         ("week01.ring-all-reduce", "two_ranks_only", "With 3 ranks"),

@@ -11,6 +11,13 @@ import torch
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), part) + os.sep for part in ("ranks", "meter"))
 
+_hidden: set[str] = set()
+
+
+def hide(filename: str) -> None:
+    """Count a file as machinery: what it wraps around torch's calls is no line of a student's."""
+    _hidden.add(filename)
+
 
 def is_cell(filename: str) -> bool:
     """Whether a code object was typed in a notebook: ipykernel's temporary names, or a graded cell's `<week01...>`."""
@@ -25,7 +32,7 @@ def is_ours(filename: str) -> bool:
 def is_machinery(filename: str) -> bool:
     """Whether code is Python's, torch's, another library's or our own machinery, and so no line of a student's."""
     installed = "/lib/python3" in filename and "/shardlab/" not in filename
-    return installed or is_ours(filename) or filename.startswith((_TORCH, "<frozen "))
+    return installed or filename in _hidden or is_ours(filename) or filename.startswith((_TORCH, "<frozen "))
 
 
 def describe(filename: str, line: int, function: str) -> str:
