@@ -237,8 +237,8 @@ check("week13.slots", slots_of, cases=[example | {"streams": {"n": [0, 1], "f": 
 # microbatches, 0 to M−1. L = P and e = r.
 #
 # **`dualpipe(num_ranks, num_microbatches)`** and **`dualpipe_v(num_ranks, num_microbatches)`** return the lists of all
-# ranks, from your two functions. The clock judges them, with all passes alike and with pairs that hide messages.
-# *About 7 and 5 lines.*
+# ranks, from your two functions. The clock judges them, with all passes alike and with pairs that hide messages; no
+# rank may hold more activations than in these eight steps. *About 7 and 5 lines.*
 
 
 # %% exercise="week13.dualpipe"

@@ -1,5 +1,6 @@
 """Schedules that come from a student: read safely, refused with a sentence, held against a reference."""
 
+import re
 from random import Random
 
 import pytest
@@ -66,6 +67,29 @@ def test_what_cannot_run_is_named_by_rank_slot_and_missing_input():
     short = texts(gpipe(4, 8))
     short[2].remove("2B5")
     assert "microbatch 5 has no backward in stage 2" in refusal(short)
+
+
+def spoilt(whole: list[list[str]]):
+    """Every schedule with one slot left out, one there twice, or two neighbours exchanged, that cannot run."""
+    for rank, slots in enumerate(whole):
+        for place in range(len(slots)):
+            ways = (
+                slots[:place] + slots[place + 1 :],
+                [*slots, slots[place]],
+                slots[:place] + slots[place : place + 2][::-1] + slots[place + 2 :],
+            )
+            yield from ([way if other == rank else whole[other] for other in range(len(whole))] for way in ways)
+
+
+@pytest.mark.parametrize(("build", "strange"), [(gpipe, r"\d[IW]\d"), (one_f_one_b, r"\d[IW]\d"), (zb_h1, r"\d[B]\d")])
+def test_a_sentence_uses_the_letters_of_the_schedule(build, strange):
+    sentences = []
+    for value in spoilt(texts(build(3, 4))):
+        try:
+            schedule_in(answer(value), num_ranks=3, num_microbatches=4)
+        except WrongSchedule as wrong:
+            sentences.append(str(wrong))
+    assert len(sentences) > 20 and not [one for one in sentences if re.search(strange, one)]
 
 
 def case_and_task(build, **case):
