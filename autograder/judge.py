@@ -249,4 +249,8 @@ def _name(case: Case) -> str:
         words.append(f"the group of ranks {case['subgroup']}")
     if "ranks_per_node" in case:
         words.append(f"{case['ranks_per_node']} ranks a node")
+    if "orders" in case:
+        words.append(f"whose forwards use the layers in the orders {case['orders']}")
+    if "calls" in case:
+        words.append("called for two steps on the same model")
     return ", ".join(words)

@@ -52,10 +52,14 @@ def leaf(tensor: torch.Tensor) -> dict[str, Any]:
 def training_task(
     case: Case, call: str, args: dict[int, list], expected: dict[int, Any], *, reports: Sequence[str] = REPORTS, **facts
 ) -> Task:
-    """A task of a group in which every member trains; a case about memory has `reports=()`: they need memory too."""
+    """A task of a group in which every member trains; a case about memory has `reports=()`: they need memory too.
+
+    With "calls": 2 in the case the function is called for two steps, with the same arguments; the last one is judged.
+    """
     task = group_task(case, call, args, expected, **facts)
     for mine in filter(None, task.inputs):
         mine["reports"] = list(reports)
+        mine["calls"] = case.get("calls", 1)
     return task
 
 

@@ -38,7 +38,7 @@ def on_rank(request: dict[str, Any], seal: Callable[..., None]) -> bytes:
     kwargs = {name: groups[index] for name, index in mine["groups"].items()}
     function = functions[request["call"]]
     if args is not None:
-        return plain.encode(_train(function, args, kwargs, mine["reports"]))
+        return plain.encode(_train(function, args, kwargs, mine["reports"], mine.get("calls", 1)))
     return plain.encode(_call(function, mine["args"], kwargs))
 
 
@@ -94,11 +94,14 @@ def _guarded(function: Callable, args: list) -> dict[str, Any]:
         return {"raised": _told(error)}
 
 
-def _train(function: Callable, args: list, kwargs: dict[str, Any], wanted: list[str]) -> dict[str, Any]:
-    """Call a function that trains what it is given, and report that too."""
+def _train(function: Callable, args: list, kwargs: dict[str, Any], wanted: list[str], calls: int) -> dict[str, Any]:
+    """Call a function that trains what it is given, as often as there are steps, and report that too."""
     kept: list[Any] = []
 
     def keeping(*args: Any, **kwargs: Any) -> Any:
+        for _ in range(calls - 1):
+            function(*args, **kwargs)
+            trained.forget_gradients(args)
         kept.append(function(*args, **kwargs))
         return trained.plain_part(kept[0])
 

@@ -58,7 +58,7 @@ def _judge_hierarchical(case: Case, task: Task, answer: Answer) -> str | None:
         crossing = max(crossed(answer.wire, rank, per_node), claimed)
         if crossing > allowed:
             return (
-                f"Right on all ranks, but rank {rank} sends {size(crossing)} to the other node where {size(due)} "
+                f"Right on all ranks, but rank {rank} sends {size(crossing)} to other nodes where {size(due)} "
                 "are enough. Reduce inside the node first: how much of the sum must cross then?"
             )
     return carried_too_little(answer, int(due * case["ranks"] * 0.98))
@@ -72,10 +72,10 @@ def _crossing_bytes(call: Call, rank: int, per_node: int) -> float:
 
 def _draw_hierarchical(rng: Random) -> list[Case]:
     return [
-        {"ranks": 4, "numbers": 4 * rng.randint(4, 12) + 1},
-        {"ranks": 4, "numbers": 2 * rng.randint(9, 30), "dtype": "bfloat16", "matrix": True},
-        {"ranks": 6, "numbers": rng.randint(13, 40), "ranks_per_node": rng.choice([2, 3])},
-        {"ranks": 4, "numbers": LARGE + rng.randint(1, 99)},
+        {"ranks": 4, "numbers": 4 * rng.randint(9, 30) + 2, "dtype": "bfloat16", "matrix": True},
+        {"ranks": 6, "numbers": 6 * rng.randint(3, 7) + 5, "ranks_per_node": 2},
+        {"ranks": 6, "numbers": 6 * rng.randint(3, 7) + 1, "ranks_per_node": 3},
+        {"ranks": 4, "numbers": LARGE + 4 * rng.randint(1, 24) + 1},
     ]
 
 
@@ -83,7 +83,7 @@ CHECK = Check(
     exercise="week01.hierarchical-all-reduce",
     points=3,
     names=("hierarchical_all_reduce",),
-    public=({"ranks": 4, "numbers": 8},),
+    public=({"ranks": 4, "numbers": 8}, {"ranks": 6, "numbers": 250, "ranks_per_node": 3, "matrix": True}),
     draw=_draw_hierarchical,
     make=_make_hierarchical,
     judge=_judge_hierarchical,

@@ -39,7 +39,7 @@ def _make(case: Case, rng: Random) -> Task:
         {rank: {name: cut[name][place] for name in cut} for place, rank in enumerate(members)},
         reports=() if case["part"] == "memory" else ("grads",),
         reads_calls=case["part"] != "memory",
-        sent_bytes=traffic.ring_reduce_scatter_bytes(len(members), sum(sizes)),
+        sent_bytes=case.get("calls", 1) * traffic.ring_reduce_scatter_bytes(len(members), sum(sizes)),
         all_bytes=sum(sizes),
     )
 
@@ -89,7 +89,7 @@ CHECK = Check(
     points=3,
     names=("zero2_backward",),
     public=(
-        {"ranks": 2, "widths": [7, 5, 3], "part": "slices"},
+        {"ranks": 4, "widths": [7, 5, 3], "subgroup": [1, 3], "calls": 2, "part": "slices"},
         {"ranks": 8, "widths": LARGE_WIDTHS, "part": "memory"},
     ),
     draw=_draw,

@@ -170,9 +170,8 @@ def _held_at_once(task: Task, answer: Answer) -> str | None:
 def _draw(rng: Random) -> list[Case]:
     return [
         {"ranks": 2, "width": 2 * rng.randint(2, 5) + 1, "units": rng.randint(3, 5), "part": "values"},
-        {"ranks": 3, "width": rng.choice([4, 5, 7]), "units": 6, "rows": 5, "part": "values"},
-        {"ranks": 4, "width": rng.choice([3, 5]), "units": 2, "subgroup": [1, 2, 3], "part": "values"},
-        {"ranks": 4, **LARGE, "part": "memory"},
+        {"ranks": 3, "width": 3 * rng.randint(1, 2) + 1, "units": 6, "rows": 5, "part": "values"},  # two zeros
+        {"ranks": 4, "width": 3 * rng.randint(1, 3), "units": 2, "subgroup": [0, 1, 3], "part": "values"},  # no zeros
     ]
 
 
@@ -181,7 +180,7 @@ CHECK = Check(
     points=3,
     names=("zero3_step",),
     public=(
-        {"ranks": 2, "width": 3, "units": 2, "part": "values"},
+        {"ranks": 4, "width": 3, "units": 2, "subgroup": [1, 3], "part": "values"},
         {"ranks": 4, **LARGE, "part": "memory"},
     ),
     draw=_draw,
