@@ -74,11 +74,3 @@ def sent_otherwise(task: Task, answer: Answer, due: float, why: str) -> str | No
         if mine < 0.5 * due:
             return f"Rank {rank} sends {size(mine)} where {size(due)} must travel, {why}."
     return None
-
-
-def least_peak(task: Task, answer: Answer) -> int:
-    """The working rank with the lowest peak of memory, or one whose peak is unknown.
-
-    All ranks do the same; copies that a report happens to make can only add to a peak.
-    """
-    return min(working(task), key=lambda rank: answer.peak_bytes[rank] or 0)

@@ -93,7 +93,10 @@ def wrong_leaf_grads(
 
 
 def holds_too_much(rank: int, came: dict[str, Any], most: dict[str, float], why: str) -> str | None:
-    """Whether a rank holds more bytes of `parameters`, `gradients` or `optimizer_state` than it may. A claim of its."""
+    """Whether a rank says that it holds more bytes of `parameters`, `gradients` or `optimizer_state` than it may.
+
+    Its own words may name the remedy where a peak is too high, or where nobody reads one; they earn no point.
+    """
     held = came.get("trained", {}).get("held_bytes", {})
     for kind, due in most.items():
         got = held.get(kind)
@@ -117,6 +120,12 @@ def peak_too_high(answer: Answer, rank: int, most_bytes: float, why: str) -> str
     if peak > most_bytes + SLACK_BYTES:
         return f"Rank {rank} had {size(peak)} at once where {size(most_bytes)} are enough, {why}."
     return None
+
+
+def any_peak_too_high(answer: Answer, most_bytes: float, why: str) -> str | None:
+    """The same for every rank, working or not: all run the same code, and one could hold what another must not."""
+    ranks = range(len(answer.ranks))
+    return next((problem for rank in ranks if (problem := peak_too_high(answer, rank, most_bytes, why))), None)
 
 
 def _reported(came: dict[str, Any], what: str, of: int) -> Any:

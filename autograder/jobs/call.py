@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from shardlab import meter
-from shardlab.ranks.inside import own_traceback
+from shardlab.ranks.inside import Part, own_traceback
 
 from autograder.jobs import plain, student, trained, wire
 
@@ -17,7 +17,7 @@ _OUR_FRAMES = re.compile(r'  File "[^"\n]*/autograder/jobs/[^\n]*\n(?:    [^\n]*
 MOST_ERROR = 2000  # characters of a student's own traceback
 
 
-def on_rank(request: dict[str, Any], seal: Callable[..., None]) -> bytes:
+def on_rank(request: dict[str, Any], seal: Callable[..., None]) -> list[Part]:
     """One rank of an exercise that runs on ranks. `seal` closes the last doors, before the first line of student code.
 
     1. make the groups, on every rank in the same order, and what is to be trained  2. seal  3. load the cells
@@ -32,14 +32,14 @@ def on_rank(request: dict[str, Any], seal: Callable[..., None]) -> bytes:
         dist.new_group = _no_new_group
     functions = _functions(request)
     if isinstance(functions, str):
-        return plain.encode({"refused": functions})
+        return plain.parts({"refused": functions})
     if mine is None:  # not a member of the group that works
-        return plain.encode({"absent": True})
+        return plain.parts({"absent": True})
     kwargs = {name: groups[index] for name, index in mine["groups"].items()}
     function = functions[request["call"]]
     if args is not None:
-        return plain.encode(_train(function, args, kwargs, mine["reports"], mine.get("calls", 1)))
-    return plain.encode(_call(function, mine["args"], kwargs))
+        return plain.parts(_train(function, args, kwargs, mine["reports"], mine.get("calls", 1)))
+    return plain.parts(_call(function, mine["args"], kwargs))
 
 
 def _groups(wanted: list[list[int] | None]) -> tuple[list, dict[tuple[int, int], int]]:
@@ -72,19 +72,19 @@ def _no_new_group(*_: Any, **__: Any) -> None:
     raise RuntimeError("this exercise makes no process groups: use the group that is passed")
 
 
-def without_ranks(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
+def without_ranks(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
     """An exercise that is a formula: one call for each list of arguments."""
     student.mask(request["masked"])
     seal()
     functions = _functions(request)
     if isinstance(functions, str):
-        return plain.encode({"refused": functions})
+        return plain.parts({"refused": functions})
     if request["call"] is None:  # the answer is a value, not a function
-        return plain.encode(
+        return plain.parts(
             {"answers": [{"value": _plain_or_refused(functions[name])} for name in request["functions"]]}
         )
     function = functions[request["call"]]
-    return plain.encode({"answers": [_guarded(function, args) for args in request["mine"]]})
+    return plain.parts({"answers": [_guarded(function, args) for args in request["mine"]]})
 
 
 def _guarded(function: Callable, args: list) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _train(function: Callable, args: list, kwargs: dict[str, Any], wanted: list[
     came["args"] = None if trained.RESULT_ALONE in wanted else trained.plain_part(args)
     try:
         report = trained.report(args, kept[0], wanted)
-        plain.encode(report)
+        plain.parts(report)  # now, while it can still be said that it is not plain
     except Exception as error:
         return {"raised": _told(error), "kinds": came["kinds"]}
     return came | {"trained": report}
@@ -137,7 +137,7 @@ def _call(function: Callable, args: list, kwargs: dict[str, Any]) -> dict[str, A
 def _plain_or_refused(value: Any) -> Any:
     """The value, or a note of what it is instead of plain data."""
     try:
-        plain.encode(value)
+        plain.parts(value)
         return {"plain": value}
     except plain.NotPlain as error:
         return {"not_plain": str(error)}

@@ -81,7 +81,7 @@ def settle(masked: Sequence[str]) -> None:
             continue
         libc.mount(b"/dev/null", os.fsencode(path), None, _BIND, None)
         if (cache := path.parent / "__pycache__").is_dir():
-            libc.mount(b"tmpfs", os.fsencode(cache), b"tmpfs", 0, None)
+            libc.mount(b"tmpfs", os.fsencode(cache), b"tmpfs", _READ_ONLY, b"size=4k")  # all ranks see it
     _empty_folders()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = bytearray(struct.pack("16sh22x", b"lo", 0))
@@ -115,6 +115,18 @@ def settle_rank() -> bool:
     libc.umount2(b"/tmp/self", _DETACH)
     os.rmdir("/tmp/self")
     return True
+
+
+def write_no_files() -> None:
+    """In a rank with folders of its own, where memory is counted: a file in them would be memory that is not."""
+    for folder in (b"/tmp", b"/dev/shm"):
+        _libc().mount(None, folder, None, _READ_ONLY | _REMOUNT | _BIND, None)
+
+
+def keep_few_files() -> None:
+    """In a rank where memory is counted: what is still open can hold a hang report, and pipes can hold 4 MB."""
+    _lower(resource.RLIMIT_FSIZE, 64 << 10)
+    _lower(resource.RLIMIT_NOFILE, 128)
 
 
 def _empty_folders() -> None:
@@ -172,9 +184,13 @@ def limit(*, seconds: float, memory_bytes: int) -> None:
         (resource.RLIMIT_NPROC, 256),
         (resource.RLIMIT_CORE, 0),
     ):
-        _, hard = resource.getrlimit(what)
-        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(what, (most, most))
+        _lower(what, value)
+
+
+def _lower(what: int, value: int) -> None:
+    _, hard = resource.getrlimit(what)
+    most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(what, (most, most))
 
 
 def separate() -> bool:

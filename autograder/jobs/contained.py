@@ -64,8 +64,11 @@ def _sees(path: str) -> bool:
     return False
 
 
-def settle_rank(rank: int, masked: Sequence[str]) -> None:
-    """In a new rank, while it has one thread: a folder of its own, and no file but what the sandbox shows."""
+def settle_rank(rank: int, masked: Sequence[str], *, writes: bool = True) -> None:
+    """In a new rank, while it has one thread: a folder of its own, and no file but what the sandbox shows.
+
+    Without `writes` the folder stays empty.
+    """
     if rank >= MOST_RANKS:
         raise OSError(f"a container has folders for {MOST_RANKS} ranks")
     with suppress(OSError):
@@ -79,7 +82,7 @@ def settle_rank(rank: int, masked: Sequence[str]) -> None:
     rules = _landlock(_CREATE, struct.pack("<Q", known), 8, 0)
     if version < 1 or rules < 0:
         raise OSError("this kernel has no landlock")
-    for path, rights in _rules(own, masked):
+    for path, rights in _rules(own if writes else None, masked):
         with suppress(FileNotFoundError):
             _allow(rules, path, rights & known)
     if _landlock(_RESTRICT, rules, 0) != 0:
@@ -87,9 +90,10 @@ def settle_rank(rank: int, masked: Sequence[str]) -> None:
     os.close(rules)
 
 
-def _rules(own: str, masked: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """What a rank may do below which path."""
-    yield own, _READ_FILE | _WRITE_FILE | _READ_DIR | _TRUNCATE | _MAKE
+def _rules(own: str | None, masked: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """What a rank may do below which path; `own` is the folder that it may write in, if there is one."""
+    if own is not None:
+        yield own, _READ_FILE | _WRITE_FILE | _READ_DIR | _TRUNCATE | _MAKE
     for path in HARMLESS_DEVICES:
         yield path, _READ_FILE | _WRITE_FILE
     for name in ("fd", *confine.SEEN_OF_ITSELF):

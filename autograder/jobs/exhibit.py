@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from shardlab.ranks.inside import own_traceback
+from shardlab.ranks.inside import Part, own_traceback
 
 from autograder.jobs import plain, student
 
 
-def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
+def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
     """The student's other cells, silently and for their definitions alone; then the cell itself, as a notebook does."""
     os.environ["MPLBACKEND"] = "module://autograder.jobs.canvas"
     with _Silence():  # about fonts
@@ -34,7 +34,7 @@ def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> bytes:
         canvas.flush()
     except BaseException as problem:
         error = error or own_traceback(problem)
-    return plain.encode({"error": error, **canvas.shown})
+    return plain.parts({"error": error, **canvas.shown})
 
 
 def _run(filename: str, source: str, space: dict[str, Any]) -> None:

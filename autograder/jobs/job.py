@@ -24,7 +24,7 @@ from autograder.jobs.watch import Watch
 from autograder.jobs.wire import Tap
 
 Seal = Callable[..., None]  # takes the groups of connections, see wire.Tap.note_sockets
-PROGRAMS: dict[str, Callable[[dict, Seal], bytes]] = {
+PROGRAMS: dict[str, Callable[[dict, Seal], list[rank_inside.Part]]] = {
     "on_rank": call.on_rank,
     "without_ranks": call.without_ranks,
     "exhibit": exhibit.on_stage,
@@ -68,7 +68,7 @@ def work(
         if sum(map(len, printed)) < kept_output:
             printed.append(f"[rank {rank}] {text}" if num_ranks > 1 else text)
 
-    def as_a_rank(rank: int) -> bytes:
+    def as_a_rank(rank: int) -> list[rank_inside.Part]:
         return _live(request, rank, parts, ours, meeting, tap, peaks, level)
 
     def is_too_much() -> bool:
@@ -131,7 +131,7 @@ def _live(
     tap: Tap | Connections | None,
     peaks: Peaks | None,
     level: int,
-) -> bytes:
+) -> list[rank_inside.Part]:
     """In a rank, before any thread or student code.
 
     1. forget what is not ours  2. folders, processes and limits of our own  3. join the others  4. run; it seals first
@@ -152,8 +152,10 @@ def _live(
         peaks.keep_only_notes()
     if level == 3 and not confine.settle_rank():
         raise OSError("a rank cannot be shut in")
+    if level == 3 and own["trains"]:
+        confine.write_no_files()
     if level == 2:
-        contained.settle_rank(rank, own["masked"])
+        contained.settle_rank(rank, own["masked"], writes=not own["trains"])
     confine.limit(seconds=own["timeout"], memory_bytes=own["memory_bytes"])
     confine.separate()
     store = None
@@ -165,7 +167,10 @@ def _live(
         if store is not None and own["seals"]:
             store.set_timeout(datetime.timedelta(seconds=1))
             os.close(meeting)  # with it the store: from here on ranks hear of each other by messages alone
-        if not syscalls.refuse(network=own["seals"], contained=level == 2) and level >= 2:
+        if own["trains"]:
+            confine.keep_few_files()
+        shut_in = syscalls.refuse(network=own["seals"], contained=level == 2, memory=own["trains"])
+        if not shut_in and level >= 2:
             raise OSError("a rank cannot be shut in")
         if tap is not None:
             tap.note_sockets(rank, groups)

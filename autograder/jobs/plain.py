@@ -43,9 +43,14 @@ class NotPlain(ValueError):
 
 def encode(value: Any) -> bytes:
     """Bytes of a plain value; NotPlain names the type that cannot travel."""
-    blobs: list[bytes] = []
+    return b"".join(parts(value))
+
+
+def parts(value: Any) -> list[bytes | memoryview]:
+    """The same bytes in parts: a tensor without gaps is its own memory, so that to write them takes no more."""
+    blobs: list[bytes | memoryview] = []
     header = json.dumps(_describe(value, blobs, 0)).encode()
-    return b"".join([_LENGTH.pack(len(header)), header, *blobs])
+    return [_LENGTH.pack(len(header)), header, *blobs]
 
 
 def decode(data: bytes) -> Any:
@@ -63,7 +68,7 @@ def decode(data: bytes) -> Any:
     return value
 
 
-def _describe(value: Any, blobs: list[bytes], depth: int) -> Any:
+def _describe(value: Any, blobs: list[bytes | memoryview], depth: int) -> Any:
     if depth > MOST_DEPTH:
         raise NotPlain(f"nested deeper than {MOST_DEPTH} levels")
     kind = type(value)
@@ -88,13 +93,13 @@ def _describe(value: Any, blobs: list[bytes], depth: int) -> Any:
     raise NotPlain(f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", ""))
 
 
-def _describe_tensor(tensor: torch.Tensor, blobs: list[bytes]) -> Any:
+def _describe_tensor(tensor: torch.Tensor, blobs: list[bytes | memoryview]) -> Any:
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in DTYPES or tensor.layout != torch.strided:
         raise NotPlain(f"a {tensor.layout} tensor of {name}")
     if tensor.numel() * tensor.element_size() > MOST_TENSOR_BYTES:
         raise NotPlain(f"a tensor of {tensor.numel() * tensor.element_size():,} bytes")
-    data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
     blobs.append(data)
     return {"tensor": [name, list(tensor.shape), len(data)]}
 

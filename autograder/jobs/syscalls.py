@@ -111,10 +111,22 @@ ABOUT_ONESELF = {
     "getpriority": ((140, 141), 1),
     "setpriority": ((141, 140), 1),
 }
+# where memory is counted: another process, a new program whose mark begins anew, or pages that leave the count
+WHERE_MEMORY_COUNTS: dict[str, tuple[int | None, int | None]] = {
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "fork": (57, None),
+    "vfork": (58, None),
+    "process_madvise": (440, 440),
+}
 _FAMILIES = (1, 2, 10, 16)  # sockets that belong to a network namespace: unix, IPv4, IPv6, netlink
 _CLONE, _CLONE3, _FCNTL, _SECCOMP = (56, 220), (435, 435), (72, 25), (317, 277)
 _FUTEX, _FUTEX_WAITS, _FUTEX_PRIVATE = (202, 98), (0, 9), 0x80  # FUTEX_WAIT, FUTEX_WAIT_BITSET
 _NEW_NAMESPACES = 0x7E020000
+_A_THREAD = 0x10000  # CLONE_THREAD
+_MMAP, _UNCOUNTED_PAGES = (9, 222), 0x40001  # MAP_HUGETLB, MAP_SHARED: they stay when no page of a process shows them
+_MADVISE, _OUT_OF_MEMORY = (28, 233), (20, 21)  # MADV_COLD, MADV_PAGEOUT
+_LARGER_PIPE = 1031  # F_SETPIPE_SZ
 _LOCKS = (6, 7, 37, 38, 1024, 1026)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
 _SIGNALS_OF_FILES = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a file that is ready signals any process
 _IOCTL, _OWNERS_OF_SOCKETS = (16, 29), (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP: the same for a connection
@@ -125,26 +137,30 @@ _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
 
 
-def refuse(*, network: bool, contained: bool = False) -> bool:
+def refuse(*, network: bool, contained: bool = False, memory: bool = False) -> bool:
     """Refuse the calls above in all threads of this process, with `network` those that open sockets too.
 
     `contained` adds what ranks without namespaces of their own must not do; a signal then reaches this process alone.
+    `memory` adds what would take memory out of this process's count: then it starts threads, and nothing else.
 
     False where the system has no such filter. It stays for ever, in children as well; privileges must be gone already.
     """
     machine = _MACHINES.get(os.uname().machine)
     if sys.platform != "linux" or machine is None:
         return False
-    code = b"".join(_program(*machine, network=network, contained=contained))
+    code = b"".join(_program(*machine, network=network, contained=contained, memory=memory))
     kept = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(kept)))
     libc = ctypes.CDLL(None, use_errno=True)
     return libc.syscall(_SECCOMP[machine[0]], 1, 1, program) == 0  # a filter, for all threads
 
 
-def _program(column: int, machine: int, *, network: bool, contained: bool) -> list[bytes]:
+def _program(column: int, machine: int, *, network: bool, contained: bool, memory: bool) -> list[bytes]:
     """The filter, instruction by instruction: it reads the call's number and its first arguments."""
-    calls = [*REFUSED.values(), *(NETWORK.values() if network else ()), *(IN_A_CONTAINER.values() if contained else ())]
+    tables = [REFUSED]
+    for wanted, table in ((network, NETWORK), (contained, IN_A_CONTAINER), (memory, WHERE_MEMORY_COUNTS)):
+        tables += [table] if wanted else []
+    calls = [call for table in tables for call in table.values()]
     code = [
         _do(_LOAD, _MACHINE_AT),
         _do(_EQUAL, machine, 1, 0),
@@ -166,17 +182,14 @@ def _program(column: int, machine: int, *, network: bool, contained: bool) -> li
     for call in SIGNALS.values() if contained else ():
         code += _if_argument(call[column], 0, (os.getpid(),), allow=True)
     code += _if_argument(NETWORK["socket"][column] or 0, 0, _FAMILIES, allow=True)
-    code += _if_argument(_FCNTL[column], 1, (*_LOCKS, *_SIGNALS_OF_FILES), allow=False)
+    code += _if_argument(
+        _FCNTL[column], 1, (*_LOCKS, *_SIGNALS_OF_FILES, *((_LARGER_PIPE,) if memory else ())), allow=False
+    )
     code += _if_argument(_IOCTL[column], 1, _OWNERS_OF_SOCKETS, allow=False)
-    return [
-        *code,
-        _do(_EQUAL, _CLONE[column], 0, 4),
-        _do(_LOAD, _FIRST_AT),
-        _do(_ANY_BIT, _NEW_NAMESPACES, 0, 1),
-        _do(_RETURN, _ERROR | _EPERM),
-        _do(_RETURN, _ALLOW),
-        _do(_RETURN, _ALLOW),
-    ]
+    if memory:
+        code += _if_argument(_MADVISE[column], 2, _OUT_OF_MEMORY, allow=False)
+        code += _unless_any_bit(_MMAP[column], 3, _UNCOUNTED_PAGES)
+    return [*code, *_only_own_children(_CLONE[column], threads_alone=memory), _do(_RETURN, _ALLOW)]
 
 
 def _if_argument(call: int, place: int, values: Sequence[int], *, allow: bool) -> list[bytes]:
@@ -188,6 +201,21 @@ def _if_argument(call: int, place: int, values: Sequence[int], *, allow: bool) -
         code += [_do(_EQUAL, value, 0, 1), each]
     code.append(rest)
     return [_do(_EQUAL, call, 0, len(code)), *code]
+
+
+def _unless_any_bit(call: int, place: int, bits: int) -> list[bytes]:
+    """Allow one call if an argument has none of these bits."""
+    decision = [_do(_ANY_BIT, bits, 0, 1), _do(_RETURN, _ERROR | _EPERM), _do(_RETURN, _ALLOW)]
+    return [_do(_EQUAL, call, 0, 1 + len(decision)), _do(_LOAD, _FIRST_AT + 8 * place), *decision]
+
+
+def _only_own_children(call: int, *, threads_alone: bool) -> list[bytes]:
+    """Allow one call if it makes no namespaces and, with `threads_alone`, no process."""
+    refused, allowed = _do(_RETURN, _ERROR | _EPERM), _do(_RETURN, _ALLOW)
+    decision = [_do(_ANY_BIT, _NEW_NAMESPACES, 0, 1), refused]
+    if threads_alone:
+        decision += [_do(_ANY_BIT, _A_THREAD, 1, 0), refused]
+    return [_do(_EQUAL, call, 0, 2 + len(decision)), _do(_LOAD, _FIRST_AT), *decision, allowed]
 
 
 def _unless_negative(call: int) -> list[bytes]:

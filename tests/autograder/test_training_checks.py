@@ -1,5 +1,6 @@
 """Checks see gradients, weights after a step, bytes held and a peak of memory: wrong steps die, right ones live."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from autograder.checks.training import (
     wrong_leaf_grads,
     wrong_weights,
 )
-from autograder.jobs import trained
+from autograder.jobs import peaks, trained
 from autograder.judge import Judge
 from autograder.kill_matrix import PREAMBLE
 from autograder.sandbox import level
@@ -97,11 +98,14 @@ def test_a_returned_optimizer_counts_and_a_missing_gradient_is_named(judge):
         ("def step(*, group):\n    torch.zeros(10_000_000).add_(1)", 40e6, 46e6),
         ("kept = torch.zeros(10_000_000).add_(1)\ndef step(*, group):\n    pass", 40e6, 46e6),  # before the call
         (
-            "def step(*, group):\n    if os.fork() == 0:\n        torch.zeros(10_000_000).add_(1)\n"
-            "        time.sleep(0.3)\n        os._exit(0)\n    os.wait()",
+            "import threading\n\ndef step(*, group):\n    thread = threading.Thread(target=lambda: "
+            "torch.zeros(10_000_000).add_(1))\n    thread.start()\n    thread.join()",
             40e6,
-            200e6,  # in a process of its own, and what it shares with the rank counts again
+            46e6,
         ),
+        ("def step(*, group):\n    for _ in range(20):\n        torch.zeros(2_500_000).add_(1)", 10e6, 16e6),
+        ("def step(*, group):\n    kept = [torch.zeros(99_999) for _ in range(50)]\n    return kept", 20e6, 26e6),
+        ("def step(*, group):\n    return torch.zeros(10_000_000)", 40e6, 46e6),  # the report of it is no more
     ],
 )
 def test_the_peak_is_what_the_answer_takes_wherever_it_takes_it(judge, source, least, most):
@@ -109,6 +113,57 @@ def test_the_peak_is_what_the_answer_takes_wherever_it_takes_it(judge, source, l
     assert answer.report is None
     (peak,) = answer.peak_bytes
     assert least <= peak <= most
+
+
+OUT_OF_THE_COUNT = {
+    "a process": "os.fork()",
+    "a program": 'os.execv("/bin/true", ["true"])',
+    "a program beside it": 'subprocess.run(["/bin/true"])',
+    "shared pages": "mmap.mmap(-1, 4096)",
+    "a file": 'open("/tmp/kept", "w")',
+    "a file without a folder": 'os.memfd_create("kept")',
+    "many pipes": "[os.pipe() for _ in range(100)]",
+    "a mark that begins anew": 'open("/proc/self/clear_refs", "w").write("5")',
+}
+
+
+@needs_sandbox
+@pytest.mark.parametrize("name", OUT_OF_THE_COUNT)
+def test_no_memory_leaves_the_count(judge, name):
+    source = f"import mmap, subprocess\n\ndef step(*, group):\n    {OUT_OF_THE_COUNT[name]}"
+    raised = asked(judge, source, reports=()).ranks[0]["raised"]
+    assert re.search("PermissionError|OSError", raised.splitlines()[-1]), raised
+
+
+@needs_sandbox
+def test_a_rank_whose_first_thread_has_ended_has_no_peak(judge):
+    source = """
+import ctypes, gc, threading
+from autograder.jobs import plain
+from shardlab.ranks import inside
+
+def step(*, group):
+    seat = next(one for one in gc.get_objects() if isinstance(one, inside.Seat))
+
+    def hand_in():
+        time.sleep(0.2)
+        inside.send(seat.result, [inside.RESULT, *plain.parts({"value": {"plain": 1}})])
+        time.sleep(60)
+
+    threading.Thread(target=hand_in).start()
+    ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+"""
+    answer = asked(judge, source, reports=())
+    assert answer.ranks == [{"value": {"plain": 1}}] and answer.report is None
+    assert answer.peak_bytes == [None]
+
+
+MARKS = [(0, 5, 5), (7, 5, 7), (None, 5, None), (5, None, None), (1 << 30, 1, None)]
+
+
+@pytest.mark.parametrize(("before", "now", "mark"), MARKS)
+def test_a_mark_that_is_missing_or_falls_is_none(before, now, mark):
+    assert peaks._higher(before, now) == mark
 
 
 @needs_sandbox

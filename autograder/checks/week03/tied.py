@@ -11,7 +11,7 @@ from torch import nn
 from autograder.checks.base import Answer, Case, Check, Task, calls_of
 from autograder.checks.groups import members_of, working
 from autograder.checks.shards import MASKED, padded, sent_otherwise, slices
-from autograder.checks.training import failed, holds_too_much, module, training_task
+from autograder.checks.training import failed, module, training_task
 from autograder.checks.week03.zero2 import held_at_once, mean_gradients, wrong_slices
 from autograder.jobs import trained
 
@@ -53,9 +53,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
         return problem
     for rank in working(task):
         due, came = task.expected[rank], answer.ranks[rank]
-        if problem := wrong_slices(case, rank, came, due) or holds_too_much(
-            rank, came, {"gradients": 0}, "for each is its owners' now: set `.grad` to None"
-        ):
+        if problem := wrong_slices(case, rank, came, due):
             return problem
         most = case.get("calls", 1) * len(due)
         if (num_calls := len(calls_of(answer, rank))) > most:

@@ -24,8 +24,8 @@ from autograder.checks.base import (
     wrong_value,
 )
 from autograder.checks.groups import LARGE, dtype_of, members_of, working
-from autograder.checks.shards import MASKED, drawn, least_peak, padded, sent_otherwise, shapes_of, slices
-from autograder.checks.training import failed, peak_too_high, training_task
+from autograder.checks.shards import MASKED, drawn, padded, sent_otherwise, shapes_of, slices
+from autograder.checks.training import any_peak_too_high, failed, training_task
 
 VECTORS = ("master", "momentum", "variance")
 LR = 0.02
@@ -140,11 +140,14 @@ def _judge_state(case: Case, task: Task, answer: Answer) -> str | None:
 
 
 def _held_at_once(task: Task, answer: Answer) -> str | None:
-    """Whether the states of all slices existed on a rank; of what is allowed, two thirds are the report of the case."""
-    rank = least_peak(task, answer)
-    states = sum(task.expected[rank][name].nbytes for name in VECTORS)
+    """Whether the states of all slices existed on a rank.
+
+    Right answers peak at 32 MB: 18 of states, 12 of the vector that is cut, or 24 more if it is float32 before that.
+    Wrong ones peak at 110 MB.
+    """
+    states = sum(task.expected[0][name].nbytes for name in VECTORS)
     why = "its own twelve bytes a parameter: a view of a longer vector keeps all of it alive"
-    return peak_too_high(answer, rank, 10 / 3 * (states + task.facts["all_bytes"]), why)
+    return any_peak_too_high(answer, 2 * (states + task.facts["all_bytes"]), why)
 
 
 def wrong_state(rank: int, got: Any, due: dict[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from mmap import mmap
@@ -27,6 +27,8 @@ from shardlab.ranks.ledger import Writer
 
 RESULT, ERROR = b"R", b"E"
 LENGTH = struct.Struct("<Q")  # precedes a rank's message
+MOST_PARTS = 1024  # of a message, that Linux writes at once
+Part = bytes | memoryview  # of a message
 
 
 @dataclass(frozen=True)
@@ -54,23 +56,26 @@ class Seat:
     ledger: mmap | None
 
 
-def live(seat: Seat, program: Callable[[int], bytes]) -> NoReturn:
-    """Run `program(rank)` as one rank of the world, send its bytes, and end without leaving this function.
+def live(seat: Seat, program: Callable[[int], Sequence[Part]]) -> NoReturn:
+    """Run `program(rank)` as one rank of the world, send its message, and end without leaving this function.
 
     1. connect the pipes  2. join the group  3. run  4. hand in  5. stay until the supervisor ends all ranks together
     """
-    answer = ERROR + b"the rank ended early"
+    answer: list[Part] = [ERROR, b"the rank ended early"]
     try:
         _connect(seat)
         _join_world(seat)
         with recording(Writer(seat.ledger)) if seat.ledger is not None else nullcontext():
-            answer = RESULT + program(seat.rank)
+            answer = [RESULT, *program(seat.rank)]
     except BaseException as error:
-        answer = ERROR + own_traceback(error).encode(errors="replace")
+        answer = [ERROR, own_traceback(error).encode(errors="replace")]
     with suppress(OSError, ValueError):  # the function closed them: its prints are gone, its result is not
         sys.stdout.flush()
         sys.stderr.flush()
-    send(seat.result, answer)
+    try:
+        send(seat.result, answer)
+    except OSError:  # closed, or memory that cannot be read
+        os._exit(1)
     while os.getppid() == seat.supervisor:  # peers may still read: closing our sockets could cut them off
         time.sleep(0.2)
     os._exit(0)  # no destructors: gloo's may abort when a peer has gone
@@ -144,11 +149,18 @@ def torchrun_group(timeout: float = 60.0) -> Iterator[dist.ProcessGroup]:
         dist.destroy_process_group()
 
 
-def send(pipe: int, data: bytes) -> None:
-    """Write the length of `data`, all of it, and close. The length tells the end: a child may keep the pipe open."""
-    view = memoryview(LENGTH.pack(len(data)) + data)
-    while view:
-        view = view[os.write(pipe, view[: 1 << 20]) :]
+def send(pipe: int, parts: Sequence[Part]) -> None:
+    """Write the length of all `parts` together, then each from where it lies, and close.
+
+    The length tells the end: a child may keep the pipe open.
+    """
+    left = [memoryview(part) for part in (LENGTH.pack(sum(map(len, parts))), *parts)]
+    while left:
+        written = os.writev(pipe, left[:MOST_PARTS])
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if left:
+            left[0] = left[0][written:]
     os.close(pipe)
 
 

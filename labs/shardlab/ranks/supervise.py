@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from shardlab.ranks import inside, ledger, transports
@@ -34,7 +34,7 @@ GRACE = 1.0  # seconds that the others get to notice a failed rank, before they 
 
 
 def supervise(
-    program: Callable[[int], bytes],
+    program: Callable[[int], Sequence[inside.Part]],
     *,
     num_ranks: int,
     timeout: float,
@@ -86,7 +86,7 @@ def _meeting_place() -> Iterator[str]:
         yield os.path.join(folder, "rendezvous")
 
 
-def _fork(program: Callable[[int], bytes], rank: int, world: World, others: list[Watched]) -> Watched:
+def _fork(program: Callable[[int], Sequence[inside.Part]], rank: int, world: World, others: list[Watched]) -> Watched:
     output_out, output_in = os.pipe()
     result_out, result_in = os.pipe()
     stack = anonymous_file()

@@ -74,9 +74,9 @@ def _answer(connection: Connection, call: Call) -> bool:
 
 
 def _program(connection: Connection, call: Call) -> Any:
-    def program(rank: int) -> bytes:
+    def program(rank: int) -> list[bytes]:
         connection.close()  # a rank must not keep the notebook's connection open
-        return run_payload(call.payload, rank)
+        return [run_payload(call.payload, rank)]
 
     return program
 

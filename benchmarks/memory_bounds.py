@@ -1,0 +1,84 @@
+"""Bounds on memory under load: no right answer is refused, and the wrong ones that a bound is for all die.
+
+Only the case about memory is judged, while a burner beside it keeps every core busy. `JUDGEMENTS=50` in the environment
+is how often each exercise's right answers are judged, taken in turn; each wrong answer is judged five times.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle, islice
+from multiprocessing import Process
+from pathlib import Path
+from random import Random
+
+from autograder import checks
+from autograder.checks.base import Check
+from autograder.judge import Judge, Verdict
+from autograder.kill_matrix import PREAMBLE, mutants_of
+from benchmarks.row import Row, at_most
+
+JUDGEMENTS = int(os.environ.get("JUDGEMENTS", "50"))
+OF_A_WRONG_ONE = 5
+HELD_TOO_MUCH = {  # wrong answers that hold too much at once
+    "week03.zero1": ("replicated_but_correct", "slice_is_a_view"),
+    "week03.zero2": ("after_the_backward", "keeps_a_list", "not_freed", "views_of_full_gradients"),
+    "week03.tied": ("after_the_backward", "not_freed"),
+    "week04.step": (
+        "autograd_keeps_them",
+        "gathers_everything_first",
+        "gathers_everything_twice",
+        "holds_whole_gradients",
+        "keeps_what_it_gathers",
+        "one_large_gather",
+    ),
+}
+
+
+def measure() -> list[Row]:
+    """Two rows for each exercise; every verdict that is not due is printed to standard error."""
+    rows: list[Row] = []
+    with _busy_cores(), Judge() as judge:
+        for exercise, wrong in HELD_TOO_MUCH.items():
+            check = checks.find(exercise)
+            answers = {path.stem: path for path in mutants_of(check)}
+            right = islice(cycle(path for name, path in answers.items() if name.startswith("right_")), JUDGEMENTS)
+            refused = [path.stem for seed, path in enumerate(right) if not _judged(judge, check, path, seed).is_right]
+            tries = [(answers[name], seed) for name in wrong for seed in range(OF_A_WRONG_ONE)]
+            alive = [path.stem for path, seed in tries if _judged(judge, check, path, seed).is_right]
+            rows.append(at_most(f"{exercise}: of {JUDGEMENTS} judgements of right answers, refused", len(refused), 0))
+            rows.append(at_most(f"{exercise}: of {len(tries)} judgements of wrong answers, passed", len(alive), 0))
+    return rows
+
+
+def _judged(judge: Judge, check: Check, path: Path, seed: int) -> Verdict:
+    """The verdict on the case about memory alone; its sentence shows that a wrong answer died of what it held."""
+    case = [one for one in [*check.public, *check.draw(Random(seed))] if one.get("part") == "memory"][-1]
+    answer = {"preamble": PREAMBLE, "cells": [[check.exercise, path.read_text(), True]]}
+    verdict = judge.judge(check, answer, seed, cases=[case])
+    print(f"{check.exercise} {path.stem} {seed}: {verdict.text.splitlines()[0]}", file=sys.stderr, flush=True)
+    return verdict
+
+
+@contextmanager
+def _busy_cores() -> Iterator[None]:
+    """One process a core that computes for nothing."""
+    burners = [Process(target=_burn, daemon=True) for _ in range(os.cpu_count() or 1)]
+    for burner in burners:
+        burner.start()
+    yield
+    for burner in burners:
+        burner.kill()
+        burner.join()
+
+
+def _burn() -> None:
+    parent = os.getppid()
+    while os.getppid() == parent:
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:
+            pass
