@@ -18,7 +18,8 @@ OLD_PYTHON := Python 3.11 or newer is needed. If you have it under another name:
 
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help setup lab test check notebooks grade kill-matrix forged-matrix stability demo bench validate figures clean
+.PHONY: help setup lab test check notebooks grade own-solutions kill-matrix forged-matrix stability demo bench validate \
+	figures clean
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -63,6 +64,9 @@ forged-matrix: setup  ## every wrong answer behind every forgery: hours; goes on
 
 stability: setup  ## every known answer under many seeds: hours; goes on where it stopped (WEEKS="week02 week03")
 	"$(BIN)/autograder" stability $(WEEKS)
+
+own-solutions: setup  ## the course's own solutions handed in, three seeds: every automatic point
+	"$(BIN)/autograder" own-solutions
 
 demo: setup  ## one minute: real ranks, prediction beside measurement, an honest and a cheating submission graded
 	"$(BIN)/autograder" demo

@@ -27,10 +27,12 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="overwrite a notebook that holds answers")] = False,
 ) -> None:
     """Build the students' notebooks of course/ from solutions/."""
-    from autograder import notebooks
+    from autograder import agreement, notebooks
 
     try:
         chosen = [notebooks.find_week(week)] if week else notebooks.weeks()
+        for name in chosen:
+            agreement.refuse_disagreement(name)
         stale = [name for name in chosen if notebooks.is_stale(name)]
         if check and stale:
             _fail(
@@ -55,11 +57,12 @@ def grade(
     publish: Annotated[bool, typer.Option(help="write gradebook and feedback pages")] = True,
 ) -> None:
     """Grade a week: verdicts, nbgrader's gradebook, feedback pages, a CSV."""
+    from autograder import agreement, notebooks, reports, sandbox
     from autograder import grade as grading
-    from autograder import notebooks, reports, sandbox
 
     try:
         name = notebooks.find_week(week)
+        agreement.refuse_disagreement(name)
         if sandbox.level() < sandbox.OFFICIAL and not (self_check and not publish):
             _fail(reports.no_isolation())
         students = student or grading.students_in(submitted, name)
@@ -100,6 +103,24 @@ def kill_matrix(
     if unknown:
         _fail(f"no checks for {unknown[0]}: use {', '.join(WEEKS)}")
     if not reports.print_kill_matrix(week):
+        raise typer.Exit(1)
+
+
+@app.command("own-solutions")
+def own_solutions(
+    week: Annotated[list[str] | None, typer.Argument(help="week01 …; all weeks without it")] = None,
+    seeds: Annotated[int, typer.Option(help="how many draws of the inputs")] = 3,
+    first_seed: Annotated[int, typer.Option(help="the first of them")] = 1,
+) -> None:
+    """Hand in the course's own solutions as students do: each must get every automatic point."""
+    from autograder import own_solutions as own
+    from autograder import reports
+
+    try:
+        rows = list(own.rows(week, range(first_seed, first_seed + seeds)))
+    except ValueError as error:
+        _fail(str(error))
+    if not reports.print_own_solutions(rows):
         raise typer.Exit(1)
 
 

@@ -14,12 +14,13 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from autograder import checks, exhibits, notebooks
+from autograder.answers import note_of
 from autograder.course import ROOT
 from autograder.dossier import Dossier, open_dossier
 from autograder.integrity.hashes import checks_hash, sealed
@@ -96,7 +97,9 @@ def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
             reason = dossier.notes[0] if unread and dossier.notes else NOT_ANSWERED
             verdicts.append(Verdict(check.exercise, 0.0, check.points, reason))
         else:
-            verdicts.append(judge.judge(check, answer, seed_for(seed, dossier.student)))
+            verdict = judge.judge(check, answer, seed_for(seed, dossier.student))
+            text = "\n".join(filter(None, [verdict.text, note_of(check.exercise, answer)]))
+            verdicts.append(replace(verdict, text=text))
     shown = {name: exhibits.show(judge, answer) for name, answer in dossier.exhibits.items()}
     return Judged(verdicts, level(), round(time.monotonic() - began, 3), shown)
 

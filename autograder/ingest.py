@@ -38,6 +38,7 @@ class Submission:
     extra   the source of the student's other code cells, in order
     notes   sentences for the feedback: what was missing, twice there, or unreadable
     found   whether there was a file at all ("not submitted" is not zero points)
+    places  for each extra cell the id of our cell that it stands above; "" below all of ours
     """
 
     student: str
@@ -46,6 +47,7 @@ class Submission:
     extra: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     found: bool = True
+    places: list[str] = field(default_factory=list)
 
 
 def read_submission(student: str, week: str, submitted: Path, root: Path = ROOT) -> Submission:
@@ -132,24 +134,31 @@ def take_cells(cells: list[dict], student: str, week: str, root: Path = ROOT) ->
     ours = notebooks.release(week, root)
     wanted = {cell.metadata.nbgrader.grade_id: cell.cell_type for cell in ours.cells if _is_answer(cell)}
     locked = {cell.metadata.nbgrader.grade_id for cell in ours.cells if "nbgrader" in cell.metadata} - set(wanted)
-    given = {cell.source.strip() for cell in ours.cells}
-    answers, extra, notes, seen = {}, [], [], Counter()
+    given = {cell.source.strip(): cell.id for cell in ours.cells if cell.source.strip()}
+    ids = {cell.metadata.nbgrader.grade_id: cell.id for cell in ours.cells if "nbgrader" in cell.metadata}
+    answers, extra, places, notes, seen = {}, [], [], [], Counter()
     for cell in cells:
         name, kind, source = _grade_id(cell), cell["cell_type"], cell["source"]
         if name in wanted:
             seen[name] += 1
+            if wanted[name] == "code" and answers.get(name, "").strip() not in {"", *given}:
+                extra.append(answers[name])  # a cell that was split: its other half may hold what this one needs
             answers[name] = source  # the last one counts, as when the notebook is run
             if kind != wanted[name]:
                 notes.append(f"The cell {name} was turned into a {kind} cell; its text was read all the same.")
         elif name is not None and name not in locked:
             notes.append(f"The cell {name} belongs to no exercise of this week; it was left out.")
-        elif name is None and kind == "code" and source.strip() not in given | {""}:
+        elif name is None and kind == "code" and source.strip() not in {"", *given}:
             extra.append(source)
+            continue
+        if (here := ids.get(name) if name else given.get(source.strip())) is not None:
+            places += [here] * (len(extra) - len(places))
     notes += [
         f"The cell {name} is there {times} times; the last one counts." for name, times in seen.items() if times > 1
     ]
-    notes += [f"The cell {name} is missing; it counts as not answered." for name in wanted if name not in answers]
-    return Submission(student, week, answers, extra, [_short(note) for note in notes])
+    notes += [f"The cell {name} is missing; was it deleted?" for name in wanted if name not in answers]
+    places += [""] * (len(extra) - len(places))
+    return Submission(student, week, answers, extra, [_short(note) for note in notes], places=places)
 
 
 def restore(submission: Submission, root: Path = ROOT) -> NotebookNode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from autograder import sandbox
 from autograder.grade import Verdicts
+from autograder.own_solutions import Row
 
 console = Console()
 
@@ -84,6 +86,16 @@ def print_kill_matrix(weeks: list[str] | None) -> bool:
     share, due = share_in_sight(judged), sum(row.is_due for row in judged)
     console.print(f"{due} of {len(judged)} ended as they must; {share:.1%} of the wrong ones die in sight.")
     return due == len(judged) and share >= IN_SIGHT and not any(row.is_unexplained for row in judged)
+
+
+def print_own_solutions(rows: Sequence[Row]) -> bool:
+    """A line a week and seed, and what cost a point; True when nothing did."""
+    table = Table("week", "seed", "points", "of", "lost", title="The course's own solutions, handed in")
+    for row in rows:
+        table.add_row(row.week, str(row.seed), f"{row.points:g}", f"{row.max:g}", "\n".join(row.lost) or "–")
+    full = sum(not row.lost for row in rows)
+    console.print(table, f"{full} of {len(rows)} got every automatic point.")
+    return full == len(rows)
 
 
 def no_isolation() -> str:

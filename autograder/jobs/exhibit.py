@@ -12,6 +12,7 @@ from typing import Any
 from shardlab.ranks.inside import Part, own_traceback
 
 from autograder.jobs import plain, student
+from autograder.jobs.needed import reads
 
 
 def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
@@ -25,9 +26,10 @@ def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
     ((name, source, _),) = [cell for cell in answer["cells"] if cell[2]]
     error = None
     try:
+        tree = student.parse(source, f"<{name}>")
         with _Silence():
-            student.load(answer | {"cells": others}, [], callables=False)
-        _run(f"<{name}>", source, vars(sys.modules["notebook"]))
+            space = student.run_cells(answer | {"cells": others}, set().union(*map(reads, tree.body)))
+        _run(tree, f"<{name}>", source, space)
     except BaseException as problem:
         error = own_traceback(problem)
     try:
@@ -37,11 +39,9 @@ def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
     return plain.parts({"error": error, **canvas.shown})
 
 
-def _run(filename: str, source: str, space: dict[str, Any]) -> None:
+def _run(tree: ast.Module, filename: str, source: str, space: dict[str, Any]) -> None:
     """Execute a cell; what its last line is worth is displayed."""
-    source = "\n".join("pass" if line.startswith(("%", "!")) else line for line in source.split("\n"))
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    tree = ast.parse(source, filename)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     space["display"] = _display
     exec(compile(tree, filename, "exec"), space)

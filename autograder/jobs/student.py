@@ -8,10 +8,14 @@ import importlib.abc
 import importlib.machinery
 import linecache
 import pickle
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+from autograder.jobs.needed import needed, reads
 
 
 class StudentError(Exception):
@@ -43,7 +47,7 @@ def load(answer: dict[str, Any], names: Sequence[str], *, callables: bool) -> di
 
     StudentError says what is missing, or is no function where `callables` are wanted.
     """
-    space = _from_pickle(answer["pickle"]) if "pickle" in answer else _from_cells(answer["preamble"], answer["cells"])
+    space = _from_pickle(answer["pickle"]) if "pickle" in answer else run_cells(answer, names)
     missing = [name for name in names if name not in space or (callables and not callable(space[name]))]
     if missing:
         shown = f"{missing[0]}()" if callables else missing[0]
@@ -58,42 +62,75 @@ def _from_pickle(data: bytes) -> dict[str, Any]:
     return functions
 
 
-def _from_cells(preamble: str, cells: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """Run cells (name, source, whether it is the exercise's own) in one module, as the notebook's namespace would.
+@dataclass(frozen=True)
+class Statement:
+    """A statement at the top of a cell, and whether the cell is the exercise's own."""
 
-    Of other cells only imports, definitions and assignments are run: their demonstrations are not part of the answer,
-    and an error in them is not an error of this exercise.
+    tree: ast.stmt
+    filename: str
+    is_own: bool
+
+    def run(self, space: dict[str, Any]) -> None:
+        """Execute it in the notebook's namespace."""
+        exec(compile(ast.Module([self.tree], []), self.filename, "exec"), space)
+
+
+def run_cells(answer: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Run cells (name, source, whether it is the exercise's own) in one module, for the sake of these names.
+
+    Of other cells, functions and classes are defined, and what else the answer needs is run: their demonstrations are
+    not part of it, and an error in them is not an error of this exercise. The own cell is run whole; there too an error
+    is passed over where the answer does not need the statement: `shardlab.run` starts no ranks from a rank.
     """
     module = ModuleType("notebook")
     sys.modules["notebook"] = module
     space = module.__dict__
     space["__builtins__"] = builtins
-    _run_kindly(ast.parse(preamble), "<notebook>", space)
-    for name, source, is_own in cells:
-        filename = f"<{name}>"
-        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(answer.get("preamble", ""), "<notebook>", "exec"), space)
+    statements = [statement for cell in answer["cells"] for statement in _statements(*cell)]
+    trees = [statement.tree for statement in statements]
+    due = needed(trees, names)
+    helpful = due | needed(trees, {name for one in statements if one.is_own for name in reads(one.tree)})
+    passed_over = None
+    for place, statement in enumerate(statements):
         try:
-            tree = ast.parse(source, filename)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            if is_own:
-                line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-                raise StudentError(f"The cell is not Python{line}: {error.args[0] if error.args else error}.") from None
-            continue
-        if is_own:
-            exec(compile(tree, filename, "exec"), space)
-        else:
-            tree.body = [node for node in tree.body if isinstance(node, _DEFINITIONS)]
-            _run_kindly(tree, filename, space)
+            if statement.is_own or place in helpful or isinstance(statement.tree, _DEFINITIONS):
+                statement.run(space)
+        except Exception as error:
+            if statement.is_own and place in due:
+                raise
+            passed_over = passed_over or (error if statement.is_own else None)
+    if passed_over and not all(name in space for name in names):
+        raise passed_over
     return space
 
 
-_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def _run_kindly(tree: ast.Module, filename: str, space: dict[str, Any]) -> None:
-    """Run statement by statement; one that fails is skipped, for its error belongs to another exercise."""
-    for node in tree.body:
-        try:
-            exec(compile(ast.Module([node], []), filename, "exec"), space)
-        except Exception:
-            continue
+def _statements(name: str, source: str, is_own: bool) -> list[Statement]:
+    """The statements of a cell; another cell that is not Python has none."""
+    filename = f"<{name}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    try:
+        tree = parse(source, filename)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if not is_own:
+            return []
+        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise StudentError(f"The cell is not Python{line}: {error.args[0] if error.args else error}.") from None
+    return [Statement(node, filename, is_own) for node in tree.body]
+
+
+def parse(source: str, filename: str) -> ast.Module:
+    """Parse a cell; where that fails, without the lines that only a notebook understands, such as `%matplotlib`."""
+    try:
+        return ast.parse(source, filename)
+    except SyntaxError:
+        plain = _MAGIC.sub(r"\1pass", source)
+        if plain == source:
+            raise
+        return ast.parse(plain, filename)
+
+
+_MAGIC = re.compile(r"^([ \t]*)[%!].*$", re.MULTILINE)

@@ -6,7 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, dossier, grade, notebooks
+from autograder import demo, grade, notebooks
 from autograder.cli import app
 from autograder.judge import Judge
 from autograder.sandbox import level
@@ -64,12 +64,6 @@ def test_summary_and_csv(verdicts, tmp_path):
     with (tmp_path / "grades.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert [line["points"] for line in lines] == ["16.0", "0.0", "0.0", "17.0"]
-
-
-def test_the_preamble_holds_only_the_imports_that_a_cell_names():
-    assert dossier.preamble(WEEK, "torch.ones(3)") == "import torch"
-    assert "import torch.distributed as dist" in dossier.preamble(WEEK, "dist.send(x)")
-    assert dossier.preamble(WEEK, "a = 1") == ""
 
 
 def test_week_and_folder_that_do_not_exist(tmp_path):

@@ -1,0 +1,60 @@
+"""The course's own solutions, handed in as a student hands in: each must get every automatic point, on any inputs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+
+from autograder import notebooks
+from autograder.course import ROOT
+from autograder.grade import Verdicts, grade_one
+from autograder.judge import JudgePool
+
+STUDENT = "own-solution"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the solution of one week got with one seed; `lost` has a line for each exercise below its points."""
+
+    week: str
+    seed: int
+    points: float
+    max: float
+    lost: list[str]
+
+
+def rows(weeks: Sequence[str] | None = None, seeds: Sequence[int] = (1, 2, 3), root: Path = ROOT) -> Iterator[Row]:
+    """Hand in the solutions of these weeks, or of all, and judge them with each seed, one job a core at a time."""
+    names = [notebooks.find_week(week, root) for week in weeks or notebooks.weeks(root)]
+    with tempfile.TemporaryDirectory() as folder, JudgePool(os.cpu_count() or 1) as pool:
+        submitted = Path(folder)
+        for week in names:
+            hand_in(week, submitted, root)
+        runs = [(week, seed) for week in names for seed in seeds]
+        yield from pool.map(lambda judge, run: _row(grade_one(STUDENT, run[0], submitted, judge, run[1], root)), runs)
+
+
+def hand_in(week: str, submitted: Path, root: Path = ROOT) -> Path:
+    """Paste the solution into the released notebook of course/, exercise by exercise, and put it where students do."""
+    notebook = nbformat.read(notebooks.release_path(week, root), 4)
+    answers = {cell.id: cell.source for cell in notebooks.read_source(week, root).cells}
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            cell.source = answers[cell.id]
+    path = submitted / STUDENT / week / f"{week}.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(notebook, path)
+    return path
+
+
+def _row(verdicts: Verdicts) -> Row:
+    exercises = verdicts["exercises"]
+    points, most = (sum(one[key] for one in exercises.values()) for key in ("points", "max"))
+    lost = [f"{name}: {one['text']}" for name, one in exercises.items() if one["points"] < one["max"]]
+    return Row(verdicts["assignment"], verdicts["seed"], points, most, lost)

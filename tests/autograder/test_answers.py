@@ -1,0 +1,140 @@
+"""Which cells a rank gets, and which of them is the answer: as in a notebook that is run from the top."""
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell
+
+from autograder import grade, notebooks
+from autograder.answers import answer_of, cells_of, note_of
+from autograder.checks import find
+from autograder.ingest import parse, take_cells
+from autograder.judge import Judge
+
+WEEK, BILL = "week01_collectives", "week01.naive-bill"
+NAMES = find(BILL).names
+RIGHT = (
+    "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return 2 * (num_ranks - 1), 2 * (num_ranks - 1) * num_bytes"
+)
+WRONG = "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return 0, 0"
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Judge() as judge:
+        yield judge
+
+
+def released():
+    return nbformat.read(notebooks.release_path(WEEK), 4)
+
+
+def place_of(notebook, name):
+    return next(place for place, cell in enumerate(notebook.cells) if cell.id == name)
+
+
+def submission_of(notebook):
+    return take_cells(parse(nbformat.writes(notebook).encode()), "ada", WEEK)
+
+
+def handed_in(answers, new_cells=()):
+    """The released notebook with these answers, and new cells (id of the cell above, source)."""
+    notebook = released()
+    for cell in notebook.cells:
+        cell.source = answers.get(cell.id, cell.source)
+    for above, source in new_cells:
+        notebook.cells.insert(place_of(notebook, above) + 1, new_code_cell(source))
+    return submission_of(notebook)
+
+
+def bill(submission):
+    return answer_of(BILL, NAMES, submission)
+
+
+def judged(judge, submission, exercise=BILL):
+    check = find(exercise)
+    return judge.judge(check, answer_of(exercise, check.names, submission), 3)
+
+
+OWN, CHECK, LATER = "week01-naive-bill", "week01-naive-bill-check", "week01-exchange"
+
+
+@pytest.mark.parametrize(
+    ("answers", "new_cells", "is_right"),
+    [
+        ({OWN: RIGHT}, [], True),
+        ({}, [(OWN, RIGHT)], True),  # below an untouched stub
+        ({}, [("week01-reading-check", RIGHT)], True),  # at the very end
+        ({}, [(OWN, WRONG), (CHECK, RIGHT)], True),  # the last one counts
+        ({}, [(OWN, RIGHT), (CHECK, WRONG)], False),
+        ({LATER: RIGHT}, [], True),  # in another exercise's cell
+        ({OWN: RIGHT}, [(CHECK, WRONG)], True),  # below the check: an experiment
+        ({OWN: RIGHT}, [(OWN, WRONG)], False),  # between the cell and its check: overridden, as in the notebook
+        ({OWN: WRONG}, [(OWN, RIGHT)], True),
+        ({OWN: "# see below\n"}, [(OWN, RIGHT)], True),
+        ({OWN: RIGHT, LATER: WRONG}, [], True),
+    ],
+)
+def test_the_answer_is_what_the_notebook_has_at_the_check(judge, answers, new_cells, is_right):
+    assert judged(judge, handed_in(answers, new_cells)).is_right == is_right
+
+
+def test_an_answer_above_the_stub_or_without_it_is_taken_too(judge):
+    notebook = released()
+    notebook.cells.insert(place_of(notebook, OWN), new_code_cell(RIGHT))
+    assert judged(judge, submission_of(notebook)).is_right
+    del notebook.cells[place_of(notebook, OWN)]
+    assert judged(judge, submission_of(notebook)).is_right
+
+
+def test_a_remark_in_the_stub_is_no_answer(judge):
+    stub = next(cell.source for cell in released().cells if cell.id == OWN)
+    assert judged(judge, handed_in({OWN: f"# I wrote it below\n{stub}"}, [(OWN, RIGHT)])).is_right
+    assert "Not answered yet" in judged(judge, handed_in({OWN: f"# later\n{stub}"})).text
+
+
+def test_one_function_in_the_cell_and_one_below_the_check(judge):
+    exercise, own = "week01.ring-all-reduce", "week01-ring-all-reduce"
+    whole = {cell.id: cell.source for cell in notebooks.read_source(WEEK).cells}
+    stub = next(cell.source for cell in released().cells if cell.id == own)
+    first, second = (part.index("def ring_all_reduce(") for part in (whole[own], stub))
+    submission = handed_in({**whole, own: whole[own][:first] + stub[second:]}, [(f"{own}-check", whole[own][first:])])
+    assert judged(judge, submission, exercise).is_right
+
+
+def test_a_cell_cut_in_two_is_read_whole(judge):
+    notebook = released()
+    at = place_of(notebook, OWN)
+    half = notebook.cells[at].copy()
+    half.source = "def twice(number):\n    return 2 * number"
+    notebook.cells[at].source = RIGHT.replace("2 * (num_ranks - 1)", "twice(num_ranks - 1)")
+    notebook.cells.insert(at, half)
+    submission = submission_of(notebook)
+    assert judged(judge, submission).is_right and "is there 2 times" in submission.notes[0]
+
+
+def test_a_given_cell_that_was_changed_overrides_ours():
+    notebook = released()
+    given = next(cell for cell in notebook.cells if cell.source.startswith("def both_send_first"))
+    given.source = "def both_send_first():\n    return 'changed'"
+    names = [cell.name for cell in cells_of(submission_of(notebook))]
+    ours = names.index("week01 extra 1") - 1
+    assert names[ours].startswith("week01 given") and names[ours + 2] == "week01.exchange"
+
+
+def test_the_sentence_says_where_the_answer_stood(judge, tmp_path):
+    assert note_of(BILL, bill(handed_in({OWN: RIGHT}))) == ""
+    assert "a cell of your own was judged" in note_of(BILL, bill(handed_in({}, [(OWN, RIGHT)])))
+    assert "the cell of exchange was judged" in note_of(BILL, bill(handed_in({LATER: RIGHT})))
+    folder = tmp_path / "ada" / WEEK
+    folder.mkdir(parents=True)
+    notebook = released()
+    notebook.cells.insert(place_of(notebook, CHECK), new_code_cell(RIGHT))
+    nbformat.write(notebook, folder / f"{WEEK}.ipynb")
+    told = grade.grade_one("ada", WEEK, tmp_path, judge, seed=1)["exercises"][BILL]
+    assert told["points"] == told["max"] and "a cell of your own was judged" in told["text"]
+
+
+def test_no_cell_and_no_definition_is_no_answer():
+    notebook = released()
+    del notebook.cells[place_of(notebook, OWN)]
+    assert bill(submission_of(notebook)) is None
