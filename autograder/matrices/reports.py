@@ -47,7 +47,6 @@ def write_forged(rows: Sequence[Row], path: Path) -> None:
         mine = [row for row in rows if row["exercise"] == exercise]
         names = [len({row[key] for row in mine}) for key in ("answer", "forgery")]
         lines.append(f"| {exercise} | {names[0] - 1} | {names[1]} | {len(mine)} | {_undeserved(mine)} |")
-    total = sum(map(forged.is_undeserved, rows))
     told = (
         "Every wrong answer behind every forgery of `autograder/forgeries`, and one right answer. `make forged-matrix`."
     )
