@@ -123,6 +123,11 @@ def is_undeserved(row: Row) -> bool:
     return row["forged"] > row["alone"]
 
 
+def is_broken(row: Row) -> bool:
+    """Whether a right answer loses points behind the lie: there it is a refusal that stops it, or its own mistake."""
+    return row["answer"].startswith("right_") and row["forged"] < row["alone"]
+
+
 def honest(check: Check, source: str, judge: Judge) -> Honest:
     """Calls and bytes held of honest ranks in each case. Raises ValueError for a wrong answer."""
     listening = Listening(judge.zygote)

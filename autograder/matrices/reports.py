@@ -22,7 +22,7 @@ def print_forged(rows: Iterable[Row]) -> list[Row]:
         if forged.is_undeserved(row):
             gain = f"{row['alone']:g} points alone, {row['forged']:g} behind {row['forgery']}"
             console.print(f"{row['exercise']} {row['answer']}: {gain}", soft_wrap=True)
-    console.print(f"{sum(map(forged.is_undeserved, seen))} undeserved, in {len(seen)} rows.")
+    console.print(f"{_forged_total(seen)}.")
     return seen
 
 
@@ -47,11 +47,10 @@ def write_forged(rows: Sequence[Row], path: Path) -> None:
         mine = [row for row in rows if row["exercise"] == exercise]
         names = [len({row[key] for row in mine}) for key in ("answer", "forgery")]
         lines.append(f"| {exercise} | {names[0] - 1} | {names[1]} | {len(mine)} | {_undeserved(mine)} |")
-    total = sum(map(forged.is_undeserved, rows))
     told = (
         "Every wrong answer behind every forgery of `autograder/forgeries`, and one right answer. `make forged-matrix`."
     )
-    _write(path, "Forged matrix", told, [head, *lines], f"{total} undeserved, in {len(rows)} rows.")
+    _write(path, "Forged matrix", told, [head, *lines], f"{_forged_total(rows)}.")
 
 
 def write_stability(rows: Sequence[Row], path: Path) -> None:
@@ -71,6 +70,12 @@ def _write(path: Path, title: str, told: str, table: list[str], total: str) -> N
     machine = f"{os.cpu_count()} cores, {os.uname().sysname} {os.uname().release.split('-')[0]}"
     text = "\n".join([f"# {title}\n", f"{told} Judged on {machine}.\n", *table, "", f"**{total}**", ""])
     path.write_text(text)
+
+
+def _forged_total(rows: Sequence[Row]) -> str:
+    broken = sum(map(forged.is_broken, rows))
+    undeserved = sum(map(forged.is_undeserved, rows))
+    return f"{undeserved} undeserved, in {len(rows)} rows; {broken} times a right answer loses points behind a lie"
 
 
 def _undeserved(rows: Sequence[Row]) -> str:
