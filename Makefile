@@ -18,7 +18,7 @@ OLD_PYTHON := Python 3.11 or newer is needed. If you have it under another name:
 
 export PATH := $(BIN):$(PATH)
 
-.PHONY: help setup lab test check notebooks grade kill-matrix demo bench validate figures clean
+.PHONY: help setup lab test check notebooks grade kill-matrix forged-matrix stability demo bench validate figures clean
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -55,8 +55,14 @@ notebooks: setup  ## build the students' notebooks of course/ from solutions/
 grade: setup  ## grade WEEK=week01_collectives from SUBMITTED=autograder/submitted
 	"$(BIN)/autograder" grade $(WEEK) --submitted $(SUBMITTED)
 
-kill-matrix: setup  ## every known cheat against every check
+kill-matrix: setup  ## every known wrong answer against every check, and how many die in sight
 	"$(BIN)/autograder" kill-matrix
+
+forged-matrix: setup  ## every wrong answer behind every forgery: hours; goes on where it stopped (WEEKS="week02 week03")
+	"$(BIN)/autograder" forged-matrix $(WEEKS)
+
+stability: setup  ## every known answer under many seeds: hours; goes on where it stopped (WEEKS="week02 week03")
+	"$(BIN)/autograder" stability $(WEEKS)
 
 demo: setup  ## one minute: real ranks, prediction beside measurement, an honest and a cheating submission graded
 	"$(BIN)/autograder" demo

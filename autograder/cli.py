@@ -10,6 +10,7 @@ import typer
 
 from autograder.integrity import commands as integrity
 from autograder.lms import commands as lms
+from autograder.matrices import commands as matrices
 
 app = typer.Typer(help="Build the notebooks of SYS-602, grade submissions, prove the checks.", no_args_is_help=True)
 
@@ -104,6 +105,7 @@ def kill_matrix(
 
 app.add_typer(lms.app)  # collect, export, anonymise
 app.add_typer(integrity.app)  # audit, replay, similarity
+app.add_typer(matrices.app)  # forged-matrix, stability
 
 
 @app.command()

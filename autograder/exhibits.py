@@ -75,6 +75,7 @@ def _request(answer: dict[str, Any]) -> dict[str, Any]:
         "kept_output": 2 * MOST_TEXT,
         "seals": True,
         "trains": False,
+        "reads_calls": False,
         "masked": [],
         "groups": [],
         "answer": answer,

@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from random import Random
 from typing import Any, TypeVar
 
+from autograder.checks import packets
 from autograder.checks.base import Answer, Case, Check, Task
 from autograder.jobs import plain
 from autograder.sandbox import SandboxLost, Zygote
@@ -29,18 +30,30 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class Verdict:
     """Points for one exercise and the sentence that goes with them; `fault` marks a machine's failure, not a wrong
-    answer."""
+    answer.
+
+    `in_sight`: whether a public case showed a problem; None where a job that public and drawn cases share was lost.
+    """
 
     exercise: str
     points: float
     max: float
     text: str
     fault: bool = False
+    in_sight: bool | None = False
 
     @property
     def is_right(self) -> bool:
         """Whether everything was right."""
         return self.points >= self.max
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong in one part of a check, and the case that shows it; None if it may be any of a job's cases."""
+
+    text: str
+    case: Case | None
 
 
 @dataclass
@@ -71,7 +84,7 @@ class Judge:
         chosen = list(cases) if cases is not None else [*check.public, *check.draw(rng)]
         tasks = [check.make(case, rng) for case in chosen]
         parts = {case.get("part", "") for case in chosen}
-        problems: dict[str, str] = {}
+        problems: dict[str, Problem] = {}
         try:
             for batch in _batches(check, chosen, tasks):
                 if batch[0][0].get("part", "") not in problems:
@@ -81,7 +94,7 @@ class Judge:
             return Verdict(check.exercise, 0.0, check.points, text, fault=True)
         return _verdict(check, parts, problems)
 
-    def _judge_batch(self, check: Check, batch: Batch, answer: dict[str, Any], problems: dict[str, str]) -> None:
+    def _judge_batch(self, check: Check, batch: Batch, answer: dict[str, Any], problems: dict[str, Problem]) -> None:
         """Run a batch in one job and note the first problem of its part."""
         answers = _split(self.ask(check.request(_merged(batch), answer)), len(batch))
         for (case, task), came in zip(batch, answers, strict=True):
@@ -90,7 +103,9 @@ class Judge:
             except Exception as error:  # whatever a forged report trips over
                 problem = f"The report of a rank makes no sense ({type(error).__name__}). Return what is asked for."
             if problem is not None:
-                problems[case.get("part", "")] = f"{_name(case)}: {problem}" if "ranks" in case else problem
+                text = f"{_name(case)}: {problem}" if "ranks" in case else problem
+                is_whole = len(batch) > 1 and answers[0] is answers[1]
+                problems[case.get("part", "")] = Problem(text, None if is_whole else case)
                 return
 
     def ask(self, request: dict[str, Any]) -> Answer:
@@ -123,6 +138,8 @@ class Judge:
             answer["loopback_bytes"],
             answer["printed"],
             answer["wire"],
+            calls=packets.calls_of_ranks(answer["calls"], request["groups"], request["ranks"]),
+            unread=answer["unread"],
             timed_out=answer["timed_out"],
             peak_bytes=[end["peak_bytes"] for end in answer["ends"]],
         )
@@ -192,20 +209,27 @@ def seed_for(seed: int, *names: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def _verdict(check: Check, parts: set[str], problems: dict[str, str]) -> Verdict:
+def _verdict(check: Check, parts: set[str], problems: dict[str, Problem]) -> Verdict:
     shares = {part: check.parts.get(part, 1.0) for part in parts}
     whole = sum(shares.values())
     earned = sum(share for part, share in shares.items() if part not in problems) / whole
     points = round(check.points * earned, 4)
     if not problems:
         return Verdict(check.exercise, points, check.points, "All right.")
-    text = "\n".join(problems.values())
+    text = "\n".join(problem.text for problem in problems.values())
     if points:
         right = ", ".join(sorted(part for part in parts if part not in problems))
         text += f"\nRight: {right}."
     if check.hints:
         text += f"\nHint: {check.hints[0]}"
-    return Verdict(check.exercise, points, check.points, clean(text))
+    return Verdict(check.exercise, points, check.points, clean(text), in_sight=_in_sight(check, problems))
+
+
+def _in_sight(check: Check, problems: dict[str, Problem]) -> bool | None:
+    """Whether one of the problems is a public case's; None if that cannot be told."""
+    if any(problem.case is case for problem in problems.values() for case in check.public):
+        return True
+    return None if any(problem.case is None for problem in problems.values()) else False
 
 
 def clean(text: str, most: int = MOST_TEXT) -> str:
@@ -225,4 +249,8 @@ def _name(case: Case) -> str:
         words.append(f"the group of ranks {case['subgroup']}")
     if "ranks_per_node" in case:
         words.append(f"{case['ranks_per_node']} ranks a node")
+    if "orders" in case:
+        words.append(f"whose forwards use the layers in the orders {case['orders']}")
+    if "calls" in case:
+        words.append("called for two steps on the same model")
     return ", ".join(words)

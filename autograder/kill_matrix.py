@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autograder.checks import WEEKS
 from autograder.checks.base import Check
-from autograder.judge import Judge, JudgePool
+from autograder.judge import Judge, JudgePool, Verdict
+from autograder.self_check import PUBLIC_SEED
 
+IN_SIGHT = 0.9  # of the wrong answers that a visible check must show; each other says why it does not
+NOT_IN_SIGHT = "Not in sight: "  # begins the line of a wrong answer's docstring that gives the reason
 MUTANTS = Path(__file__).parent / "mutants"
 PREAMBLE = (
     "import math, os, time\nfrom contextlib import suppress\nimport torch\nimport torch.distributed as dist\n"
@@ -29,11 +33,24 @@ class Row:
     must_live: bool
     lived: bool
     text: str
+    in_sight: bool = False
+    reason: str = ""
 
     @property
     def is_due(self) -> bool:
         """Whether it ended as it must."""
         return self.must_live == self.lived
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether it is wrong, passes the check that a student sees, and nobody said why it may."""
+        return not (self.must_live or self.in_sight or self.reason)
+
+
+def share_in_sight(rows: Iterable[Row]) -> float:
+    """Of the wrong answers, the share that dies in the visible check; 1 of none."""
+    seen = [row.in_sight for row in rows if not row.must_live]
+    return sum(seen) / len(seen) if seen else 1.0
 
 
 def mutants_of(check: Check) -> list[Path]:
@@ -46,12 +63,30 @@ def rows(weeks: list[str] | None = None, seed: int = 1) -> Iterator[Row]:
     """Judge every kept answer of the weeks, one a core at a time, and give the rows in order."""
     answers = [(check, path) for week in weeks or list(WEEKS) for check in WEEKS[week] for path in mutants_of(check)]
     with JudgePool(os.cpu_count() or 1) as pool:
-        yield from pool.map(lambda judge, answer: _row(judge, *answer, seed), answers)
+        yield from pool.map(lambda judge, answer: row_of(judge, *answer, seed), answers)
 
 
-def _row(judge: Judge, check: Check, path: Path, seed: int) -> Row:
+def row_of(judge: Judge, check: Check, path: Path, seed: int = 1) -> Row:
+    """Judge one kept answer, and say whether a student would have seen that it is wrong."""
     source = path.read_text()
     answer = {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}
     verdict = judge.judge(check, answer, seed)
-    story = (ast.get_docstring(ast.parse(source)) or path.stem).splitlines()[0]
-    return Row(check.exercise, path.stem, story, path.stem.startswith("right_"), verdict.is_right, verdict.text)
+    story = (ast.get_docstring(ast.parse(source)) or path.stem).splitlines()
+    reasons = [line.removeprefix(NOT_IN_SIGHT) for line in story if line.startswith(NOT_IN_SIGHT)]
+    return Row(
+        check.exercise,
+        path.stem,
+        story[0],
+        path.stem.startswith("right_"),
+        verdict.is_right,
+        verdict.text,
+        _is_in_sight(judge, check, answer, verdict),
+        "".join(reasons),
+    )
+
+
+def _is_in_sight(judge: Judge, check: Check, answer: dict[str, Any], verdict: Verdict) -> bool:
+    """Whether the visible check shows that an answer is wrong; it is asked where a lost job leaves that open."""
+    if verdict.in_sight is None:
+        return not judge.judge(check, answer, PUBLIC_SEED, check.public).is_right
+    return verdict.in_sight

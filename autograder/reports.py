@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -64,23 +63,27 @@ def publish(week: str, students: list[str], submitted: Path) -> None:
 
 
 def print_kill_matrix(weeks: list[str] | None) -> bool:
-    """Judge all kept answers and print them by exercise; True when all ended as they must."""
-    from autograder.kill_matrix import rows
+    """Judge all kept answers and print them by exercise; True when all ended as they must, and enough of them in sight.
 
-    table = Table("exercise", "wrong, dead", "right, alive", "not as due", title="Kill matrix")
-    counts: dict[str, dict[str, Any]] = {}
-    for row in rows(weeks):
-        mine = counts.setdefault(row.exercise, {"dead": 0, "alive": 0, "bad": []})
-        if row.is_due:
-            mine["alive" if row.lived else "dead"] += 1
-        else:
-            mine["bad"].append(f"{row.name} {'lived' if row.lived else 'died'}")
-    for exercise, mine in counts.items():
-        table.add_row(exercise, str(mine["dead"]), str(mine["alive"]), ", ".join(mine["bad"]) or "–")
-    total = sum(mine["dead"] + mine["alive"] + len(mine["bad"]) for mine in counts.values())
-    due = sum(mine["dead"] + mine["alive"] for mine in counts.values())
-    console.print(table, f"{due} of {total} ended as they must.")
-    return due == total
+    Wrong answers that pass the visible check follow, each with its reason.
+    """
+    from autograder.kill_matrix import IN_SIGHT, rows, share_in_sight
+
+    table = Table("exercise", "wrong, dead", "dead in sight", "right, alive", "not as due", title="Kill matrix")
+    judged = list(rows(weeks))
+    for exercise in dict.fromkeys(row.exercise for row in judged):
+        mine = [row for row in judged if row.exercise == exercise]
+        dead = sum(not (row.must_live or row.lived) for row in mine)
+        alive = sum(row.must_live and row.lived for row in mine)
+        bad = [f"{row.name} {'lived' if row.lived else 'died'}" for row in mine if not row.is_due]
+        seen = sum(row.in_sight for row in mine)
+        table.add_row(exercise, str(dead), str(seen), str(alive), ", ".join(bad) or "–")
+    console.print(table)
+    for row in (row for row in judged if not (row.must_live or row.in_sight)):
+        console.print(f"Not in sight: {row.exercise} {row.name}: {row.reason or 'no reason is stated'}", soft_wrap=True)
+    share, due = share_in_sight(judged), sum(row.is_due for row in judged)
+    console.print(f"{due} of {len(judged)} ended as they must; {share:.1%} of the wrong ones die in sight.")
+    return due == len(judged) and share >= IN_SIGHT and not any(row.is_unexplained for row in judged)
 
 
 def no_isolation() -> str:

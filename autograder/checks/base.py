@@ -29,6 +29,7 @@ class Task:
     """One case, ready to run: `inputs[rank]` is {"args", "groups"} or None for a rank that only watches.
 
     `groups` lists the ranks of each process group to be made (None: the world); `expected` and `facts` stay here.
+    `reads_calls=False`: so much travels that packets are not read; then the kernel's count of bytes is all there is.
     """
 
     call: str | None
@@ -37,15 +38,17 @@ class Task:
     expected: list
     groups: list = field(default_factory=lambda: [None])
     facts: dict[str, Any] = field(default_factory=dict)
+    reads_calls: bool = True
 
 
 @dataclass(frozen=True)
 class Answer:
     """What came back for one case.
 
-    `ranks[r]` is what rank r reports, and a claim. Bytes on the loopback and `wire` were read outside the ranks:
-    [source, target, kind, frames, bytes], kind "message" or a collective's; None where nobody could look. So was
-    `peak_bytes[r]`, where the check `trains`: the most memory that rank r had at once, above what it began with.
+    `ranks[r]` is what rank r reports, and a claim. The rest was read outside the ranks: bytes on the loopback; `wire`,
+    rows of [source, target, kind, frames, bytes], kind "message" or a collective's; `calls[r]`, what rank r sent and
+    received, call by call; both None where nobody could look, and `unread` if that is because too much travelled.
+    `peak_bytes[r]`, where the check `trains`, is the most memory that rank r had at once, above what it began with.
     """
 
     ranks: list[dict[str, Any]]
@@ -55,6 +58,8 @@ class Answer:
     wire: list[list[Any]] | None = None
     peak_bytes: Sequence[int | None] = ()
     timed_out: bool = False
+    calls: Sequence[Sequence[Call]] | None = None
+    unread: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,7 @@ class Check:
             "memory_all_bytes": MEMORY_ALL_BYTES,
             "seals": not self.makes_groups,
             "trains": self.trains,
+            "reads_calls": task.reads_calls,
             "masked": list(self.masked),
             "groups": task.groups,
             "answer": answer,
@@ -113,20 +119,29 @@ def trouble(answer: Answer, allowed: Sequence[str] | None = None) -> str | None:
             return f"Rank {rank} raised an exception.\n{came['raised']}"
     if answer.report:
         return answer.report
-    for rank, came in enumerate(answer.ranks):
-        forbidden = sorted(set(_texts(came.get("kinds"))) - set(allowed)) if allowed is not None else []
-        if forbidden:
-            return f"Rank {rank} calls {forbidden[0]}; this exercise is made of {' and '.join(allowed or ())} alone."
-    return _other_than_claimed(answer, allowed)
-
-
-def _other_than_claimed(answer: Answer, allowed: Sequence[str] | None) -> str | None:
-    """More packets than can be read, or, where only some calls are allowed, others than the ranks report."""
-    if answer.wire is None and answer.loopback_bytes > 0:
+    if answer.unread:
         return f"Between the ranks {size(answer.loopback_bytes)} travelled, more than can be read: send far less."
-    if answer.wire is None or allowed is None:
+    return _forbidden_call(answer, allowed) or _more_than_claimed(answer, allowed)
+
+
+def _forbidden_call(answer: Answer, allowed: Sequence[str] | None) -> str | None:
+    """A call of another kind than the exercise is made of."""
+    if allowed is None:
         return None
-    return packets.other_than_claimed(answer.wire, [sent(answer, rank) for rank in range(len(answer.ranks))], allowed)
+    if answer.calls is not None:
+        return packets.other_kind(answer.wire or [], allowed)
+    for rank, came in enumerate(answer.ranks):
+        if forbidden := sorted(set(_texts(came.get("kinds"))) - set(allowed)):
+            return packets.not_made_of(rank, forbidden[0], allowed)
+    return None
+
+
+def _more_than_claimed(answer: Answer, allowed: Sequence[str] | None) -> str | None:
+    """Where bytes are counted and no calls are read: other bytes than the ranks' own bills say."""
+    if answer.calls is not None or answer.wire is None:
+        return None
+    bills = [calls_of(answer, rank) for rank in range(len(answer.ranks))]
+    return packets.other_than_billed(answer.wire, bills, only_messages=allowed is not None)
 
 
 def _last_line(text: Any) -> str:
@@ -189,11 +204,22 @@ def sent(answer: Answer, rank: int, kind: str = "send") -> list[int]:
 
 
 def calls_of(answer: Answer, rank: int) -> list[Call]:
-    """What a rank sent and received, call by call, in order."""
+    """What one rank sent and received, call by call, in order: read outside of it, from the packets of its job.
+
+    Where nobody can read packets, it is the rank's own bill, compared with the count of bytes (see `trouble`).
+    """
+    if answer.calls is not None:
+        return list(answer.calls[rank])
     claimed = answer.ranks[rank].get("events")
-    if not isinstance(claimed, list):
-        return []
-    return [Call(*event) for event in claimed if isinstance(event, list) and len(event) == 5]
+    events = claimed if isinstance(claimed, list) else []
+    return [
+        Call(kind, members, peer, payload_bytes, sent_bytes, number)
+        for number, (kind, members, peer, payload_bytes, sent_bytes) in enumerate(filter(_is_event, events))
+    ]
+
+
+def _is_event(claimed: Any) -> bool:
+    return isinstance(claimed, list) and len(claimed) == 5
 
 
 def carried_too_little(answer: Answer, payload_bytes: int) -> str | None:

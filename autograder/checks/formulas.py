@@ -55,8 +55,8 @@ def failed(answer: Answer) -> str | None:
         return problem and problem.replace("Rank 0 raised", "The function raised")
     value = came.get("value")
     if isinstance(value, dict) and "not_plain" in value:
-        what = value["not_plain"]
-        return f"What came cannot travel: {what}. Return numbers, texts, tensors, and lists or dicts of them."
+        what = f"Your return value cannot be sent back: {value['not_plain']}."
+        return f"{what} Return numbers, texts, tensors, and lists or dicts of them."
     return None
 
 

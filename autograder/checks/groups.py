@@ -35,7 +35,9 @@ def shape_of(case: Case) -> tuple[int, ...]:
     return (case["numbers"] // 2, 2) if case.get("matrix") else (case["numbers"],)
 
 
-def group_task(case: Case, call: str, args: dict[int, list], expected: dict[int, Any], **facts: Any) -> Task:
+def group_task(
+    case: Case, call: str, args: dict[int, list], expected: dict[int, Any], *, reads_calls: bool = True, **facts: Any
+) -> Task:
     """A task in which the members of one group work and the other ranks of the world watch."""
     ranks = range(case["ranks"])
     return Task(
@@ -45,6 +47,7 @@ def group_task(case: Case, call: str, args: dict[int, list], expected: dict[int,
         inputs=[{"args": args[rank], "groups": {"group": 0}} if rank in args else None for rank in ranks],
         expected=[expected.get(rank) for rank in ranks],
         facts=facts,
+        reads_calls=reads_calls,
     )
 
 
@@ -71,7 +74,7 @@ def each_bill(task: Task, answer: Answer, formula: str) -> str | None:
     for rank in working(task):
         messages = sent(answer, rank)
         if sum(messages) != due[rank]:
-            more = "Whole tensors travel?" if sum(messages) > due[rank] else "Something is missing."
+            more = "Whole tensors travel?" if sum(messages) > due[rank] else "Is every isend waited for?"
             return (
                 f"Right on all {len(due)} ranks, but rank {rank} sent {size(sum(messages))} where {size(due[rank])} "
                 f"must travel, {formula}. {more}"

@@ -1,4 +1,4 @@
-"""What the packets say, held against what ranks claim: rows of [source, target, kind, frames, bytes], see jobs/wire."""
+"""What packets say, read outside the ranks: rows of [source, target, kind, frames, bytes], and calls (jobs/frames)."""
 
 from __future__ import annotations
 
@@ -11,40 +11,81 @@ MOST_HEADERS = 64 * FRAME_BYTES  # of all that one rank sends to another in a ca
 
 
 class Call(NamedTuple):
-    """One communication call of one rank; `members` and `peer` are ranks of the world, `payload_bytes` of the whole
-    tensor, `sent_bytes` what this rank of a ring sends for it."""
+    """One communication call of one rank.
+
+    `members` and `peer` are ranks of the world, `payload_bytes` is of the whole tensor, `sent_bytes` what this rank
+    sends for it, in a ring where it is a collective; `number` orders the collectives of a group, and is a message's
+    tag.
+    """
 
     kind: str
     members: list[int]
     peer: int | None
     payload_bytes: int
     sent_bytes: float
+    number: int = 0
 
 
-def other_than_claimed(rows: Sequence[list], claims: Sequence[Sequence[Any]], allowed: Sequence[str]) -> str | None:
-    """A sentence if anything but messages travelled, or other bytes or numbers of them than `claims[rank]` lists."""
-    if any(kind == COUNTED for _, _, kind, *_ in rows):
-        return _other_than_counted(rows, claims)
+def calls_of_ranks(
+    rows: Sequence[list] | None, groups: Sequence[list[int] | None], num_ranks: int
+) -> list[list[Call]] | None:
+    """Each rank's calls from what `jobs.frames.calls` read of its packets; None where nobody could read them."""
+    if rows is None:
+        return None
+    found: list[list[Call]] = [[] for _ in range(num_ranks)]
+    for rank, kind, group, number, peer, own, total in rows:
+        members = groups[group] if group >= 0 else None
+        found[rank].append(_call(kind, members or list(range(num_ranks)), peer, number, own, total))
+    return found
+
+
+def _call(kind: str, members: list[int], peer: int, number: int, own: int, total: int) -> Call:
+    """What all ranks of a collective carried together tells its tensor: a ring carries each number N-1 times."""
+    if peer >= 0:
+        return Call(kind, members, peer, own, own if kind == "send" else 0, number)
+    others = max(1, len(members) - 1)
+    if kind == "all_reduce":
+        return Call(kind, members, None, total // (2 * others), total / len(members), number)
+    if kind in ("all_gather", "reduce_scatter", "broadcast"):
+        return Call(kind, members, None, total // others, total / len(members), number)
+    return Call(kind, members, None, own, own, number)  # who sends how much is the caller's choice
+
+
+def other_kind(rows: Sequence[list], allowed: Sequence[str]) -> str | None:
+    """A sentence if anything but messages travelled."""
     for source, _, kind, *_ in rows:
         if kind == "unknown":
             return f"Rank {source} writes into a connection by itself; messages go through torch.distributed alone."
         if kind != "message":
-            return f"Rank {source} calls {kind}; this exercise is made of {' and '.join(allowed)} alone."
-    for rank, sends in enumerate(claims):
-        mine = [row for row in rows if row[0] == rank]
-        messages, travelled = sum(row[3] for row in mine), sum(row[4] for row in mine)
-        if sum(sends) != travelled:
-            return f"Rank {rank} reports {size(sum(sends))} sent, but {size(travelled)} travelled from it."
-        if len(sends) != messages:
-            return f"Rank {rank} reports {len(sends)} messages, but {messages} travelled from it."
+            return not_made_of(source, kind, allowed)
     return None
 
 
-def _other_than_counted(rows: Sequence[list], claims: Sequence[Sequence[Any]]) -> str | None:
-    """As above where frames cannot be read: what is no payload must be headers of the frames that messages take.
+def not_made_of(rank: int, kind: str, allowed: Sequence[str]) -> str:
+    """What to say of a call that the exercise is not made of."""
+    return f"Rank {rank} calls {kind}; this exercise is made of {' and '.join(allowed)} alone."
 
-    gloo announces a message in one frame and carries it in another; its receiver asks for it in a third (tcp/pair.cc).
+
+def other_than_billed(rows: Sequence[list], bills: Sequence[Sequence[Call]], *, only_messages: bool) -> str | None:
+    """A sentence if other bytes were counted than the ranks' own bills say, where frames cannot be read.
+
+    Of messages alone, every byte is known: what is no payload must be headers of the frames that messages take. Of a
+    library's collectives only an upper bound is.
     """
+    if only_messages:
+        return _other_than_messages(
+            rows, [[call.payload_bytes for call in bill if call.kind == "send"] for bill in bills]
+        )
+    counted = sum(row[4] for row in rows)
+    billed = sum(call.sent_bytes for bill in bills for call in bill)
+    most = 2 * billed + MOST_HEADERS * (len(bills) + sum(map(len, bills)))
+    if counted <= most:
+        return None
+    return f"The ranks report {size(billed)} sent, but {size(counted)} travelled between them, headers included."
+
+
+def _other_than_messages(rows: Sequence[list], claims: Sequence[Sequence[Any]]) -> str | None:
+    """gloo announces a message in one frame and carries it in another; its receiver asks for it in a third."""
     num_messages, num_frames = sum(map(len, claims)), 0.0
     for rank, sends in enumerate(claims):
         travelled = sum(row[4] for row in rows if row[0] == rank)
@@ -52,7 +93,7 @@ def _other_than_counted(rows: Sequence[list], claims: Sequence[Sequence[Any]]) -
         if frames not in range(2 * len(sends), 2 * len(sends) + num_messages + 1):
             return (
                 f"Rank {rank} reports {size(sum(sends))} sent in {len(sends)} messages, but {size(travelled)} "
-                "travelled from it, headers included."
+                "travelled from it, headers included. Is every isend waited for?"
             )
         num_frames += frames
     if num_frames != 3 * num_messages:

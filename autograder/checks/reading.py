@@ -25,7 +25,7 @@ def reading_check(
         wrong = [key for key in due if plainly(got.get(key)) != plainly(due[key])]
         if not wrong:
             return None
-        return f"Not yet right: {', '.join(wrong)}. For {wrong[0]}: {where[wrong[0]]}."
+        return f"Not correct yet: {', '.join(wrong)}. For {wrong[0]}: {where[wrong[0]]}."
 
     return Check(
         exercise=exercise,

@@ -9,7 +9,16 @@ from shardlab.costs.memory_states import shard_elements
 from shardlab.data_parallel.flat import end_to_end
 from torch import Tensor
 
-from autograder.checks.base import Answer, Case, Task, calls_of, size, whole_numbers
+from autograder.checks.base import (
+    Answer,
+    Case,
+    Task,
+    calls_of,
+    carried_too_little,
+    carried_too_much,
+    size,
+    whole_numbers,
+)
 from autograder.checks.groups import dtype_of, working
 
 MASKED = ("shardlab.data_parallel", "shardlab.costs.memory_states")
@@ -49,10 +58,17 @@ def slices(tensors: list[Tensor], num_ranks: int) -> list[Tensor]:
 
 
 def sent_otherwise(task: Task, answer: Answer, due: float, why: str) -> str | None:
-    """Whether a rank's calls send more than `due` bytes, counted as rings, or less than half of them."""
+    """Whether a rank's calls send more than `due` bytes, counted as rings, or less than half of them.
+
+    Of a task whose packets are not read, the kernel's count for all ranks together says it.
+    """
     ranks = working(task)
+    if not task.reads_calls:
+        total = int(due * len(ranks))
+        problem = carried_too_little(answer, int(0.98 * total)) or carried_too_much(answer, total)
+        return problem and f"{problem} Needed: {why}."
     for rank in ranks:
-        mine = sum(event[4] for event in calls_of(answer, rank))
+        mine = sum(call.sent_bytes for call in calls_of(answer, rank))
         if mine > due + 64:
             return f"Rank {rank} sends {size(mine)} where {size(due)} are enough, {why}."
         if mine < 0.5 * due:

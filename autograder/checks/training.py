@@ -9,7 +9,6 @@ what became of them. Values are as trustworthy as any result; `held_bytes` is a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -53,16 +52,20 @@ def leaf(tensor: torch.Tensor) -> dict[str, Any]:
 def training_task(
     case: Case, call: str, args: dict[int, list], expected: dict[int, Any], *, reports: Sequence[str] = REPORTS, **facts
 ) -> Task:
-    """A task of a group in which every member trains; a case about memory has `reports=()`: they need memory too."""
+    """A task of a group in which every member trains; a case about memory has `reports=()`: they need memory too.
+
+    With "calls": 2 in the case the function is called for two steps, with the same arguments; the last one is judged.
+    """
     task = group_task(case, call, args, expected, **facts)
     for mine in filter(None, task.inputs):
         mine["reports"] = list(reports)
+        mine["calls"] = case.get("calls", 1)
     return task
 
 
 def failed(answer: Answer) -> str | None:
-    """What went wrong before there was a result. Weights may be more than can be read of packets: nothing is."""
-    return trouble(replace(answer, wire=answer.wire or []))
+    """What went wrong before there was a result."""
+    return trouble(answer)
 
 
 def wrong_weights(

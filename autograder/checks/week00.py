@@ -36,7 +36,10 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    return [{"ranks": 2, "numbers": rng.randint(3, 50)}, {"ranks": 4, "numbers": rng.randint(3, 50)}]
+    return [
+        {"ranks": 3, "numbers": rng.randint(3, 50)},
+        {"ranks": 4, "numbers": rng.randint(3, 50), "subgroup": [0, 2, 3]},
+    ]
 
 
 CHECKS = (
@@ -44,13 +47,13 @@ CHECKS = (
         exercise="week00.first-all-reduce",
         points=1,
         names=("total_of",),
-        public=({"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 5}),
+        public=({"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 7, "subgroup": [1, 3]}),
         draw=_draw,
         make=_make,
         judge=_judge,
         masked=("shardlab.collectives",),
         hints=(
-            "dist.all_reduce changes the tensor that it is given.",
+            "dist.all_reduce adds up over the group that it is given, and changes the tensor that it is given.",
             "Work on tensor.clone(), and pass the group on.",
             "total = tensor.clone(); dist.all_reduce(total, group=group); return total.",
         ),

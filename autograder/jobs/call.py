@@ -11,13 +11,13 @@ import torch.distributed as dist
 from shardlab import meter
 from shardlab.ranks.inside import Part, own_traceback
 
-from autograder.jobs import plain, student, trained
+from autograder.jobs import plain, student, trained, wire
 
 _OUR_FRAMES = re.compile(r'  File "[^"\n]*/autograder/jobs/[^\n]*\n(?:    [^\n]*\n)*')
 MOST_ERROR = 2000  # characters of a student's own traceback
 
 
-def on_rank(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
+def on_rank(request: dict[str, Any], seal: Callable[..., None]) -> list[Part]:
     """One rank of an exercise that runs on ranks. `seal` closes the last doors, before the first line of student code.
 
     1. make the groups, on every rank in the same order, and what is to be trained  2. seal  3. load the cells
@@ -25,9 +25,9 @@ def on_rank(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
     """
     mine = request["mine"]
     student.mask(request["masked"])
-    groups = [dist.new_group(members) if members is not None else dist.group.WORLD for members in request["groups"]]
+    groups, connections = _groups(request["groups"])
     args = trained.build(mine["args"]) if request["trains"] and mine is not None else None
-    seal()
+    seal(connections)
     if request["seals"]:
         dist.new_group = _no_new_group
     functions = _functions(request)
@@ -38,8 +38,19 @@ def on_rank(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
     kwargs = {name: groups[index] for name, index in mine["groups"].items()}
     function = functions[request["call"]]
     if args is not None:
-        return plain.parts(_train(function, args, kwargs, mine["reports"]))
+        return plain.parts(_train(function, args, kwargs, mine["reports"], mine.get("calls", 1)))
     return plain.parts(_call(function, mine["args"], kwargs))
+
+
+def _groups(wanted: list[list[int] | None]) -> tuple[list, dict[tuple[int, int], int]]:
+    """The process groups, None for the world, and of each new connection, by its ports, the number of its group."""
+    groups, connections, known = [], {}, wire.ports_of_connections()
+    for number, members in enumerate(wanted):
+        groups.append(dist.new_group(members) if members is not None else dist.group.WORLD)
+        new = wire.ports_of_connections() - known if members is not None else set()
+        connections |= dict.fromkeys(new, number)
+        known |= new
+    return groups, connections
 
 
 def _functions(request: dict[str, Any]) -> dict[str, Any] | str:
@@ -83,11 +94,14 @@ def _guarded(function: Callable, args: list) -> dict[str, Any]:
         return {"raised": _told(error)}
 
 
-def _train(function: Callable, args: list, kwargs: dict[str, Any], wanted: list[str]) -> dict[str, Any]:
-    """Call a function that trains what it is given, and report that too."""
+def _train(function: Callable, args: list, kwargs: dict[str, Any], wanted: list[str], calls: int) -> dict[str, Any]:
+    """Call a function that trains what it is given, as often as there are steps, and report that too."""
     kept: list[Any] = []
 
     def keeping(*args: Any, **kwargs: Any) -> Any:
+        for _ in range(calls - 1):
+            function(*args, **kwargs)
+            trained.forget_gradients(args)
         kept.append(function(*args, **kwargs))
         return trained.plain_part(kept[0])
 

@@ -12,6 +12,7 @@ import os
 import select
 import socket
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,11 +52,14 @@ class Connections:
         """In a rank: it may hand over its connections, and gets none."""
         self._ours.close()
 
-    def note_sockets(self, rank: int) -> None:
-        """In a rank, before any student code: hand over its connections, with what each has sent so far."""
+    def note_sockets(self, rank: int, groups: Mapping[tuple[int, int], int]) -> None:
+        """In a rank, before any student code: hand over its connections, with what each has sent so far.
+
+        Whose `groups` they are does not matter here: bytes are counted from rank to rank.
+        """
         # not one.dup(): Python's own makes a connection wait, and the library's with it
         ends = [socket.socket(fileno=os.dup(one.fileno())) for one in wire.own_connections()][:MOST_CONNECTIONS]
-        facts = [(end.getsockname()[1], end.getpeername()[1], wire.sent_so_far(end)) for end in ends]
+        facts = [(*wire.ports(end), wire.sent_so_far(end)) for end in ends]
         note = json.dumps([rank, os.getpid(), facts]).encode()
         socket.send_fds(self._theirs, [note], [end.fileno() for end in ends])
         for one in (self._theirs, *ends):
@@ -70,8 +74,8 @@ class Connections:
             self._count(held)
         self._held = [held for held in self._held if held not in gone]
 
-    def read(self) -> list[list[Any]]:
-        """[[source rank, target rank, "bytes", 0, bytes], ...] since the ranks handed their connections over."""
+    def read(self) -> tuple[list[list[Any]], None]:
+        """[[source rank, target rank, "bytes", 0, bytes], ...] since the ranks handed over; calls cannot be told."""
         self.look()
         for held in self._held:
             self._count(held)
@@ -79,7 +83,7 @@ class Connections:
         found: Counter[tuple[int, int]] = Counter()
         for source, (own, peer), num_bytes in self._sent:
             found[source, self._owners.get((peer, own), -1)] += num_bytes
-        return [[*key, "bytes", 0, num_bytes] for key, num_bytes in found.items()]
+        return [[*key, "bytes", 0, num_bytes] for key, num_bytes in found.items()], None
 
     def _take_one(self) -> bool:
         try:

@@ -6,8 +6,9 @@ import datetime
 import os
 import resource
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 import torch.distributed as dist
@@ -22,7 +23,7 @@ from autograder.jobs.peaks import Peaks
 from autograder.jobs.watch import Watch
 from autograder.jobs.wire import Tap
 
-Seal = Callable[[], None]
+Seal = Callable[..., None]  # takes the groups of connections, see wire.Tap.note_sockets
 PROGRAMS: dict[str, Callable[[dict, Seal], list[rank_inside.Part]]] = {
     "on_rank": call.on_rank,
     "without_ranks": call.without_ranks,
@@ -38,7 +39,7 @@ MOST_RESULT = 96 << 20  # bytes of one rank's result that go on to the judge
 @contextmanager
 def tap(request: dict[str, Any], level: int) -> Iterator[Tap | Connections | None]:
     """What counts between ranks that talk, where the job has a loopback of its own: packets, or connections."""
-    kind = {3: Tap, 2: Connections}.get(level) if request["program"] == "on_rank" else None
+    kind = {3: Tap, 2: Connections}.get(level) if request["program"] == "on_rank" and request["reads_calls"] else None
     listener = kind() if kind else None
     yield listener
     if listener is not None:
@@ -94,7 +95,7 @@ def work(
         outcome.report = f"The ranks handed in more than fits, or what makes no sense ({type(error).__name__})."
     if watch is not None and watch.complaint:
         outcome.report = watch.complaint
-    wire = tap.read() if tap is not None else None
+    rows_and_calls = tap.read() if tap is not None else None
     if tap is not None and tap.num_noted == 0:  # no line of the student's has run
         raise OSError("the ranks did not come together")
     most = peaks.of(num_ranks) if peaks is not None else [None] * num_ranks
@@ -106,7 +107,9 @@ def work(
             "timed_out": outcome.timed_out,
             "seconds": outcome.seconds,
             "loopback_bytes": confine.loopback_bytes() - carried if level >= 2 else -1,
-            "wire": wire,
+            "wire": rows_and_calls and rows_and_calls[0],
+            "calls": rows_and_calls and rows_and_calls[1],
+            "unread": tap is not None and rows_and_calls is None,
             "printed": "".join(printed)[:kept_output],
         }
     )
@@ -160,7 +163,7 @@ def _live(
         store = dist.FileStore(f"/proc/self/fd/{meeting}", own["ranks"])
         rank_inside.join(transports.GLOO, store, rank, own["ranks"], own["timeout"])
 
-    def seal() -> None:
+    def seal(groups: Mapping[tuple[int, int], int] = MappingProxyType({})) -> None:
         if store is not None and own["seals"]:
             store.set_timeout(datetime.timedelta(seconds=1))
             os.close(meeting)  # with it the store: from here on ranks hear of each other by messages alone
@@ -170,7 +173,7 @@ def _live(
         if not shut_in and level >= 2:
             raise OSError("a rank cannot be shut in")
         if tap is not None:
-            tap.note_sockets(rank)
+            tap.note_sockets(rank, groups)
         if own["trains"]:
             trained.settle()
         if peaks is not None:

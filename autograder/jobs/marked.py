@@ -1,8 +1,10 @@
 """A module whose backward shows, and needs, that gradients travel while it goes on.
 
 A check sees calls in their order, not when a gradient is computed. So each layer leaves a mark when the backward
-reaches it: rank 0 sends one byte, and the other ranks receive it one layer earlier. They get into the backward of layer
-l only when rank 0 is in that of layer l-1: who waits in between for an all-reduce of layer l waits for ever.
+reaches it, an all-reduce of one byte that nobody waits for: the group numbers it between the answer's own calls.
+And each layer holds the others back: rank 0 sends one byte, and the other ranks receive it one layer earlier. They get
+into the backward of layer l only when rank 0 is in that of layer l-1: who waits in between for an all-reduce of layer l
+waits for ever.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 MARK_BYTES = 1
+_marks: list[Any] = []  # their handles: a collective must not lose its tensor
 
 
 class _Mark(torch.autograd.Function):
@@ -27,6 +30,7 @@ class _Mark(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         mark = torch.zeros(MARK_BYTES, dtype=torch.uint8)
+        _marks.append(dist.all_reduce(mark.clone(), async_op=True))
         if dist.get_rank() > 0 and not ctx.layer.is_first:
             dist.recv(mark, src=0)
         if dist.get_rank() == 0 and not ctx.layer.is_last:

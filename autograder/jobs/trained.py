@@ -47,10 +47,26 @@ class LanguageModel(nn.Module):
         return self.head(hidden)
 
 
+class Chain(nn.Module):
+    """Square layers, added up as they are used: `order` says which comes when, `parameters()` keeps their numbers."""
+
+    def __init__(self, width: int, order: Sequence[int]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in order)
+        self.order = order
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """(rows, width) to (rows, width)."""
+        for number in self.order:
+            rows = rows + self.layers[number](rows)
+        return rows
+
+
 MODULES: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "marked-mlp": marked_mlp,
     "language-model": LanguageModel,
+    "chain": Chain,
 }
 
 
@@ -100,6 +116,13 @@ def settle() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def forget_gradients(args: Sequence[Any]) -> None:
+    """What a training loop does between two steps."""
+    for module in args:
+        if isinstance(module, nn.Module):
+            module.zero_grad()
 
 
 def _give_freed_memory_back() -> None:

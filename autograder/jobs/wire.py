@@ -1,8 +1,8 @@
 """What travelled between the ranks, read from the packets themselves by the supervisor, outside every rank.
 
 A rank can claim anything about what it sent. Its packets cannot: before the ranks start, the supervisor opens a tap on
-the job's own loopback; after they end, it puts the streams together again and reads gloo's frames. Each frame says how
-long it is and which call it belongs to. Linux, inside the job's own network namespace.
+the job's own loopback; after they end, it puts the streams together again and reads gloo's frames (see frames), in the
+order in which they passed. Linux, inside the job's own network namespace.
 """
 
 from __future__ import annotations
@@ -13,23 +13,12 @@ import os
 import socket
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-# gloo (types.h, slot prefixes): the first byte of a frame's slot names the collective; 0 is a plain message
-KINDS = (
-    "message",
-    "gather",
-    "all_gather",
-    "reduce",
-    "all_reduce",
-    "scatter",
-    "broadcast",
-    "barrier",
-    "all_to_all",
-)
-_FRAME = struct.Struct("<QQQQQQ")  # bytes of the whole frame, opcode, slot, offset, length, offset over there
-_DATA = (0, 1)  # opcodes that carry bytes: a buffer, an unbound buffer
+from autograder.jobs import frames
+
+WORLD = -1  # the group of all ranks, among the groups of a request
 _ALL_PROTOCOLS, _PACKET_LEVEL = 3, 263
 _RING, _STATISTICS, _VERSION, _IGNORE_OUTGOING = 5, 6, 10, 23
 _BLOCK, _NUM_BLOCKS, _NEVER = 1 << 20, 4, 10**9  # a ring of 4 MB; blocks are never closed by the clock
@@ -62,68 +51,73 @@ class Tap:
         self._socket.close()
         os.close(self.notes_out)
 
-    def note_sockets(self, rank: int) -> None:
-        """In a rank, before any student code: say which ports are this rank's and how much they have sent so far."""
-        os.write(self.notes_in, json.dumps([rank, _own_ports()]).encode() + b"\n")
+    def note_sockets(self, rank: int, groups: Mapping[tuple[int, int], int]) -> None:
+        """In a rank, before any student code: which ports are this rank's, how much each has sent, for which group.
+
+        `groups` names the group of the ports of a connection, see `ports_of`; the others are the world's.
+        """
+        own = [(*ports(one), sent_so_far(one), groups.get(ports(one), WORLD)) for one in own_connections()]
+        os.write(self.notes_in, json.dumps([rank, own]).encode() + b"\n")
         os.close(self.notes_in)
 
-    def read(self) -> list | None:
-        """[[source rank, target rank, kind, frames, bytes], ...] since the notes; None if that cannot be told."""
-        owners, begins = self._read_notes()
-        streams = self._streams()
-        if streams is None:
-            return None
-        found: Counter[tuple[int, int, str]] = Counter()
-        frames: Counter[tuple[int, int, str]] = Counter()
-        for (source, target), stream in streams.items():
-            ranks = owners.get((source, target), -1), owners.get((target, source), -1)
-            if -1 in ranks:
-                kinds = [("unknown", len(stream))] if stream else []
-            else:
-                kinds = _frames(stream, begins[source, target])
-            for kind, num_bytes in kinds:
-                found[*ranks, kind] += num_bytes
-                frames[*ranks, kind] += 1
-        return [[*key, frames[key], num_bytes] for key, num_bytes in found.items()]
+    def read(self) -> tuple[list, list] | None:
+        """What `frames.rows` and `frames.calls` say since the notes; None if packets were lost.
 
-    def _read_notes(self) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-        """Of each end of each connection, (own port, peer's port): its rank, and the bytes it had sent.
+        Bytes that are no frame, or no connection's of two ranks, are a row of their own of an unknown kind.
+        """
+        streams = {ports: frames.Stream(end) for ports, end in self._read_notes().items()}
+        strange: Counter[tuple[int, int]] = Counter()
+        seen: list[frames.Frame] = []
+        for found, place, data in self._data():
+            stream = streams.get(found)
+            if stream is None:
+                strange[found] += len(data)
+            elif not stream.put(place, data):
+                return None
+            else:
+                seen += stream.frames()
+        if self._num_lost():
+            return None
+        unknown = [(stream.end.source, stream.end.target, stream.rest()) for stream in streams.values()]
+        unknown += [(-1, -1, num_bytes) for num_bytes in strange.values()]
+        rows = [[source, target, frames.UNKNOWN, 1, num] for source, target, num in unknown if num]
+        return frames.rows(seen) + rows, frames.calls(seen)
+
+    def _read_notes(self) -> dict[tuple[int, int], frames.End]:
+        """Each end of each connection, by (own port, peer's port).
 
         Only both ports together name an end: Linux gives two ranks the same port when their peers' ports differ.
         """
-        owners: dict[tuple[int, int], int] = {}
-        begins: dict[tuple[int, int], int] = {}
+        noted: dict[tuple[int, int], tuple[int, int, int]] = {}
         os.set_blocking(self.notes_out, False)
         with suppress(BlockingIOError):
             for line in os.read(self.notes_out, 1 << 16).splitlines():
                 rank, sockets = json.loads(line)
                 self.num_noted += 1
-                for own, peer, sent in sockets:
-                    owners[own, peer] = rank
-                    begins[own, peer] = sent
-        return owners, begins
+                noted |= {(own, peer): (rank, sent, group) for own, peer, sent, group in sockets}
+        return {
+            (own, peer): frames.End(rank, noted[peer, own][0], group, begin)
+            for (own, peer), (rank, begin, group) in noted.items()
+            if (peer, own) in noted
+        }
 
-    def _streams(self) -> dict[tuple[int, int], bytearray] | None:
-        """Each direction of each connection as the bytes that went that way; None if packets were lost."""
+    def _data(self) -> Iterator[tuple[tuple[int, int], int, bytes]]:
+        """(ports, place in the stream, bytes) of each packet that carries some, in the order in which they passed."""
         first: dict[tuple[int, int], int] = {}
-        streams: dict[tuple[int, int], bytearray] = {}
         for packet in self._packets():
             if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != socket.IPPROTO_TCP:
-                streams.setdefault((-1, -1), bytearray()).extend(packet)
+                yield (-1, -1), 0, packet
                 continue
             at = (packet[0] & 15) * 4
             source, target, sequence = struct.unpack_from("!HHI", packet, at)
             data = packet[at + (packet[at + 12] >> 4) * 4 :]
             if packet[at + 13] & _SYN:
                 first[source, target] = sequence + 1
-                streams[source, target] = bytearray()
-            elif len(data) and (source, target) in first:
-                stream, place = streams[source, target], (sequence - first[source, target]) % (1 << 32)
-                if place > len(stream):
-                    return None
-                stream[place : place + len(data)] = data
-        (lost,) = struct.unpack_from("I", self._socket.getsockopt(_PACKET_LEVEL, _STATISTICS, 8), 4)
-        return None if lost else streams
+            elif data and (source, target) in first:
+                yield (source, target), (sequence - first[source, target]) % (1 << 32), data
+
+    def _num_lost(self) -> int:
+        return struct.unpack_from("I", self._socket.getsockopt(_PACKET_LEVEL, _STATISTICS, 8), 4)[0]
 
     def _packets(self) -> Iterator[bytes]:
         """What lies in the ring, in order. Nobody writes any more: blocks that are not full can be read too."""
@@ -138,25 +132,14 @@ class Tap:
                     at += following
 
 
-def _frames(stream: bytearray, at: int) -> list[tuple[str, int]]:
-    """gloo's frames that carry data, as (kind, bytes); whatever is no frame is "unknown"."""
-    found = []
-    while at < len(stream):
-        if len(stream) - at < _FRAME.size:
-            return [*found, ("unknown", len(stream) - at)]
-        whole, opcode, slot, *_ = _FRAME.unpack_from(stream, at)
-        kind = slot >> 56
-        if not _FRAME.size <= whole <= len(stream) - at or opcode > 3 or kind >= len(KINDS):
-            return [*found, ("unknown", len(stream) - at)]
-        if opcode in _DATA:
-            found.append((KINDS[kind], whole - _FRAME.size))
-        at += whole
-    return found
+def ports(connection: socket.socket) -> tuple[int, int]:
+    """The port of this end of a connection, and the peer's."""
+    return connection.getsockname()[1], connection.getpeername()[1]
 
 
-def _own_ports() -> list[tuple[int, int, int]]:
-    """(own port, peer's port, bytes sent) of each connection of this process."""
-    return [(one.getsockname()[1], one.getpeername()[1], sent_so_far(one)) for one in own_connections()]
+def ports_of_connections() -> set[tuple[int, int]]:
+    """The ports of every connection of this process."""
+    return {ports(one) for one in own_connections()}
 
 
 def own_connections() -> Iterator[socket.socket]:

@@ -20,13 +20,14 @@ import torch
 import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
 from shardlab import meter  # noqa: F401
 
-from autograder.jobs import confine, contained, job, parcels, plain
+from autograder.jobs import confine, contained, job, parcels, plain, reduce_scatter, tags
 
 SLACK = 15.0  # seconds that a job may take beyond its ranks' own limit
 
 
 def serve(source: int, target: int, level: int) -> None:
     """Answer requests until the judge closes the pipe: a plain message, then `parts` parcels."""
+    torch.ones(1).half()  # torch asks once what the processor can do, and a rank may not read the files that say it
     while (head := parcels.read_exactly(source, parcels.LENGTH.size)) is not None:
         (length,) = parcels.LENGTH.unpack(head)
         request = plain.decode(parcels.read_exactly(source, length) or b"")
@@ -104,6 +105,8 @@ def main() -> None:
     os.close(null)
     confine.end_with_parent()
     torch.set_num_threads(1)
+    reduce_scatter.install()
+    tags.ignore()
     gc.collect()
     gc.freeze()  # jobs share the memory of what is imported: no collection of theirs writes into it
     serve(3, 4, level=int(sys.argv[1]))

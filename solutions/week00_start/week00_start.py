@@ -80,7 +80,8 @@ except shardlab.RanksFailed as report:
 # ## 3 · The first all-reduce, and the first check
 #
 # An all-reduce (全归约) is called by every rank and adds up their tensors; afterwards each holds the sum.
-# `dist.all_reduce(tensor, group=group)` works *in place*. A group (进程组) is the set of ranks that take part.
+# `dist.all_reduce(tensor, group=group)` works *in place*. A group (进程组) is the set of ranks that take part, perhaps
+# only some of all, such as ranks 1 and 3 of four.
 #
 # **`total_of(tensor, *, group)`** returns the sum over the group as a new tensor and leaves the caller's tensor as it
 # was. *About 3 lines.* Replace the line that raises `NotImplementedError` by your answer, run the cell, then run the
@@ -98,12 +99,18 @@ def total_of(tensor, *, group):
 
 
 # %% check="week00.first-all-reduce" points=1
-check("week00.first-all-reduce", total_of, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 7}])
+check(
+    "week00.first-all-reduce",
+    total_of,
+    cases=[{"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 7, "subgroup": [1, 3]}],
+)
 
 # %% [markdown]
 # A check runs your answer on real ranks and looks at more than the result: what was sent, and whether your input is
-# unchanged. It shows its cases. When your work is graded, fresh cases are drawn, so an answer must be right for any
-# size and number of ranks.
+# unchanged.
+#
+# > **Fresh cases.** The check shows its cases; the grade adds fresh ones of the same kinds. This week they vary the
+# > numbers, how many there are, the number of ranks, and the group. Every week has such a box.
 #
 # ## 4 · The formula beside the measurement
 #

@@ -84,6 +84,10 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does everything
 #
 # **`naive_all_reduce_bill(num_ranks, num_bytes)`** returns two numbers: how many messages begin or end at rank 0, and
 # how many bytes rank 0 receives and sends together. *About 1 line.*
+#
+# > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers; sizes, from one
+# > number (then some chunks are empty) to 60,000, and N divides only some; shapes, flat or a matrix; dtypes (float32,
+# > float64 and bfloat16); 2 to 6 ranks; and the group, often only a part of the world, such as ranks 1 and 3.
 
 
 # %% exercise="week01.naive-bill"
@@ -95,7 +99,8 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
 
 
 # %% check="week01.naive-bill" points=1
-check("week01.naive-bill", naive_all_reduce_bill, cases=[{"num_ranks": 8, "num_bytes": 14e9}])
+cases = [{"num_ranks": 8, "num_bytes": 14e9}, {"num_ranks": 3, "num_bytes": 1000}]
+check("week01.naive-bill", naive_all_reduce_bill, cases=cases)
 
 # %% [markdown]
 # ## 2 · The picture first
@@ -170,8 +175,10 @@ except shardlab.RanksFailed as report:
 # ### Hang hunt: `exchange`
 #
 # Even and odd ranks are partners: 0 with 1, 2 with 3; `rank ^ 1` is the partner. **`exchange(tensor, *, group)`**
-# returns the partner's tensor, of the same shape and dtype, and leaves `tensor` alone. Ranks are ranks *in the
-# group*: address them by `group_dst=` and `group_src=`. *About 6 lines.*
+# returns the partner's tensor, of the same shape and dtype, and leaves `tensor` alone; one message per rank, made of
+# send and receive only. Ranks are ranks *in the group*: ask for `dist.get_rank(group)`, and address them by
+# `group_dst=` and `group_src=`. Wait for every `isend`: a message that nobody waits for may never leave.
+# *About 6 lines.*
 #
 # <details><summary>Hint</summary>
 #
@@ -194,7 +201,12 @@ def exchange(tensor, *, group):
 
 
 # %% check="week01.exchange" points=2
-check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 1024}])
+cases = [
+    {"ranks": 2, "numbers": 4},
+    {"ranks": 4, "numbers": 1024},
+    {"ranks": 4, "numbers": 6, "subgroup": [1, 3], "dtype": "bfloat16", "matrix": True},
+]
+check("week01.exchange", exchange, cases=cases)
 
 # %% [markdown]
 # > **Two traps of this transport.** A receive buffer that is larger than the message is filled in part, without a
@@ -219,7 +231,7 @@ check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 
 #
 # **`ring_reduce_scatter(chunks, *, group)`**: N flat tensors in, the finished chunk of this rank out, a new tensor.
 # Chunks may differ in size and may be empty; the caller's chunks stay unchanged; only send and receive, no
-# collective. *About 8 lines.*
+# collective. In N−1 messages each chunk but your own leaves you once. *About 8 lines.*
 #
 # **Predict first:** how many of S bytes does one rank send?
 #
@@ -265,7 +277,12 @@ def ring_reduce_scatter(chunks, *, group):
 
 
 # %% check="week01.ring-reduce-scatter" points=3
-check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 3, "numbers": 7}])
+cases = [
+    {"ranks": 2, "numbers": 4},
+    {"ranks": 3, "numbers": 7},
+    {"ranks": 4, "numbers": 302, "subgroup": [1, 2, 3], "dtype": "bfloat16"},
+]
+check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=cases)
 
 # %% [markdown]
 # ## 6 · The other half: all-gather
@@ -274,9 +291,10 @@ check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=[{"ranks": 2, "nu
 # chunk r−s to the right and receives chunk r−1−s from the left.
 #
 # Write two functions in one cell. **`ring_all_gather(chunk, sizes, *, group)`** returns the list of all ranks' chunks
-# in rank order; `sizes[r]` is the number of elements of rank r's chunk. **`ring_all_reduce(tensor, *, group)`** takes
-# a tensor of any shape and size, cuts it with `tensor_split`, uses both halves, and returns the sum in the same shape
-# and dtype. *About 7 and 4 lines.*
+# in rank order; `sizes[r]` is the number of elements of rank r's chunk, perhaps 0; no chunk passes a rank twice.
+# **`ring_all_reduce(tensor, *, group)`** takes a tensor of any shape and size, cuts it with `tensor_split`, uses both
+# halves, and returns the sum in the same shape and dtype: 2(N−1)/N of S in at most 2(N−1) messages per rank. Both are
+# made of send and receive only and leave their inputs alone. *About 7 and 4 lines.*
 #
 # > **A correction.** Lecture notes (ours included) say "Reduce = Reduce-Scatter + All-Gather". Count who ends with
 # > the result: after a *reduce* one rank holds the sum, after an all-gather all do. What holds is **All-Reduce =
@@ -309,7 +327,13 @@ def ring_all_reduce(tensor, *, group):
 
 
 # %% check="week01.ring-all-reduce" points=3
-check("week01.ring-all-reduce", ring_all_reduce, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 3, "numbers": 7}])
+cases = [
+    {"ranks": 2, "numbers": 4},
+    {"ranks": 3, "numbers": 7},
+    {"ranks": 4, "numbers": 302, "subgroup": [1, 2, 3], "dtype": "bfloat16", "matrix": True},
+    {"ranks": 3, "numbers": 5, "empty": 1, "part": "all-gather"},  # at most 5 numbers per rank, none on rank 1
+]
+check("week01.ring-all-reduce", ring_all_gather, ring_all_reduce, cases=cases)
 
 # %% [markdown]
 # ## 7 · The same order on every rank
@@ -358,7 +382,8 @@ def average_loss_and_gradient(loss, gradient, *, group):
 
 
 # %% check="week01.same-order" points=1
-check("week01.same-order", average_loss_and_gradient, cases=[{"ranks": 2, "numbers": 6}, {"ranks": 4, "numbers": 5}])
+cases = [{"ranks": 2, "numbers": 6}, {"ranks": 4, "numbers": 5, "subgroup": [0, 2, 3]}]
+check("week01.same-order", average_loss_and_gradient, cases=cases)
 
 # %% [markdown]
 # ## 8 · What does it cost?
@@ -522,10 +547,10 @@ check("week01.reading", reading_answers)
 # Two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast, the one between nodes is slow. A flat ring
 # 0 → 1 → 2 → 3 → 0 sends 2(N−1)/N · S over each link that crosses.
 #
-# **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks, and **no rank may
-# send more than S/2 to the other node**. `node_group` holds the ranks of this node, `cross_group` the ranks that have
-# this rank's place in each node. Any shape, any size, any number of nodes and ranks in a node. Use your own
-# functions. *About 6 lines.*
+# **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor, and
+# **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other nodes.
+# `node_group` holds the ranks of this node, `cross_group` the ranks that have this rank's place in each node. Any
+# shape, size and dtype, any number of nodes and of ranks in a node. Use your own functions. *About 6 lines.*
 #
 # <details><summary>Hint</summary>
 #
@@ -546,7 +571,8 @@ def hierarchical_all_reduce(tensor, *, node_group, cross_group):
 
 
 # %% check="week01.hierarchical-all-reduce" points=3
-check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=[{"ranks": 4, "numbers": 8}])
+cases = [{"ranks": 4, "numbers": 8}, {"ranks": 6, "numbers": 250, "ranks_per_node": 3, "matrix": True}]
+check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=cases)
 
 # %% [markdown]
 # ## 12 · Interview: 8 → 64 GPUs, does all-reduce time double?

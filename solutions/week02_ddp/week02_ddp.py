@@ -89,6 +89,10 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", find_accelerator("a100").nvli
 #
 # **`efficiency(compute_seconds, communication_seconds, window_seconds)`**: as much of the communication hides as fits
 # into the window, in which the rank has something to compute anyway. *About 2 lines.*
+#
+# > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers, sizes from a few to
+# > 20,000 numbers and more, dtypes (float32, float64 and bfloat16), 2 to 4 ranks, and the group, often only a part of
+# > the world, such as ranks 1 and 3. Layers, microbatches and buckets vary as well, and who has no gradient.
 
 
 # %% exercise="week02.efficiency"
@@ -102,7 +106,8 @@ def efficiency(compute_seconds, communication_seconds, window_seconds):
 
 # %% check="week02.efficiency" points=1
 cases = [
-    {"compute_seconds": 0.010, "communication_seconds": 0.004, "window_seconds": window} for window in (0.0, 0.003)
+    {"compute_seconds": 0.010, "communication_seconds": 0.004, "window_seconds": window}
+    for window in (0.0, 0.003, 0.005)
 ]
 check("week02.efficiency", efficiency, cases=cases)
 
@@ -165,8 +170,8 @@ for divides, same_start in [(True, True), (False, True), (True, False)]:
 # ### Bug hunt: SUM for mean
 #
 # **`average_gradients(gradients, *, group)`** takes this rank's gradients, a list of tensors of any shapes, and returns
-# the list of their means over the group. The inputs stay as they are. The library's all-reduce is allowed from now on.
-# *About 6 lines.*
+# the list of their means over the group, in the same shapes and dtypes. The inputs stay as they are. The library's
+# all-reduce is allowed from now on, and no more bytes than it sends: 2(N−1)/N of all gradients. *About 6 lines.*
 
 
 # %% exercise="week02.average-gradients"
@@ -183,7 +188,12 @@ def average_gradients(gradients, *, group):
 
 
 # %% check="week02.average-gradients" points=2
-check("week02.average-gradients", average_gradients, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 3, "numbers": 7}])
+cases = [
+    {"ranks": 2, "numbers": 4},
+    {"ranks": 3, "numbers": 7},
+    {"ranks": 4, "numbers": 5, "subgroup": [1, 3], "dtype": "bfloat16"},
+]
+check("week02.average-gradients", average_gradients, cases=cases)
 
 # %% [markdown]
 # ## 5 · Buckets
@@ -215,7 +225,8 @@ def assign_buckets(sizes, bucket_bytes):
 
 
 # %% check="week02.assign-buckets" points=2
-cases = [{"sizes": [100, 40, 60, 20], "bucket_bytes": 100}, {"sizes": [8, 8, 400, 8], "bucket_bytes": 64}]
+some = [([100, 40, 60, 20], 100), ([8, 8, 400, 8], 64), ([8, 8, 16, 400], 16)]
+cases = [{"sizes": sizes, "bucket_bytes": bucket_bytes} for sizes, bucket_bytes in some]
 check("week02.assign-buckets", assign_buckets, cases=cases)
 
 # %% [markdown]
@@ -230,12 +241,14 @@ check("week02.assign-buckets", assign_buckets, cases=cases)
 #
 # 1. broadcast the weights of the group's first rank;
 # 2. all microbatches but the last: a plain backward; gradients add up, nothing is sent (frameworks: `no_sync`);
-# 3. the last one: when all gradients of a bucket are there, all-reduce them as one flat tensor. One call a bucket, in
-#    the order of `buckets` on every rank, whatever order the gradients come in: no name travels with a call;
-# 4. after the backward: wait, divide, copy back.
+# 3. the last one: when all gradients of a bucket are there, all-reduce them as one flat tensor. One call per bucket, in
+#    the order of `buckets` on every rank, whatever order the gradients come in (a forward need not use layers in the
+#    order of `model.parameters()`, nor in the same order on all ranks): no name travels with a call;
+# 4. after the backward: wait, divide, copy back, and remove the hooks, for the next step calls the function again on
+#    the same model.
 #
-# *About 20 lines.* The check proves overlap by the order of events: it lets the other ranks into a layer's backward
-# only when rank 0 is a layer further. Who waits inside a hook, waits for ever.
+# *About 22 lines.* No other calls. The check proves overlap by the order of events: it lets the other ranks into a
+# layer's backward only when rank 0 is a layer further. A rank that waits inside a hook waits forever.
 #
 # <details><summary>Hint 1: what a hook does</summary>
 #
@@ -279,9 +292,13 @@ def ddp_backward(model, microbatches, buckets, *, group):
             flat = torch.cat([parameters[n].grad.flatten() for n in buckets[len(sent)]])
             sent.append((flat, dist.all_reduce(flat, group=group, async_op=True)))
 
-    for number, parameter in enumerate(parameters):
+    hooks = [
         parameter.register_post_accumulate_grad_hook(lambda _, number=number: arrived(number))
+        for number, parameter in enumerate(parameters)
+    ]
     model(microbatches[-1]).sum().backward()
+    for hook in hooks:
+        hook.remove()
     for bucket, (flat, work) in zip(buckets, sent, strict=True):
         work.wait()
         for n, mean in zip(bucket, flat.split([parameters[n].numel() for n in bucket]), strict=True):
@@ -290,9 +307,11 @@ def ddp_backward(model, microbatches, buckets, *, group):
 
 
 # %% check="week02.ddp-backward" points=4
+two, orders = {"microbatches": 2}, [[1, 0, 2], [2, 1, 0]]  # in which the forwards of both ranks use the layers
 cases = [
-    {"ranks": 2, "widths": [3, 4, 2], "microbatches": 2, "bucket_bytes": 40, "part": "gradients"},
-    {"ranks": 2, "widths": [3, 4, 4, 2], "microbatches": 2, "bucket_bytes": 1, "part": "overlap"},
+    {"ranks": 4, "widths": [3, 4, 2], "bucket_bytes": 40, "subgroup": [1, 3], "calls": 2, **two, "part": "gradients"},
+    {"ranks": 2, "widths": [3] * 4, "bucket_bytes": 1, "orders": orders, **two, "part": "gradients"},
+    {"ranks": 2, "widths": [3, 4, 4, 2], "bucket_bytes": 1, **two, "part": "overlap"},
 ]
 check("week02.ddp-backward", ddp_backward, cases=cases)
 
@@ -431,7 +450,7 @@ except shardlab.RanksFailed as report:
 # **`average_used(gradients, parameters, *, group)`**: `gradients[i]` may be None on some ranks; `parameters[i]` has its
 # shape and dtype, on all. Return the means over *all* ranks of the group, where None counts as zeros. Where **no** rank
 # has a gradient return None: a zero would still be a step for an optimizer with momentum or weight decay. Leave the
-# inputs alone; who has used what may cost a few bytes. *About 9 lines.*
+# inputs alone. The bytes are those of all-reduces; who has used what may cost 4 KB more. *About 9 lines.*
 
 
 # %% exercise="week02.unused"
@@ -450,7 +469,10 @@ def average_used(gradients, parameters, *, group):
 
 
 # %% check="week02.unused" points=2
-cases = [{"ranks": 2, "numbers": 4, "missing": missing} for missing in ([[0], [1], []], [[], [0, 1], [0]])]
+cases = [  # "missing": for each gradient, who in the group has none
+    {"ranks": 2, "numbers": 4, "missing": [[0], [1], []]},
+    {"ranks": 4, "numbers": 900, "missing": [[0, 1, 2], [0], [1, 2]], "subgroup": [1, 2, 3]},
+]
 check("week02.unused", average_used, cases=cases)
 
 # %% [markdown]
@@ -520,8 +542,8 @@ for name, message in messages.items():
 #
 # **`compressed_means(gradients, num_kept, *, group)`**: `gradients` holds this rank's flat fp32 gradient of each step,
 # in order. Return the list of means over the group, one a step, where every rank contributes the `num_kept` numbers of
-# largest magnitude of *gradient + what it has left out so far*, and zeros elsewhere. At most 8 bytes a kept number: an
-# int32 for the place, an fp32 for the value. *About 13 lines.*
+# largest magnitude of *gradient + what it has left out so far*, and zeros elsewhere. To each other rank at most 8 bytes
+# per kept number: an int32 for the place, an fp32 for the value. Leave the inputs alone. *About 13 lines.*
 #
 # <details><summary>Hint: one step</summary>
 #
@@ -555,7 +577,7 @@ def compressed_means(gradients, num_kept, *, group):
 # %% check="week02.top-k" points=3
 cases = [
     {"ranks": 2, "numbers": 100, "num_kept": 5, "steps": 1, "part": "one step"},
-    {"ranks": 2, "numbers": 20, "num_kept": 2, "steps": 5, "part": "error feedback"},
+    {"ranks": 4, "numbers": 20, "num_kept": 2, "steps": 5, "subgroup": [1, 3], "part": "error feedback"},
 ]
 check("week02.top-k", compressed_means, cases=cases)
 

@@ -79,6 +79,10 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limi
 #
 # **`state_bytes(num_parameters, num_ranks)`** returns four numbers, the bytes of model states on one rank with DDP and
 # with stages 1, 2 and 3. *About 2 lines.*
+#
+# > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers; shapes and sizes (N
+# > divides some, and some have fewer numbers than ranks); dtypes (float32, float64 and bfloat16); 1 to 8 ranks; and the
+# > group, often only a part of the world, such as ranks 1 and 3.
 
 
 # %% exercise="week03.state-bytes"
@@ -91,7 +95,8 @@ def state_bytes(num_parameters, num_ranks):
 
 
 # %% check="week03.state-bytes" points=1
-check("week03.state-bytes", state_bytes, cases=[{"num_parameters": 7e9, "num_ranks": 8}])
+cases = [{"num_parameters": 7e9, "num_ranks": 8}, {"num_parameters": 1e9, "num_ranks": 64}]
+check("week03.state-bytes", state_bytes, cases=cases)
 
 # %% [markdown]
 # > **Three corrections to lecture notes, ours included.** *"Model states = 4Φ"* counts numbers: weight, gradient,
@@ -194,7 +199,11 @@ def unflatten(flat, tensors):
 
 # %% check="week03.flatten" points=2
 layers = [[32, 56], [32], [1, 32], [1]]
-check("week03.flatten", flatten_and_pad, unflatten, cases=[{"shapes": layers, "num_ranks": n} for n in (2, 4)])
+cases = [{"shapes": layers, "num_ranks": n, "part": "flatten"} for n in (2, 4)]
+cases += [{"shapes": [[2, 4], [8]], "num_ranks": 4, "part": "flatten"}]
+cases += [{"shapes": [[1], [2]], "num_ranks": 7, "dtype": "bfloat16", "part": "flatten"}]
+cases += [{"shapes": layers, "num_ranks": 4, "part": "unflatten"}]
+check("week03.flatten", flatten_and_pad, unflatten, cases=cases)
 
 # %% [markdown]
 # ## 4 · Why a master copy?
@@ -226,9 +235,10 @@ print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n,
 # Three functions in one cell; ranks are ranks *in the group*, and rank r owns slice r.
 #
 # - **`mean_slice(tensors, *, group)`**: this rank's slice of the mean over ranks of the tensors, laid out and padded.
-#   It must send no more than a reduce-scatter, (N−1)/N. *About 4 lines.*
+#   It must send no more than a reduce-scatter, (N−1)/N, and leave its inputs alone. *About 4 lines.*
 # - **`zero1_state(parameters, *, group)`**: Adam's state of this rank's slice, and of nothing else: 12 bytes for each
-#   of its parameters. A view of a longer vector keeps all of it alive. *2 lines.*
+#   of its parameters, and nothing is sent. A view of a longer vector keeps all of it alive: one case reads the peak
+#   of memory. *2 lines.*
 # - **`zero1_step(parameters, gradients, state, lr, *, group)`**: one step; `state` and, on every rank, all
 #   `parameters` are overwritten. In all 2(N−1)/N of the model is sent, in the model's dtype. *About 6 lines.*
 #
@@ -270,7 +280,10 @@ def zero1_step(parameters, gradients, state, lr, *, group):
 
 
 # %% check="week03.zero1" points=4
-check("week03.zero1", mean_slice, zero1_state, zero1_step)
+case = {"ranks": 4, "numbers": 1857, "dtype": "bfloat16"}
+cases = [case | {"subgroup": [1, 3], "part": "slice"}, case | {"part": "state"}]
+cases += [case | {"numbers": 6_000_001, "part": "memory"}, case | {"part": "step"}]
+check("week03.zero1", mean_slice, zero1_state, zero1_step, cases=cases)
 
 # %% [markdown]
 # ## 6 · ZeRO-2: gradients that leave at once
@@ -305,8 +318,9 @@ print("kept:", gradients_alive(False), " freed in the hook:", gradients_alive(Tr
 #
 # **`zero2_backward(model, inputs, *, group)`** runs the backward of `model(inputs).square().mean()` and returns a
 # list: for each parameter, in the order of `model.parameters()`, this rank's slice of its mean gradient. Each parameter
-# is laid out by itself. Afterwards no parameter has a `.grad`, and at no moment did most of them exist together: the
-# check reads the peak of memory (内存峰值) of eight ranks from the kernel. Use your `mean_slice`. *About 9 lines.*
+# is laid out by itself, and each byte is reduce-scattered once. Afterwards no parameter has a `.grad`, and at no moment
+# did most of them exist together: the check reads the peak of memory (内存峰值) of eight ranks from the kernel. Remove
+# your hooks: the next step calls the function again on the same model. Use your `mean_slice`. *About 9 lines.*
 #
 # <details><summary>Hint 1: which hook?</summary>
 #
@@ -344,7 +358,9 @@ def zero2_backward(model, inputs, *, group):
 
 
 # %% check="week03.zero2" points=3
-check("week03.zero2", zero2_backward)
+values = {"ranks": 4, "widths": [7, 5, 3], "subgroup": [1, 3], "calls": 2, "part": "slices"}
+memory = {"ranks": 8, "widths": [512] * 33, "part": "memory"}
+check("week03.zero2", zero2_backward, cases=[values, memory])
 
 # %% [markdown]
 # ## 7 · Predict, then measure
@@ -428,7 +444,8 @@ print(shardlab.run(clip_as_found, slices, 1.0, ranks=2))
 #
 # **`clip_slices(gradients, max_norm, *, group)`** returns the norm of all ranks' slices together and scales this
 # rank's `gradients`, a list of tensors, in place. Squares are computed in float32. A rank may hold no slice at all; a
-# norm below `max_norm`, or of zero, changes nothing. Do not send slices. *About 6 lines.*
+# norm below `max_norm`, or of zero, changes nothing. Slices keep their dtype. Do not send them: a rank has 128 bytes.
+# *About 6 lines.*
 
 
 # %% exercise="week03.clip"
@@ -445,8 +462,13 @@ def clip_slices(gradients, max_norm, *, group):
 
 
 # %% check="week03.clip" points=2
-by_hand = {"ranks": 2, "numbers": 2, "share": 0.5, "by_hand": True}
-check("week03.clip", clip_slices, cases=[by_hand, {"ranks": 3, "numbers": 300, "share": 0.5, "empty": True}])
+cases = [  # "share": of the norm, as max_norm
+    {"ranks": 2, "numbers": 2, "share": 0.5, "by_hand": True},
+    {"ranks": 3, "numbers": 300, "share": 0.5, "empty": True},
+    {"ranks": 4, "numbers": 4000, "share": 2.0, "subgroup": [1, 3], "dtype": "bfloat16"},
+    {"ranks": 2, "numbers": 4, "share": 0.5, "zero": True},
+]
+check("week03.clip", clip_slices, cases=cases)
 
 # %% [markdown]
 # ## 9 · Read real code
@@ -488,8 +510,8 @@ check("week03.reading", reading_answers)
 #
 # **`zero2_by_layer(model, tokens, *, group)`** runs the backward of `model(tokens).square().mean()` and returns this
 # rank's slice of each layer that has weights, from the embedding to the last block; a shared weight belongs to the
-# first layer that has it. At most **one call a layer**, each byte once, no `.grad` left, and a peak of a few layers.
-# *About 15 lines.*
+# first layer that has it. At most **one call per layer**, each byte once, no `.grad` and no hook left, and a peak of a
+# few layers. *About 15 lines.*
 #
 # **Predict:** which layer leaves last?
 
@@ -521,7 +543,9 @@ def zero2_by_layer(model, tokens, *, group):
 
 
 # %% check="week03.tied" points=3
-check("week03.tied", zero2_by_layer)
+values = {"ranks": 4, "model": [11, 3, 2], "subgroup": [0, 2, 3], "calls": 2, "part": "slices"}
+memory = {"ranks": 8, "model": [1000, 192, 28], "part": "memory"}  # vocabulary, width, number of blocks
+check("week03.tied", zero2_by_layer, cases=[values, memory])
 
 # %% [markdown]
 # ## 11 · Interview: 100 million parameters on two GPUs

@@ -83,6 +83,10 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80 * 2**30
 #
 # **`zero3_saves(num_parameters, num_ranks, activation_bytes)`** returns two factors, DDP over ZeRO-3: of the model
 # states, and of states and activations together. *About 2 lines.*
+#
+# > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers; the sizes and numbers
+# > of units, blocks, files and slices (N divides only some); 1 to 8 ranks; and the group, often only a part of the
+# > world, such as ranks 1 and 3. All weights are float32.
 
 
 # %% exercise="week04.n-times"
@@ -95,7 +99,11 @@ def zero3_saves(num_parameters, num_ranks, activation_bytes):
 
 
 # %% check="week04.n-times" points=1
-check("week04.n-times", zero3_saves, cases=[{"num_parameters": 7 * 10**9, "num_ranks": 64, "activation_bytes": 10**10}])
+cases = [
+    {"num_parameters": 7 * 10**9, "num_ranks": 64, "activation_bytes": 10**10},
+    {"num_parameters": 10**9, "num_ranks": 8, "activation_bytes": 0},
+]
+check("week04.n-times", zero3_saves, cases=cases)
 
 # %% [markdown]
 # ## 2 · The picture first
@@ -136,7 +144,7 @@ check("week04.n-times", zero3_saves, cases=[{"num_parameters": 7 * 10**9, "num_r
 # **`gather_plan(num_units, prefetch)`** returns a list of texts: `"gather 3"`, `"forward 3"`, `"backward 3"`,
 # `"free 3"`. A gather is only *started* by its text and runs beside what follows; a pass waits until its unit is
 # there. Never may more units be whole than those of the pass at work and of the next `prefetch` passes, and none at
-# the end. *About 11 lines.*
+# the end; what one of these passes needs is not freed and gathered again. *About 11 lines.*
 #
 # The check plays your plan on a clock: it counts units, gathers, and seconds of waiting.
 #
@@ -212,7 +220,9 @@ def mean_slice(gradient, shard, group):
 #
 # **`zero3_step(shards, x, gradient, *, group)`** runs forward and backward and returns `(output, slices)`. `gradient`
 # is the gradient of this rank's loss for its output; `slices[u]` is this rank's slice of the mean gradient of weight u,
-# padding included. Gather a unit for its forward, let it go, gather it again for its backward. *About 13 lines.*
+# padding included. Gather a unit for its forward, let it go, gather it again for its backward, and reduce-scatter its
+# gradient before you go on: each by itself, the last unit perhaps gathered only once. Leave the inputs alone.
+# *About 13 lines.*
 #
 # Autograd is in the way here: `x @ weight` *saves* the weight for its backward, and what autograd saves is not freed.
 # Hence forward without it; in the backward run the layer once more, with gradients, and go back at once. (You meet
@@ -259,7 +269,7 @@ def zero3_step(shards, x, gradient, *, group):
 
 
 # %% check="week04.step" points=3
-values = {"ranks": 2, "width": 3, "units": 2, "part": "values"}
+values = {"ranks": 4, "width": 3, "units": 2, "subgroup": [1, 3], "part": "values"}
 memory = {"ranks": 4, "width": 448, "units": 64, "part": "memory"}
 check("week04.step", zero3_step, cases=[values, memory])
 
@@ -412,7 +422,7 @@ def tied_step(shards, uses, x, gradient, *, group):
 
 
 # %% check="week04.tied" points=2
-cases = [{"ranks": 2, "width": 3, "uses": [0, 1]}, {"ranks": 2, "width": 3, "uses": [0, 1, 0]}]
+cases = [{"ranks": 2, "width": 3, "uses": [0, 1]}, {"ranks": 4, "width": 3, "uses": [0, 1, 0, 0], "subgroup": [1, 3]}]
 check("week04.tied", tied_step, cases=cases)
 
 # %% [markdown]
@@ -428,7 +438,8 @@ check("week04.tied", tied_step, cases=cases)
 # **`quantized_all_gather(shard, block, *, group)`**: `shard` is flat float32 and of one length on all ranks. For each
 # `block` numbers (the last block may be shorter) the scale is the largest absolute value over 127, a code is the number
 # over the scale, rounded. Return the float32 vector that all ranks' shards become, in rank order. On the wire: **a byte
-# a number and four a block**, nothing else. And every rank must end with the *same* numbers. *About 12 lines.*
+# per number and four per block to each other rank**, nothing else. No number may be off by more than half a scale,
+# every rank must end with the *same* numbers, and `shard` stays as it is. *About 12 lines.*
 #
 # <details><summary>Hint</summary>
 #
@@ -457,7 +468,10 @@ def quantized_all_gather(shard, block, *, group):
 
 
 # %% check="week04.quantized-gather" points=3
-cases = [{"ranks": 2, "numbers": 8, "block": 4}, {"ranks": 2, "numbers": 600, "block": 256, "zeros": True}]
+cases = [
+    {"ranks": 2, "numbers": 8, "block": 4},
+    {"ranks": 4, "numbers": 600, "block": 256, "zeros": True, "subgroup": [0, 1, 3]},
+]
 check("week04.quantized-gather", quantized_all_gather, cases=cases)
 
 # %% [markdown]
@@ -579,8 +593,9 @@ def reading_plan(unit_sizes, num_files, num_ranks, rank):
 
 
 # %% check="week04.reshard" points=3
-sizes = {"unit_sizes": [10, 6], "num_files": 4, "num_ranks": 2}
-check("week04.reshard", reading_plan, cases=[sizes | {"rank": rank} for rank in range(2)])
+files = {"num_files": 4, "num_ranks": 2}
+cases = [files | {"unit_sizes": sizes, "rank": rank} for sizes in ([10, 6], [9]) for rank in (0, 1)]
+check("week04.reshard", reading_plan, cases=cases)
 
 # %% [markdown]
 # The package does it with PyTorch's distributed checkpoint. Train three steps on four ranks, save; load on two, compare
@@ -632,7 +647,10 @@ def seconds_a_step(num_parameters, num_ranks, bits_per_second):
 
 
 # %% check="week04.ethernet" points=1
-cases = [{"num_parameters": 65 * 10**9, "num_ranks": 64, "bits_per_second": 10**10}]
+cases = [
+    {"num_parameters": 65 * 10**9, "num_ranks": 64, "bits_per_second": 10**10},
+    {"num_parameters": 10**9, "num_ranks": 2, "bits_per_second": 4 * 10**11},
+]
 check("week04.ethernet", seconds_a_step, cases=cases)
 
 # %% [markdown]

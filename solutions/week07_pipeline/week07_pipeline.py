@@ -90,6 +90,10 @@ figures.show(figure, figures.draw_bars(ax, bars, title="A microbatch crosses a s
 # > **A correction.** Lecture notes (ours included) say that the bubble of two stages at M = 4 "costs 20% against a
 # > single GPU". It costs 20% of **two** GPUs: both are used at M/(M+P−1) = 80%, and the step is 1.6 times as fast as
 # > on one GPU. Your second number says so.
+#
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, dtypes and numbers of
+# > ranks and microbatches (also one, also fewer microbatches than ranks), and groups that are only a part of the world,
+# > such as ranks 1 and 3 of five.
 
 
 # %% exercise="week07.bubble"
@@ -102,7 +106,7 @@ def bubble_and_speedup(num_ranks, num_microbatches):
 
 
 # %% check="week07.bubble" points=1
-cases = [{"num_ranks": 2, "num_microbatches": num} for num in (1, 4, 8)]
+cases = [{"num_ranks": p, "num_microbatches": m} for p, m in [(2, 1), (2, 4), (4, 8)]]
 check("week07.bubble", bubble_and_speedup, cases=cases)
 
 # %% [markdown]
@@ -179,7 +183,9 @@ gpt2 = find_model("gpt2")
 layer = flops.layer_matmul_flops(gpt2) + flops.attention_core_flops(gpt2)
 tenths = round(10 * flops.output_flops(gpt2) / layer)
 print(f"GPT-2's output layer costs as much as {tenths / 10} of its 12 layers")
-cases = [{"seconds": [1] * 6 + [4], "num_stages": 3}, {"seconds": [10] * 12 + [tenths], "num_stages": 4}]
+costs = [([1] * 4, 2), ([1] * 6 + [4], 3), ([5, 1, 1, 1, 1, 5], 4), ([1, 1, 4, 1, 1, 1, 1], 4)]
+costs.append(([10] * 12 + [tenths], 4))
+cases = [{"seconds": seconds, "num_stages": num} for seconds, num in costs]
 check("week07.split-stages", split_stages, cases=cases)
 
 # %% [markdown]
@@ -212,7 +218,7 @@ except shardlab.RanksFailed as report:
 # **`exchange_with_neighbours(activation, gradient, *, group)`** sends `activation` to rank+1 and `gradient` to rank−1,
 # and returns what came: `(activation from rank−1, gradient from rank+1)`. All have one shape and dtype. Rank 0 has
 # nobody before it: its `gradient` is None, and so is the first thing that it returns; the last rank likewise on its
-# side. Only send and receive; leave the inputs alone. *About 12 lines.*
+# side. Only send and receive, one message to each neighbour; leave the inputs alone. *About 12 lines.*
 
 
 # %% exercise="week07.neighbours"
@@ -236,7 +242,9 @@ def exchange_with_neighbours(activation, gradient, *, group):
 
 
 # %% check="week07.neighbours" points=2
-check("week07.neighbours", exchange_with_neighbours, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 1024}])
+two, half = {"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 1024, "dtype": "bfloat16"}
+part_of_the_world = {"ranks": 5, "numbers": 6, "subgroup": [1, 3]}
+check("week07.neighbours", exchange_with_neighbours, cases=[two, half, part_of_the_world])
 
 # %% [markdown]
 # > **A correction.** "P2P volume = activation × microbatches" counts one direction at one boundary. The gradients come
@@ -326,7 +334,7 @@ for num in (1, 4):
 # Copy the step, repair it, and name it **`pipeline_step(weight, microbatches, targets, *, group)`**. It returns the
 # mean loss over all numbers of the batch on the last rank (None elsewhere), and the gradient of that loss for this
 # rank's weight. The last microbatch of an epoch may have fewer rows than the others: 1/M is then not right either.
-# Leave the inputs alone. *About 22 lines; one of them was the bug.*
+# Send each activation and each gradient once; leave the inputs alone. *About 22 lines; one of them was the bug.*
 
 
 # %% exercise="week07.pipeline-step"
@@ -400,7 +408,9 @@ def one_f_one_b(num_ranks, num_microbatches):
 
 
 # %% check="week07.one-f-one-b" points=3
-cases = [{"num_ranks": 2, "num_microbatches": 4}, {"num_ranks": 4, "num_microbatches": 8}]
+full, short = "as many microbatches as ranks", "fewer microbatches than ranks"
+sizes = [(2, 4, full), (4, 8, full), (4, 2, short)]
+cases = [{"num_ranks": p, "num_microbatches": m, "part": part} for p, m, part in sizes]
 check("week07.one-f-one-b", one_f_one_b, cases=cases)
 
 # %%
@@ -540,7 +550,8 @@ def capped(num_ranks, num_microbatches, max_activations):
 
 
 # %% check="week07.capped" points=3
-cases = [{"num_ranks": 4, "num_microbatches": 8, "max_activations": most} for most in (4, 2, 1)]
+sizes = [(4, 8, 4), (4, 8, 2), (4, 8, 1), (3, 5, 2)]
+cases = [{"num_ranks": p, "num_microbatches": m, "max_activations": most} for p, m, most in sizes]
 check("week07.capped", capped, cases=cases)
 
 # %% [markdown]
@@ -559,7 +570,8 @@ def smallest_num_microbatches(num_ranks, percent):
 
 
 # %% check="week07.smallest" points=1
-cases = [{"num_ranks": 4, "percent": 30}, {"num_ranks": 8, "percent": 10}]
+sizes = [(4, 30), (8, 10), (8, 7), (14, 13), (1, 5)]
+cases = [{"num_ranks": num_ranks, "percent": percent} for num_ranks, percent in sizes]
 check("week07.smallest", smallest_num_microbatches, cases=cases)
 
 # %% [markdown]

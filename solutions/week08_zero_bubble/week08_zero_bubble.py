@@ -114,6 +114,10 @@ figures.schedule_explorer("zb-h1", run=run_asleep)
 # Follow rank 0 in the pictures, for P ranks now. **`bubbles(num_ranks, forward, input_gradient, weight_gradient)`**
 # returns how long a rank idles in a step, by 1F1B and by ZB-H1, for M ≥ P and W no longer than F and I. With four
 # ranks and F = I = W = 1 it is 9 and 3. *About 2 lines.*
+#
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes and seconds, other
+# > numbers of ranks, chunks and microbatches (also fewer microbatches than ranks, where an exercise allows them), and
+# > groups that are only a part of the world, such as ranks 0 and 2 of three.
 
 
 # %% exercise="week08.bubbles"
@@ -126,9 +130,9 @@ def bubbles(num_ranks, forward, input_gradient, weight_gradient):
 
 
 # %% check="week08.bubbles" points=1
-sizes = {"num_ranks": 4, "forward": 1.0}
-costs = [{"input_gradient": 1.0, "weight_gradient": 1.0}, {"input_gradient": 1.2, "weight_gradient": 0.8}]
-check("week08.bubbles", bubbles, cases=[sizes | cost for cost in costs])
+equal = {"num_ranks": 4, "forward": 1.0, "input_gradient": 1.0, "weight_gradient": 1.0}
+unequal = {"num_ranks": 3, "forward": 1.0, "input_gradient": 1.2, "weight_gradient": 0.8}
+check("week08.bubbles", bubbles, cases=[equal, unequal])
 
 # %% [markdown]
 # ## 4 · More chunks: interleaved 1F1B
@@ -141,7 +145,7 @@ check("week08.bubbles", bubbles, cases=[sizes | cost for cost in costs])
 # in turn; then the backwards that are left.
 #
 # **`interleaved(num_ranks, num_microbatches, num_chunks)`** returns the lists of texts, with letters F and B. M is a
-# multiple of P. *About 12 lines.*
+# multiple of P. The check asks for this order's time and memory. *About 12 lines.*
 #
 # <details><summary>Hint</summary>
 #
@@ -168,7 +172,8 @@ def interleaved(num_ranks, num_microbatches, num_chunks):
 
 
 # %% check="week08.interleaved" points=3
-cases = [{"num_ranks": p, "num_microbatches": m, "num_chunks": 2} for p, m in [(2, 4), (4, 8)]]
+sizes = [(2, 4, 2), (4, 8, 2), (3, 3, 3)]
+cases = [{"num_ranks": p, "num_microbatches": m, "num_chunks": v} for p, m, v in sizes]
 check("week08.interleaved", interleaved, cases=cases)
 
 # %% [markdown]
@@ -229,7 +234,8 @@ def weight_gradients(inputs, arrived):
 
 
 # %% check="week08.split-backward" points=2
-check("week08.split-backward", input_gradient, weight_gradients, cases=[{"sizes": [2, 3, 2], "part": p} for p in "IW"])
+cases = [{"sizes": sizes, "part": part} for sizes in ([2, 3, 2], [4, 6, 5, 3]) for part in "IW"]
+check("week08.split-backward", input_gradient, weight_gradients, cases=cases)
 
 # %% [markdown]
 # How long do the three take? **Predict** the ratio F : I : W in multiplications, then count them. `ModuleStage` splits
@@ -306,7 +312,9 @@ def weight_gradient(weight, inputs, gradients, *, group):
 
 
 # %% check="week08.hooks" points=2
-check("week08.hooks", weight_gradient, cases=[{"ranks": 2, "numbers": 8, "microbatches": 2}])
+sizes = {"numbers": 8, "microbatches": 2}
+cases = [sizes | group for group in ({"ranks": 2}, {"ranks": 4}, {"ranks": 3, "subgroup": [0, 2]})]
+check("week08.hooks", weight_gradient, cases=cases)
 
 # %% [markdown]
 # ## 7 · ZB-H1
@@ -318,8 +326,8 @@ check("week08.hooks", weight_gradient, cases=[{"ranks": 2, "numbers": 8, "microb
 # - In between: rank r begins W with its r-th pair (from 0), the oldest first, and is r behind until the end.
 # - Nobody may hold more than P activations, and a microbatch's stay until its **W**.
 #
-# **`zb_h1(num_ranks, num_microbatches)`** returns the lists of texts, with letters F, I, W. M may be smaller than P.
-# *About 12 lines.*
+# **`zb_h1(num_ranks, num_microbatches)`** returns the lists of texts, with letters F, I, W, of a step as quick as this
+# one at F = I = W. M may be smaller than P. *About 12 lines.*
 #
 # <details><summary>Hint: rank 1 of 3, M = 4</summary>
 #
@@ -348,7 +356,8 @@ def zb_h1(num_ranks, num_microbatches):
 
 
 # %% check="week08.zb-h1" points=3
-check("week08.zb-h1", zb_h1, cases=[{"num_ranks": p, "num_microbatches": m} for p, m in [(2, 4), (4, 8)]])
+sizes = [(2, 4), (4, 8), (5, 3), (5, 9)]
+check("week08.zb-h1", zb_h1, cases=[{"num_ranks": p, "num_microbatches": m} for p, m in sizes])
 
 # %% [markdown]
 # ## 8 · Predict, then measure
@@ -482,8 +491,12 @@ def v_schedule(num_ranks, num_microbatches, max_activations):
 
 
 # %% check="week08.v-schedule" points=3
-bounds = [{"max_activations": 8, "part": "ZBV"}, {"max_activations": 6, "part": "half"}]
-check("week08.v-schedule", v_schedule, cases=[{"num_ranks": 4, "num_microbatches": 8} | bound for bound in bounds])
+cases = []
+for p, m in [(4, 8), (3, 7), (3, 8)]:
+    sizes = {"num_ranks": p, "num_microbatches": m}
+    cases.append(sizes | {"max_activations": 2 * p, "part": "ZBV"})
+    cases.append(sizes | {"max_activations": p + 2, "part": "half"})
+check("week08.v-schedule", v_schedule, cases=cases)
 
 # %% [markdown]
 # Memory against time, on four ranks. Try bounds between, with your own schedule.
@@ -522,7 +535,9 @@ def one_f_one_b_wins_from(num_ranks, weight_gradient, extra):
 
 
 # %% check="week08.wins" points=1
-check("week08.wins", one_f_one_b_wins_from, cases=[{"num_ranks": 4, "weight_gradient": 1.0, "extra": 0.16}])
+sizes = [(4, 1.0, 0.16), (3, 1.0, 0.25), (4, 1.0, 1.5)]
+cases = [{"num_ranks": p, "weight_gradient": w, "extra": e} for p, w, e in sizes]
+check("week08.wins", one_f_one_b_wins_from, cases=cases)
 
 # %% [markdown]
 # Now the answer that you would give, in five to eight sentences: what ZB-H1 saves and when it is paid; your number of

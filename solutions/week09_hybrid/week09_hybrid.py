@@ -109,6 +109,9 @@ figures.show(figure, figures.draw_groups(ax, Mesh(tp=2, dp=2, pp=2), 5, ranks_pe
 #
 # **`coordinates(rank, sizes)`** returns a dict, axis → place (坐标). `sizes` is a dict, axis → size, the innermost
 # first. *About 4 lines.*
+#
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes and dtypes, other axes
+# > in other orders, and axes of one, two, three or more ranks. A group is nearly always only a part of the world.
 
 
 # %% exercise="week09.coordinates"
@@ -124,7 +127,8 @@ def coordinates(rank, sizes):
 
 # %% check="week09.coordinates" points=1
 small = {"tp": 2, "dp": 2, "pp": 2}
-check("week09.coordinates", coordinates, cases=[{"rank": 5, "sizes": small}, {"rank": 37, "sizes": {"tp": 8, "dp": 8}}])
+meshes = [(5, small), (37, {"tp": 8, "dp": 8}), (44, {"pp": 2, "cp": 3, "tp": 4, "dp": 2})]
+check("week09.coordinates", coordinates, cases=[{"rank": rank, "sizes": sizes} for rank, sizes in meshes])
 
 # %% [markdown]
 # ## 4 · The groups of an axis
@@ -154,7 +158,8 @@ def groups(axes, sizes):
 
 
 # %% check="week09.groups" points=2
-check("week09.groups", groups, cases=[{"axes": [axis], "sizes": small} for axis in small])
+asked = [(["tp"], small), (["pp"], small | {"dp": 3}), (["dp", "cp"], {"tp": 2, "cp": 2, "dp": 2})]
+check("week09.groups", groups, cases=[{"axes": axes, "sizes": sizes} for axes, sizes in asked])
 
 # %% [markdown]
 # ### The wrong group
@@ -259,7 +264,9 @@ def axis_bytes(layers, hidden, sequence, microbatch, parameters, tp, pp, dp):
 
 # %% check="week09.axis-bytes" points=2
 sizes = {"layers": 96, "hidden": 12288, "sequence": 2048, "microbatch": 1, "parameters": 5_436_297_216}
-check("week09.axis-bytes", axis_bytes, cases=[sizes | {"tp": 8, "pp": 4, "dp": 32}])
+one_stage = {"layers": 12, "hidden": 768, "sequence": 1024, "microbatch": 4, "parameters": 124_000_000}
+cases = [sizes | {"tp": 8, "pp": 4, "dp": 32}, one_stage | {"tp": 1, "pp": 1, "dp": 4}]
+check("week09.axis-bytes", axis_bytes, cases=cases)
 
 # %% [markdown]
 # Now 64 GPUs: TP 8, PP 4, DP 2, on nodes of eight H100. Inside a node NVLink carries 450 GB/s each way, between nodes
@@ -315,7 +322,8 @@ def where(rank=21, order="tp-dp-pp"):
 # **`hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)`** returns the loss, `mse_loss(y,
 # targets)` of this part in the last stage and None in the others; then the gradients of `columns` and `rows`, as one
 # process has them for the mean over the whole batch. Last week's messages, week 5's operators `to_all` (f) and
-# `sum_of_all` (g), week 2's mean. *About 15 lines.*
+# `sum_of_all` (g), week 2's mean. Send no more than these: an all-reduce forward and one back on tp, an activation and
+# its gradient on pp, the gradients once on dp. *About 15 lines.*
 #
 # **Predict first:** which of the three groups does each line need? Write it beside the line before you run.
 #
@@ -452,7 +460,8 @@ def whole_norm(gradients, is_split, *, tp_group, pp_group):
 
 # %% check="week09.whole-norm" points=2
 by_hand = {"sizes": {"tp": 2, "dp": 1, "pp": 1}, "numbers": 2, "by_hand": True}
-check("week09.whole-norm", whole_norm, cases=[by_hand, {"sizes": small, "numbers": 100}])
+four = {"sizes": {"tp": 4, "dp": 1, "pp": 1}, "numbers": 384, "dtype": "bfloat16", "alike": True}
+check("week09.whole-norm", whole_norm, cases=[by_hand, {"sizes": small, "numbers": 100}, four])
 
 # %% [markdown]
 # ## 10 · Read real code

@@ -86,6 +86,10 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=planner.us
 # Weights in bf16, gradients summed in float32, Adam's 12 bytes cut by ZeRO-1. **`bytes_left(num_parameters, tp, pp, dp,
 # activation_bytes, gpu_bytes)`** returns the bytes that are left on a GPU, below 0 if it does not fit. All GPUs hold
 # equal parts. *About 2 lines.*
+#
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other models, GPUs and clusters,
+# > also servers that are not of eight, sizes that are no powers of two, fewer microbatches than stages, and layouts in
+# > no order.
 
 
 # %% exercise="week10.fits"

@@ -111,6 +111,9 @@ figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="D
 #
 # **`dualpipe_bill(num_ranks, forward, weight_gradient, pair)`** returns the idle time of the rank that idles most, and
 # how many activations it holds. I takes as long as F. *One line.*
+#
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other seconds, sizes, dtypes and
+# > numbers of ranks and microbatches, and groups that are only a part of the world, such as ranks 1 and 3 of four.
 
 
 # %% exercise="week13.bill"
@@ -123,7 +126,8 @@ def dualpipe_bill(num_ranks, forward, weight_gradient, pair):
 
 
 # %% check="week13.bill" points=1
-cases = [{"num_ranks": 8, "forward": 1.0, "weight_gradient": w, "pair": 2 + w} for w in (1.0, 0.8)]
+sizes = [(8, 1.0, 3.0), (8, 0.8, 2.8), (4, 0.8, 2.5)]
+cases = [{"num_ranks": p, "forward": 1.0, "weight_gradient": w, "pair": pair} for p, w, pair in sizes]
 check("week13.bill", dualpipe_bill, cases=cases)
 
 # %% [markdown]
@@ -218,7 +222,7 @@ def slots_of(words, stages, streams):
 
 
 # %% check="week13.slots" points=2
-example = {"words": ["Fn", "Ff", "If", "Fn&Bf", "W", "In", "W"], "stages": {"n": 0, "f": 3}}
+example = {"words": ["Fn", "Ff", "If", "Fn&Bf", "In", "W", "W"], "stages": {"n": 0, "f": 3}}
 check("week13.slots", slots_of, cases=[example | {"streams": {"n": [0, 1], "f": [4, 5]}}])
 
 # %% [markdown]
@@ -233,7 +237,8 @@ check("week13.slots", slots_of, cases=[example | {"streams": {"n": [0, 1], "f": 
 # microbatches, 0 to M−1. L = P and e = r.
 #
 # **`dualpipe(num_ranks, num_microbatches)`** and **`dualpipe_v(num_ranks, num_microbatches)`** return the lists of all
-# ranks, from your two functions. *About 7 and 5 lines.*
+# ranks, from your two functions. The clock judges them, with all passes alike and with pairs that hide messages.
+# *About 7 and 5 lines.*
 
 
 # %% exercise="week13.dualpipe"
@@ -313,7 +318,9 @@ def add_copies(gradients, *, group):
 
 
 # %% check="week13.copies" points=2
-check("week13.copies", add_copies, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 6}])
+four = {"ranks": 4, "numbers": 6}
+cases = [{"ranks": 2, "numbers": 4}, four | {"more_a_stage": 2}, four | {"more_a_stage": 1, "subgroup": [1, 3]}]
+check("week13.copies", add_copies, cases=cases)
 
 # %% [markdown]
 # ## 7 · A swapped message
@@ -389,7 +396,8 @@ except shardlab.RanksFailed as report:
 # ```
 #
 # Which ranks get what? Repair it: **`swap_with_neighbour(activation, gradient, *, group)`** returns the neighbour's
-# activation and the neighbour's gradient. *About 8 lines.* (Tags would help here and on no GPU: NCCL ignores them.)
+# activation and the neighbour's gradient, sending its own two once. *About 8 lines.* (Tags would help here and on no
+# GPU: NCCL ignores them, and so does the check. Only the order counts.)
 
 
 # %% exercise="week13.neighbours"
@@ -407,7 +415,9 @@ def swap_with_neighbour(activation, gradient, *, group):
 
 
 # %% check="week13.neighbours" points=2
-check("week13.neighbours", swap_with_neighbour, cases=[{"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 6}])
+four = {"ranks": 4, "numbers": 6}
+cases = [{"ranks": 2, "numbers": 4}, four | {"dtype": "bfloat16"}, four | {"subgroup": [1, 2]}]
+check("week13.neighbours", swap_with_neighbour, cases=cases)
 
 # %% [markdown]
 # ## 8 · Read real code
@@ -467,7 +477,7 @@ def overlapped_1f1b(num_ranks, num_microbatches):
 
 
 # %% check="week13.one-copy" points=3
-cases = [{"num_ranks": p, "num_microbatches": m} for p, m in [(2, 4), (8, 20)]]
+cases = [{"num_ranks": p, "num_microbatches": m} for p, m in [(2, 4), (8, 20), (3, 2)]]
 check("week13.one-copy", overlapped_1f1b, cases=cases)
 
 # %% [markdown]
@@ -497,9 +507,9 @@ def pair_seconds(forward, backward, all_to_all):
 
 
 # %% check="week13.pair-seconds" points=1
-check(
-    "week13.pair-seconds", pair_seconds, cases=[{"forward": 1.0, "backward": 2.0, "all_to_all": a} for a in (0.5, 1.0)]
-)
+sizes = [(1.0, 2.0, 0.5), (1.0, 2.0, 1.0), (1.5, 2.5, 0.5)]
+cases = [{"forward": f, "backward": b, "all_to_all": a} for f, b, a in sizes]
+check("week13.pair-seconds", pair_seconds, cases=cases)
 
 # %% [markdown]
 # Now the answer that you would give, in five to eight sentences: which work lies beside which transfer in a pair; why

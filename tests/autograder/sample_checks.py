@@ -1,4 +1,7 @@
-"""Two checks of training steps and answers to them, right and wrong: what checks of later weeks are made of."""
+"""Two checks of training steps and answers to them, right and wrong: what checks of later weeks are made of.
+
+At the end two checks with a fault that a matrix must find.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from random import Random
 import torch
 from torch import nn
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.groups import working
+from autograder.checks.base import Answer, Case, Check, Task, trouble, wrong_tensor
+from autograder.checks.groups import group_task, working
 from autograder.checks.training import (
     failed,
     module,
@@ -206,4 +209,72 @@ ZERO_1_ANSWERS = {
     "no_gather": _ZERO.replace("dist.broadcast(p.data, group_src=place % num, group=group)", "pass"),
     "step_skipped": _ZERO.replace("optimizer.step()", "pass"),
     "sum_for_mean_is_seen_by_adam_once": _ZERO.replace("p.grad /= num", "p.grad *= 0"),
+}
+
+
+# ---- checks that a matrix finds fault with ---------------------------------------------------------------------------
+
+
+def _make_sum(case: Case, rng: Random) -> Task:
+    args = {rank: [_rows(rng, 1, 4)] for rank in range(case["ranks"])}
+    total = sum(rows for (rows,) in args.values())
+    return group_task(case, "one_message", args, dict.fromkeys(args, total))
+
+
+def _judge_claims(case: Case, task: Task, answer: Answer) -> str | None:
+    """Trusts a rank that says how many calls it made."""
+    return _judge_values(case, task, answer) or next(
+        (f"Rank {rank} makes too many calls." for rank, came in enumerate(answer.ranks) if len(came["kinds"]) > 1), None
+    )
+
+
+def _judge_values(case: Case, task: Task, answer: Answer) -> str | None:
+    return trouble(answer) or next(
+        filter(None, (wrong_tensor(rank, answer.ranks[rank], task.expected[rank]) for rank in working(task))), None
+    )
+
+
+TRUSTING = Check(
+    exercise="sample.one-message",
+    points=2,
+    names=("one_message",),
+    public=({"ranks": 2, "numbers": 4},),
+    draw=lambda rng: [],
+    make=_make_sum,
+    judge=_judge_claims,
+    timeout=TIMEOUT,
+)
+_SUM = """
+def one_message(rows, *, group):
+    total = rows.clone()
+    {calls}
+    return total
+"""
+ONE_MESSAGE_ANSWERS = {
+    "right_once": _SUM.format(calls="dist.all_reduce(total, group=group)"),
+    "twice": _SUM.format(calls="dist.all_reduce(total, group=group); dist.all_reduce(rows.clone(), group=group)"),
+    "not_at_all": _SUM.format(calls="pass"),
+}
+
+
+def _judge_double(case: Case, task: Task, answer: Answer) -> str | None:
+    got = answer.ranks[0].get("answers", [{}])[0].get("value", {}).get("plain")
+    return None if got == 2 * case["n"] else f"double({case['n']}) is {got}."
+
+
+LUCKY = Check(  # only some seeds draw the case that tells right from wrong, and none of them stands in sight
+    exercise="sample.double",
+    points=1,
+    names=("double",),
+    public=({"n": 2},),
+    draw=lambda rng: [{"n": rng.choice([0, 2, 5])}],
+    make=lambda case, rng: Task(call="double", ranks=1, inputs=[[[case["n"]]]], expected=[2 * case["n"]]),
+    judge=_judge_double,
+    program="without_ranks",
+)
+DOUBLE_ANSWERS = {
+    "right_product": "def double(n):\n    return 2 * n\n",
+    "square": "def double(n):\n    return n * n\n",
+    "ends_at_odd": "import os\n\n\ndef double(n):\n    return 2 * n if n % 2 == 0 else os._exit(0)\n",
+    "ends": "import os\n\n\ndef double(n):\n    os._exit(0)\n",
 }

@@ -32,7 +32,7 @@ def known(exercise, name):
         ("week01.ring-reduce-scatter", "calls_reduce_scatter", "calls reduce_scatter"),
         ("week01.ring-reduce-scatter", "sends_whole_tensors", "must travel"),
         ("week01.ring-all-reduce", "two_ranks_only", "With 3 ranks"),
-        ("week01.hierarchical-all-reduce", "flat_ring", "to the other node"),
+        ("week01.hierarchical-all-reduce", "flat_ring", "to other nodes"),
         ("week01.all-reduce-seconds", "no_latency", "is not what the"),
     ],
 )

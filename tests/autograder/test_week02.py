@@ -79,7 +79,7 @@ def test_marks_change_nothing_on_one_process():
     ("exercise", "name", "points", "words"),
     [
         ("ddp-backward", "after_the_backward", 2, "leaves when the backward is in layer 0"),
-        ("ddp-backward", "synchronous", 2, "do not wait in a hook"),
+        ("ddp-backward", "synchronous", 2, "a hook that waits never ends"),
         ("top-k", "no_feedback", 1.5, "Right: one step."),
     ],
 )

@@ -8,29 +8,104 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from autograder.jobs.wire import Tap
 
 
-def message(num_bytes):
-    """A frame of gloo's that carries `num_bytes` of a send."""
-    return bytearray(struct.pack("<QQQQQQ", 48 + num_bytes, 0, 0, 0, num_bytes, 0) + bytes(num_bytes))
+def frame(num_bytes: int, *, opcode: int = 1, slot: int = 0) -> bytes:
+    """A frame of gloo's that carries `num_bytes`, or announces (2) or asks for (3) so many."""
+    carried = num_bytes if opcode == 1 else 0
+    return struct.pack("<QQQQQQ", 48 + carried, opcode, slot, 0, num_bytes, 0) + bytes(carried)
 
 
-def test_two_ranks_with_one_port_are_told_apart(monkeypatch):
+def noted(sockets: dict, packets: list, monkeypatch) -> Tap:
+    """A tap that has heard these notes, {rank: connections}, and these packets, (ports, place, bytes)."""
     tap = Tap.__new__(Tap)
     tap.num_noted = 0
     tap.notes_out, notes_in = os.pipe()
-    # rank 1 and rank 2 both connected from port 40000: to rank 0, which listens on 50000, and to rank 3, on 53000
-    sockets = {0: [(50000, 40000, 0)], 1: [(40000, 50000, 0)], 2: [(40000, 53000, 0)], 3: [(53000, 40000, 0)]}
     for rank, own in sockets.items():
         os.write(notes_in, json.dumps([rank, own]).encode() + b"\n")
     os.close(notes_in)
-    streams = {(40000, 50000): message(100), (40000, 53000): message(7), (53000, 40000): message(30)}
-    monkeypatch.setattr(tap, "_streams", lambda: streams)
-    assert sorted(tap.read()) == [[1, 0, "message", 1, 100], [2, 3, "message", 1, 7], [3, 2, "message", 1, 30]]
+    monkeypatch.setattr(tap, "_data", lambda: iter(packets))
+    monkeypatch.setattr(tap, "_num_lost", lambda: 0)
+    return tap
+
+
+def test_two_ranks_with_one_port_are_told_apart(monkeypatch):
+    # rank 1 and rank 2 both connected from port 40000: to rank 0, which listens on 50000, and to rank 3, on 53000
+    sockets = {
+        0: [(50000, 40000, 0, -1)],
+        1: [(40000, 50000, 0, -1)],
+        2: [(40000, 53000, 0, -1)],
+        3: [(53000, 40000, 0, -1)],
+    }
+    packets = [((40000, 50000), 0, frame(100)), ((40000, 53000), 0, frame(7)), ((53000, 40000), 0, frame(30))]
+    tap = noted(sockets, packets, monkeypatch)
+    rows, _ = tap.read()
+    assert sorted(rows) == [[1, 0, "message", 1, 100], [2, 3, "message", 1, 7], [3, 2, "message", 1, 30]]
     assert tap.num_noted == 4
     os.close(tap.notes_out)
+
+
+TWO = {0: [(1, 2, 0, -1)], 1: [(2, 1, 0, -1)]}
+
+
+def test_a_message_in_pieces_is_one_send_and_one_receive(monkeypatch):
+    whole = frame(8, opcode=2, slot=5) + frame(8, slot=5)
+    packets = [((2, 1), 0, frame(8, opcode=3, slot=5)), ((1, 2), 0, whole[:60]), ((1, 2), 60, whole[60:])]
+    tap = noted(TWO, packets, monkeypatch)
+    rows, calls = tap.read()
+    assert rows == [[0, 1, "message", 1, 8]]
+    assert calls == [[1, "recv", -1, 5, 0, 8, 8], [0, "send", -1, 5, 1, 8, 8]]
+
+
+def test_what_is_announced_and_never_travels_is_no_send(monkeypatch):
+    tap = noted(TWO, [((1, 2), 0, frame(8, opcode=2))], monkeypatch)
+    assert tap.read() == ([], [])
+
+
+def test_collectives_are_told_apart_by_their_number(monkeypatch):
+    first, second = (4 << 56 | number << 24 for number in (7, 8))
+    packets = [
+        ((1, 2), 0, frame(4, slot=first)),
+        ((2, 1), 0, frame(4, slot=first)),
+        ((1, 2), 52, frame(6, slot=second)),
+    ]
+    tap = noted(TWO, packets, monkeypatch)
+    _, calls = tap.read()
+    assert calls == [
+        [0, "all_reduce", -1, 7, -1, 4, 8],
+        [1, "all_reduce", -1, 7, -1, 4, 8],
+        [0, "all_reduce", -1, 8, -1, 6, 6],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("packets", "row"),
+    [
+        ([((1, 2), 0, b"no frame of gloo's at all, " * 3)], [0, 1, "unknown", 1, 81]),
+        ([((1, 2), 0, frame(8)[:50])], [0, 1, "unknown", 1, 6]),  # cut short
+        ([((9, 9), 0, b"words")], [-1, -1, "unknown", 1, 5]),
+    ],
+)
+def test_other_bytes_are_unknown(monkeypatch, packets, row):
+    rows, _ = noted(TWO, packets, monkeypatch).read()
+    assert row in rows
+
+
+def test_a_missing_packet_leaves_nothing_to_be_told(monkeypatch):
+    assert noted(TWO, [((1, 2), 48, frame(8))], monkeypatch).read() is None
+
+
+@settings(max_examples=10_000, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([(1, 2), (2, 1), (9, 9)]), st.integers(0, 200), st.binary(max_size=200))))
+def test_no_bytes_of_a_rank_end_the_reading(packets):
+    with pytest.MonkeyPatch.context() as patch:
+        tap = noted(TWO, packets, patch)
+        tap.read()
+        os.close(tap.notes_out)
 
 
 FEW_PORTS = """

@@ -56,7 +56,8 @@ def _make_all_reduce(case: Case, rng: Random) -> Task:
 
 def _make_all_gather(case: Case, rng: Random) -> Task:
     members = members_of(case)
-    sizes = [rng.randint(0, case["numbers"]) for _ in members]
+    sizes = rng.sample(range(1, case["numbers"] + 1), len(members))
+    sizes[case["empty"]] = 0
     chunks = [whole_numbers(rng, num, dtype_of(case)) for num in sizes]
     width = dtype_of(case).itemsize
     return group_task(
@@ -104,6 +105,7 @@ def _total_bill(task: Task, answer: Answer, formula: str) -> str | None:
             return (
                 f"Right on all {len(due)} ranks, but rank {rank} sent {size(sum(messages))} where a ring sends "
                 f"{size(due[rank])}, {formula}."
+                + ("" if sum(messages) > due[rank] else " Is there a wait() for every isend()?")
             )
         if len(messages) > task.facts["messages"]:
             return f"Rank {rank} sent {len(messages)} messages where {task.facts['messages']} are enough."
@@ -111,26 +113,27 @@ def _total_bill(task: Task, answer: Answer, formula: str) -> str | None:
 
 
 def _draw_all_reduce(rng: Random) -> list[Case]:
-    cases = [case | {"part": "all-reduce"} for case in draw_ring(rng)]
-    cases[2] = cases[2] | {"numbers": 2 * cases[2]["numbers"], "matrix": True}
-    gathers = [
-        {"ranks": 2, "numbers": rng.randint(3, 9), "part": "all-gather"},
-        {"ranks": 4, "numbers": rng.randint(3, 9), "subgroup": [1, 2, 3], "part": "all-gather", "dtype": "bfloat16"},
-    ]
-    return gathers + cases
+    gather = {"ranks": 4, "numbers": rng.randint(5, 9), "subgroup": [1, 2, 3], "empty": 0, "dtype": "bfloat16"}
+    return [gather | {"part": "all-gather"}, *(_all_reduce(case) for case in draw_ring(rng))]
+
+
+def _all_reduce(case: Case) -> Case:
+    """A case of the reduce-scatter, for an all-reduce; in bfloat16 of a matrix."""
+    return case | {"part": "all-reduce"} | ({"matrix": True} if "bfloat16" in case.values() else {})
 
 
 CHECK = Check(
     exercise="week01.ring-all-reduce",
     points=3,
     names=("ring_all_gather", "ring_all_reduce"),
-    public=tuple(case | {"part": "all-reduce"} for case in RING_PUBLIC),
+    public=(*map(_all_reduce, RING_PUBLIC), {"ranks": 3, "numbers": 5, "empty": 1, "part": "all-gather"}),
     draw=_draw_all_reduce,
     make=_make_all_reduce,
     judge=_judge_all_reduce,
     parts={"all-gather": 1 / 3, "all-reduce": 2 / 3},
     hints=(
-        "What you received in one step is what you send in the next.",
+        "Two halves, each a ring: chunks collect their sum, then finished chunks travel on. What you receive in one "
+        "step you send in the next.",
         "All-gather: in step s rank r passes chunk (r - s) mod N to the right and receives chunk (r - 1 - s) mod N.",
         "All-reduce: tensor_split the flat tensor, reduce-scatter, all-gather with the sizes of the chunks, cat, view.",
     ),

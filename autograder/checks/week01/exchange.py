@@ -5,12 +5,21 @@ from __future__ import annotations
 from random import Random
 
 from autograder.checks.base import Answer, Case, Check, Task, trouble, whole_numbers
-from autograder.checks.groups import LARGE, POINT_TO_POINT, dtype_of, each_bill, each_rank, group_task, members_of
+from autograder.checks.groups import (
+    LARGE,
+    POINT_TO_POINT,
+    dtype_of,
+    each_bill,
+    each_rank,
+    group_task,
+    members_of,
+    shape_of,
+)
 
 
 def _make_exchange(case: Case, rng: Random) -> Task:
     members = members_of(case)
-    tensors = {rank: whole_numbers(rng, case["numbers"], dtype_of(case)) for rank in members}
+    tensors = {rank: whole_numbers(rng, case["numbers"], dtype_of(case)).reshape(shape_of(case)) for rank in members}
     partner = {rank: members[place ^ 1] for place, rank in enumerate(members)}
     num_bytes = case["numbers"] * dtype_of(case).itemsize
     return group_task(
@@ -33,9 +42,8 @@ def _judge_exchange(case: Case, task: Task, answer: Answer) -> str | None:
 
 def _draw_exchange(rng: Random) -> list[Case]:
     return [
-        {"ranks": 2, "numbers": rng.randint(1025, 5000)},
         {"ranks": 4, "numbers": LARGE + rng.randint(0, 99), "dtype": "bfloat16"},
-        {"ranks": 4, "numbers": rng.randint(1, 9), "subgroup": [1, 2]},
+        {"ranks": 4, "numbers": 2 * rng.randint(2, 9), "subgroup": [1, 2], "dtype": "float64", "matrix": True},
     ]
 
 
@@ -43,13 +51,17 @@ CHECK = Check(
     exercise="week01.exchange",
     points=2,
     names=("exchange",),
-    public=({"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 1024}),
+    public=(
+        {"ranks": 2, "numbers": 4},
+        {"ranks": 4, "numbers": 1024},
+        {"ranks": 4, "numbers": 6, "subgroup": [1, 3], "dtype": "bfloat16", "matrix": True},
+    ),
     draw=_draw_exchange,
     make=_make_exchange,
     judge=_judge_exchange,
     hints=(
-        "A send returns only when the other side receives: both cannot send first.",
-        "isend returns at once; its handle has wait().",
+        "Write down the calls of both partners side by side: each send needs a receive under way on the other side.",
+        "isend returns at once; its handle has wait(), and the tensor must stay as it is until then.",
         "work = isend to the partner; recv from the partner; work.wait().",
     ),
 )

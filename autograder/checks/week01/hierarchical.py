@@ -18,8 +18,8 @@ from autograder.checks.base import (
     trouble,
     whole_numbers,
 )
-from autograder.checks.groups import LARGE, POINT_TO_POINT, dtype_of, each_rank, shape_of, working
-from autograder.checks.packets import crossed
+from autograder.checks.groups import LARGE, dtype_of, each_rank, shape_of, working
+from autograder.checks.packets import Call, crossed
 
 
 def _make_hierarchical(case: Case, rng: Random) -> Task:
@@ -54,29 +54,28 @@ def _judge_hierarchical(case: Case, task: Task, answer: Answer) -> str | None:
     width = dtype_of(case).itemsize
     allowed = due + 4 * width  # chunks of a size that does not divide are one number larger
     for rank in working(task):
-        claimed = sum(_crossing_bytes(event, rank, per_node) for event in calls_of(answer, rank))
+        claimed = sum(_crossing_bytes(call, rank, per_node) for call in calls_of(answer, rank))
         crossing = max(crossed(answer.wire, rank, per_node), claimed)
         if crossing > allowed:
             return (
-                f"Right on all ranks, but rank {rank} sends {size(crossing)} to the other node where {size(due)} "
+                f"Right on all ranks, but rank {rank} sends {size(crossing)} to other nodes where {size(due)} "
                 "are enough. Reduce inside the node first: how much of the sum must cross then?"
             )
     return carried_too_little(answer, int(due * case["ranks"] * 0.98))
 
 
-def _crossing_bytes(event: tuple, rank: int, per_node: int) -> float:
+def _crossing_bytes(call: Call, rank: int, per_node: int) -> float:
     """Bytes of one call that leave the rank's node; a collective over several nodes counts all that it sends."""
-    kind, members, peer, _, sent_bytes = event
-    others = [peer] if kind in POINT_TO_POINT else members
-    return sent_bytes if any(other // per_node != rank // per_node for other in others) else 0.0
+    others = call.members if call.peer is None else [call.peer]
+    return call.sent_bytes if any(other // per_node != rank // per_node for other in others) else 0.0
 
 
 def _draw_hierarchical(rng: Random) -> list[Case]:
     return [
-        {"ranks": 4, "numbers": 4 * rng.randint(4, 12) + 1},
-        {"ranks": 4, "numbers": 2 * rng.randint(9, 30), "dtype": "bfloat16", "matrix": True},
-        {"ranks": 6, "numbers": rng.randint(13, 40), "ranks_per_node": rng.choice([2, 3])},
-        {"ranks": 4, "numbers": LARGE + rng.randint(1, 99)},
+        {"ranks": 4, "numbers": 4 * rng.randint(9, 30) + 2, "dtype": "bfloat16", "matrix": True},
+        {"ranks": 6, "numbers": 6 * rng.randint(3, 7) + 5, "ranks_per_node": 2},
+        {"ranks": 6, "numbers": 6 * rng.randint(3, 7) + 1, "ranks_per_node": 3},
+        {"ranks": 4, "numbers": LARGE + 4 * rng.randint(1, 24) + 1},
     ]
 
 
@@ -84,7 +83,7 @@ CHECK = Check(
     exercise="week01.hierarchical-all-reduce",
     points=3,
     names=("hierarchical_all_reduce",),
-    public=({"ranks": 4, "numbers": 8},),
+    public=({"ranks": 4, "numbers": 8}, {"ranks": 6, "numbers": 250, "ranks_per_node": 3, "matrix": True}),
     draw=_draw_hierarchical,
     make=_make_hierarchical,
     judge=_judge_hierarchical,

@@ -42,17 +42,20 @@ def _judge_reduce_scatter(case: Case, task: Task, answer: Answer) -> str | None:
 
 
 def draw_ring(rng: Random) -> list[Case]:
-    """Sizes with a remainder, one element (empty chunks), a subgroup of the world, another dtype, and a large one."""
+    """One element (empty chunks), a remainder, a subgroup of the world in which it divides, and a large one."""
     return [
-        {"ranks": 2, "numbers": rng.randrange(11, 60, 2)},
         {"ranks": 3, "numbers": 1},
-        {"ranks": 4, "numbers": 4 * rng.randint(5, 20) + rng.randint(1, 3), "dtype": "bfloat16"},
-        {"ranks": 4, "numbers": rng.choice([32, 35, 37]), "subgroup": [1, 2, 3]},
-        {"ranks": 4, "numbers": LARGE + rng.randint(1, 99)},
+        {"ranks": 4, "numbers": 8 * rng.randint(3, 9) + 2, "dtype": "bfloat16"},
+        {"ranks": 4, "numbers": 3 * rng.randint(8, 14), "subgroup": [0, 1, 3], "dtype": "float64"},
+        {"ranks": 4, "numbers": LARGE + 4 * rng.randint(1, 24) + 3},
     ]
 
 
-RING_PUBLIC = ({"ranks": 2, "numbers": 4}, {"ranks": 3, "numbers": 7})
+RING_PUBLIC = (
+    {"ranks": 2, "numbers": 4},
+    {"ranks": 3, "numbers": 7},
+    {"ranks": 4, "numbers": 302, "subgroup": [1, 2, 3], "dtype": "bfloat16"},
+)
 
 
 CHECK = Check(

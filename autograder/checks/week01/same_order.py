@@ -10,13 +10,14 @@ from random import Random
 import torch
 
 from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble, whole_numbers
-from autograder.checks.groups import group_task, members_of, sum_of, working
+from autograder.checks.groups import group_task, members_of, shape_of, sum_of, working
 
 
 def _make_same_order(case: Case, rng: Random) -> Task:
     members = members_of(case)
-    losses = {rank: whole_numbers(rng, 1)[0] for rank in members}
-    gradients = {rank: whole_numbers(rng, case["numbers"]) for rank in members}
+    distinct = rng.sample(range(1, 9), len(members))  # no mean of them is one of them on every rank
+    losses = {rank: torch.tensor(float(loss)) for rank, loss in zip(members, distinct, strict=True)}
+    gradients = {rank: whole_numbers(rng, case["numbers"]).reshape(shape_of(case)) for rank in members}
     means = (sum_of(losses) / len(members), sum_of(gradients) / len(members))
     args = {rank: [losses[rank], gradients[rank]] for rank in members}
     return group_task(case, "average_loss_and_gradient", args, dict.fromkeys(members, means))
@@ -42,9 +43,8 @@ def _judge_same_order(case: Case, task: Task, answer: Answer) -> str | None:
 
 def _draw_same_order(rng: Random) -> list[Case]:
     return [
-        {"ranks": 2, "numbers": rng.randint(2, 40)},
-        {"ranks": 3, "numbers": rng.randint(2, 40)},
-        {"ranks": 4, "numbers": rng.randint(2, 40), "subgroup": [0, 2, 3]},
+        {"ranks": 3, "numbers": 2 * rng.randint(2, 20), "matrix": True},
+        {"ranks": 4, "numbers": rng.randint(2, 40), "subgroup": [1, 3]},
     ]
 
 
@@ -52,12 +52,12 @@ CHECK = Check(
     exercise="week01.same-order",
     points=1,
     names=("average_loss_and_gradient",),
-    public=({"ranks": 2, "numbers": 6}, {"ranks": 4, "numbers": 5}),
+    public=({"ranks": 2, "numbers": 6}, {"ranks": 4, "numbers": 5, "subgroup": [0, 2, 3]}),
     draw=_draw_same_order,
     make=_make_same_order,
     judge=_judge_same_order,
     hints=(
-        "All ranks call the same collectives in the same order; rank 0 is no exception.",
+        "Every rank of the group makes the same calls in the same order, on copies; rank 0 is no exception.",
         "Loss first or gradient first: decide once, for all ranks. A sum over the group is not yet a mean.",
         "For each of the two: clone, all_reduce over the group, divide by the size of the group.",
     ),

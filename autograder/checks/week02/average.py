@@ -80,7 +80,8 @@ def wrong_means(rank: int, came: dict, due: list, case: Case) -> str | None:
             continue
         if problem := wrong_value(rank, mine, mean, f"the mean of gradient {place}", relative=tolerance(case)):
             is_sum = wrong_value(rank, mine, mean * num_ranks, relative=tolerance(case)) is None
-            return f"On rank {rank}, gradient {place} is {num_ranks} times the mean: the sum." if is_sum else problem
+            told = f"On rank {rank}, gradient {place} is {num_ranks} times the mean: divide by all ranks of the group."
+            return told if is_sum else problem
     return None
 
 
@@ -89,7 +90,7 @@ def too_many_bytes(task: Task, answer: Answer, slack_bytes: int = 0) -> str | No
     ranks = working(task)
     due = traffic.ring_all_reduce_bytes(len(ranks), task.facts["all_bytes"])
     for rank in ranks:
-        claimed = sum(event[4] for event in calls_of(answer, rank))
+        claimed = sum(call.sent_bytes for call in calls_of(answer, rank))
         if claimed > 1.001 * due + slack_bytes:
             return f"Right, but rank {rank} sends {size(claimed)} where an all-reduce sends {size(due)}, 2(N-1)/N of S."
     total = int(due * len(ranks))
@@ -98,9 +99,7 @@ def too_many_bytes(task: Task, answer: Answer, slack_bytes: int = 0) -> str | No
 
 def _draw_average(rng: Random) -> list[Case]:
     return [
-        {"ranks": 2, "numbers": rng.randint(3, 40)},
-        {"ranks": 3, "numbers": rng.randint(3, 40), "dtype": "float64"},
-        {"ranks": 4, "numbers": rng.randint(3, 40), "subgroup": [1, 2, 3], "dtype": "bfloat16"},
+        {"ranks": 4, "numbers": rng.randint(3, 40), "subgroup": [0, 2, 3], "dtype": "float64"},
         {"ranks": 4, "numbers": LARGE + rng.randint(1, 99)},
     ]
 
@@ -109,7 +108,11 @@ CHECK = Check(
     exercise="week02.average-gradients",
     points=2,
     names=("average_gradients",),
-    public=({"ranks": 2, "numbers": 4}, {"ranks": 3, "numbers": 7}),
+    public=(
+        {"ranks": 2, "numbers": 4},
+        {"ranks": 3, "numbers": 7},
+        {"ranks": 4, "numbers": 5, "subgroup": [1, 3], "dtype": "bfloat16"},
+    ),
     draw=_draw_average,
     make=_make_average,
     judge=_judge_average,

@@ -52,12 +52,10 @@ def _no_partition(got: Any, num_parameters: int) -> str | None:
 
 def _draw_buckets(rng: Random) -> list[Case]:
     drawn = [[4 * rng.randint(1, 50) for _ in range(rng.randint(4, 12))] for _ in range(4)]
-    tight = [8, 8, 16, 16, 8, 8]
     return [
         *({"sizes": sizes, "bucket_bytes": rng.randint(60, 220)} for sizes in drawn),
-        {"sizes": tight, "bucket_bytes": 16},  # full to the last byte
-        {"sizes": [40, 4, 400, 4, 4], "bucket_bytes": 64},  # one is larger than a bucket
-        {"sizes": [40, 4, 400], "bucket_bytes": 64},  # it comes first
+        {"sizes": [8 * size for size in (1, 1, 2, 2, 1, 1)], "bucket_bytes": 16},  # full to the last byte
+        {"sizes": [40, 4, rng.randint(65, 400), 4, 4], "bucket_bytes": 64},  # one is larger than a bucket
         {"sizes": [rng.randint(1, 99)], "bucket_bytes": 100},
         {"sizes": drawn[0], "bucket_bytes": 1},
         {"sizes": drawn[1], "bucket_bytes": 10**6},
@@ -71,6 +69,7 @@ CHECK = Check(
     public=(
         {"sizes": [100, 40, 60, 20], "bucket_bytes": 100},
         {"sizes": [8, 8, 400, 8], "bucket_bytes": 64},
+        {"sizes": [8, 8, 16, 400], "bucket_bytes": 16},
     ),
     draw=_draw_buckets,
     make=formula_task("assign_buckets", ("sizes", "bucket_bytes"), due_buckets),
@@ -78,7 +77,7 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "Which gradient does a backward finish first? Begin with that parameter.",
+        "Two rules: parameters come in the order of the backward, and a bucket stays open until the next does not fit.",
         "Keep how many bytes the open bucket has. A parameter that does not fit opens the next one.",
         "for number in reversed(range(len(sizes))): open a bucket if there is none or it would overflow; then append",
     ),

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from autograder.checks.base import Answer, Case, Check, Task, calls_of, whole_numbers
 from autograder.checks.groups import members_of, working
+from autograder.checks.packets import Call
 from autograder.checks.training import failed, module, training_task, wrong_grads, wrong_weights
 from autograder.checks.week02.average import MASKED
 from autograder.checks.week02.buckets import due_buckets
@@ -23,28 +24,49 @@ from autograder.jobs.marked import MARK_BYTES
 GRADIENTS, OVERLAP = "gradients", "overlap"
 TOLERANCE = 1e-5
 ROWS = 3
+TWO = {"microbatches": 2}
 
 
 def _make_backward(case: Case, rng: Random) -> Task:
     members, widths = members_of(case), case["widths"]
-    kind = "marked-mlp" if case["part"] == OVERLAP else "mlp"
-    plans = {rank: module(kind, seed=rng.randrange(1 << 30), whole=True, widths=widths) for rank in members}
+    plans = {rank: _module(case, place, rng) for place, rank in enumerate(members)}
     batches = {rank: [_rows(rng, widths[0]) for _ in range(case["microbatches"])] for rank in members}
-    net = trained.build_module(plans[members[0]])
-    losses = [net(rows).sum() for mine in batches.values() for rows in mine]
-    (torch.stack(losses).sum() / len(members)).backward()
-    sizes = [4 * parameter.numel() for parameter in net.parameters()]
+    first = trained.build_module(plans[members[0]])
+    weights = {name: parameter.detach().clone() for name, parameter in first.named_parameters()}
+    sizes = [weight.nbytes for weight in weights.values()]
     buckets = due_buckets({"sizes": sizes, "bucket_bytes": case["bucket_bytes"]})
-    weights = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
-    grads = {name: parameter.grad.clone() for name, parameter in net.named_parameters() if parameter.grad is not None}
+    payloads = [sum(sizes[number] for number in bucket) for bucket in buckets]
     return training_task(
         case,
         "ddp_backward",
         {rank: [plans[rank], batches[rank], buckets] for rank in members},
-        dict.fromkeys(members, (weights, grads)),
+        dict.fromkeys(members, (weights, _mean_gradients(plans, batches, weights))),
         buckets=buckets,
-        payloads=[sum(sizes[number] for number in bucket) for bucket in buckets],
+        payloads=payloads * case.get("calls", 1),
     )
+
+
+def _module(case: Case, place: int, rng: Random) -> dict[str, Any]:
+    """What is built for the rank at this place; "orders" names for each the order in which its forward uses layers."""
+    kind = "marked-mlp" if case["part"] == OVERLAP else "mlp"
+    sizes: dict[str, Any] = {"widths": case["widths"]}
+    if "orders" in case:
+        kind, sizes = "chain", {"width": case["widths"][0], "order": case["orders"][place]}
+    return module(kind, seed=rng.randrange(1 << 30), whole=True, **sizes)
+
+
+def _mean_gradients(
+    plans: dict[int, dict], batches: dict[int, list[Tensor]], weights: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """By one process: the mean over ranks of the gradients of each rank's losses, at these weights."""
+    means = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    for rank, plan in plans.items():
+        net = trained.build_module(plan | {"weights": weights})
+        loss = torch.stack([net(rows).sum() for rows in batches[rank]]).sum()
+        gradients = torch.autograd.grad(loss, list(net.parameters()))
+        for mean, gradient in zip(means.values(), gradients, strict=True):
+            mean.add_(gradient / len(plans))
+    return means
 
 
 def _rows(rng: Random, width: int) -> Tensor:
@@ -53,7 +75,7 @@ def _rows(rng: Random, width: int) -> Tensor:
 
 def _judge_backward(case: Case, task: Task, answer: Answer) -> str | None:
     if problem := failed(answer):
-        waits = "A rank gets into the next layer only while gradients travel: do not wait in a hook.\n"
+        waits = "Here a rank gets into the next layer only while gradients travel: a hook that waits never ends.\n"
         return waits + problem if case["part"] == OVERLAP and problem == answer.report else problem
     for rank in working(task):
         if problem := wrong_weights(rank, answer.ranks[rank], task.expected[rank][0]):
@@ -81,66 +103,62 @@ def _is_sum(rank: int, came: dict[str, Any], grads: dict[str, Tensor], num_ranks
 
 def _wrong_calls(rank: int, answer: Answer, payloads: list[int]) -> str | None:
     """One all-reduce a bucket, in the order of the buckets, and nothing else but the first broadcast."""
-    calls = [event for event in calls_of(answer, rank) if event[3] != MARK_BYTES]
-    other = [kind for kind, *_ in calls if kind not in ("broadcast", "all_reduce")]
+    calls = sorted(_without_marks(answer, rank), key=lambda call: call.number)
+    other = [call.kind for call in calls if call.kind not in ("broadcast", "all_reduce")]
     if other:
-        return f"Rank {rank} calls {other[0]}; a broadcast before and an all_reduce a bucket are enough."
-    reduced = [payload for kind, _, _, payload, _ in calls if kind == "all_reduce"]
+        return f"Rank {rank} calls {other[0]}; a broadcast before and one all_reduce per bucket are enough."
+    reduced = [call.payload_bytes for call in calls if call.kind == "all_reduce"]
     if len(reduced) != len(payloads):
-        counts = f"{len(reduced)} all-reduces for {len(payloads)} buckets"
-        return f"Rank {rank} makes {counts}. Only the last microbatch communicates."
+        counts = f"{len(reduced)} all-reduces where {len(payloads)} are expected"
+        return f"Rank {rank} makes {counts}: one per bucket and step, in the last microbatch alone."
     if reduced != payloads:
         return f"Rank {rank} all-reduces {reduced} bytes, in this order, where the buckets have {payloads}."
     return None
 
 
+def _without_marks(answer: Answer, rank: int) -> list[Call]:
+    """A rank's calls but the marks, and the messages that hold layers back."""
+    return [call for call in calls_of(answer, rank) if call.payload_bytes != MARK_BYTES]
+
+
 def _no_overlap(rank: int, answer: Answer, case: Case, buckets: list[list[int]]) -> str | None:
     """Each bucket leaves before the backward reaches the layer in front of its gradients, and of the last microbatch.
 
-    Rank 0 leaves marks in layers L-2 to 0 (a send to each other rank), the others in layers L-1 to 1 (a receive).
+    Every layer's mark is an all-reduce of one byte, and a group numbers its collectives in the order of the calls.
     """
-    num_layers, num_others = len(case["widths"]) - 1, len(members_of(case)) - 1
-    marks_of_layer = num_others if rank == 0 else 1
-    top = num_layers - 2 if rank == 0 else num_layers - 1  # the layer of the first mark
-    earlier = (case["microbatches"] - 1) * (num_layers - 1)
-    mine = [event for event in calls_of(answer, rank) if event[3] == MARK_BYTES or event[0] == "all_reduce"]
-    seen = [event[3] == MARK_BYTES for event in mine]
-    if sum(seen) != marks_of_layer * case["microbatches"] * (num_layers - 1):
+    num_layers = len(case["widths"]) - 1
+    earlier = (case["microbatches"] - 1) * num_layers
+    reduced = [call for call in calls_of(answer, rank) if call.kind == "all_reduce"]
+    marks = [call.number for call in reduced if call.payload_bytes == MARK_BYTES]
+    if len(marks) != case["microbatches"] * num_layers:
         return f"On rank {rank}, the backward of each of the {case['microbatches']} microbatches must run once."
-    passed = [sum(seen[:place]) // marks_of_layer - earlier for place, is_mark in enumerate(seen) if not is_mark]
+    numbers = sorted(call.number for call in reduced if call.payload_bytes != MARK_BYTES)
+    passed = [sum(mark < number for mark in marks) - earlier for number in numbers]
     lowest = num_layers
     for number, (bucket, num_passed) in enumerate(zip(buckets, passed, strict=True)):
         lowest = min(lowest, *(parameter // 2 for parameter in bucket))
-        if num_passed < 0:
+        if num_passed < 1:
             return f"Rank {rank} all-reduces bucket {number} before the last microbatch: add gradients up first."
-        if num_passed > top - lowest + 1:
+        if num_passed > num_layers - lowest:
             return (
                 f"Right, but bucket {number} of rank {rank} leaves when the backward is in layer "
-                f"{top - num_passed + 1}; its gradients were there after layer {lowest}. "
+                f"{num_layers - num_passed}; its gradients were there after layer {lowest}. "
                 "Send it from the hook of its last gradient."
             )
     return None
 
 
 def _draw_backward(rng: Random) -> list[Case]:
-    def widths(num_layers: int) -> list[int]:
-        return [rng.randint(2, 5) for _ in range(num_layers + 1)]
-
+    """Buckets that end inside a layer, one of everything, one a layer, one for two; the first rank is not always 0."""
+    width = rng.randint(2, 5)
+    layer = 4 * (width + 1) * width  # bytes
     gradients = [
-        {"ranks": 2, "widths": widths(2), "microbatches": 1, "bucket_bytes": 10**6},
-        {"ranks": 4, "widths": widths(3), "microbatches": 3, "bucket_bytes": 60},
-        {
-            "ranks": 3,
-            "widths": widths(2),
-            "microbatches": 2,
-            "bucket_bytes": 40,
-            "subgroup": rng.choice([[1, 2], [0, 2]]),
-        },
+        {"ranks": 4, "widths": [width] * 4, "microbatches": 3, "bucket_bytes": layer + 4 * width},
+        {"ranks": 3, "widths": [3, width, 2], "microbatches": 1, "bucket_bytes": 10**6, "subgroup": [1, 2]},
     ]
     overlap = [
-        {"ranks": 2, "widths": widths(4), "microbatches": 2, "bucket_bytes": 1},
-        {"ranks": 3, "widths": [4] * 6, "microbatches": 1, "bucket_bytes": 160},
-        {"ranks": 2, "widths": widths(3), "microbatches": 3, "bucket_bytes": 50},
+        {"ranks": 3, "widths": [width] * 6, "microbatches": 1, "bucket_bytes": 2 * layer},
+        {"ranks": 2, "widths": [width] * 4, "microbatches": 3, "bucket_bytes": layer},
     ]
     return [case | {"part": GRADIENTS} for case in gradients] + [case | {"part": OVERLAP} for case in overlap]
 
@@ -150,7 +168,8 @@ CHECK = Check(
     points=4,
     names=("ddp_backward",),
     public=(
-        {"ranks": 2, "widths": [3, 4, 2], "microbatches": 2, "bucket_bytes": 40, "part": GRADIENTS},
+        {"ranks": 4, "widths": [3, 4, 2], "bucket_bytes": 40, "subgroup": [1, 3], "calls": 2, **TWO, "part": GRADIENTS},
+        {"ranks": 2, "widths": [3] * 4, "bucket_bytes": 1, "orders": [[1, 0, 2], [2, 1, 0]], **TWO, "part": GRADIENTS},
         {"ranks": 2, "widths": [3, 4, 4, 2], "microbatches": 2, "bucket_bytes": 1, "part": OVERLAP},
     ),
     draw=_draw_backward,

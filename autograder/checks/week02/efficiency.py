@@ -38,7 +38,7 @@ CHECK = Check(
     exercise="week02.efficiency",
     points=1,
     names=("efficiency",),
-    public=tuple(dict(zip(NAMES, (0.010, 0.004, window), strict=True)) for window in (0.0, 0.003)),
+    public=tuple(dict(zip(NAMES, (0.010, 0.004, window), strict=True)) for window in (0.0, 0.003, 0.005)),
     draw=_draw_efficiency,
     make=formula_task("efficiency", NAMES, due_efficiency),
     judge=_judge_efficiency,

@@ -75,7 +75,7 @@ def _judge_top_k(case: Case, task: Task, answer: Answer) -> str | None:
                 return problem
         if problem := touched_input(rank, came, task):
             return problem
-        claimed = sum(event[4] for event in calls_of(answer, rank))
+        claimed = sum(call.sent_bytes for call in calls_of(answer, rank))
         if claimed > due_bytes:
             return f"Right, but rank {rank} sends {size(claimed)} where {size(due_bytes)} are enough: 8 bytes a number."
     return carried_too_much(answer, int(due_bytes * len(working(task))))
@@ -101,7 +101,7 @@ CHECK = Check(
     names=("compressed_means",),
     public=(
         {"ranks": 2, "numbers": 100, "num_kept": 5, "steps": 1, "part": ONE_STEP},
-        {"ranks": 2, "numbers": 20, "num_kept": 2, "steps": 5, "part": FEEDBACK},
+        {"ranks": 4, "numbers": 20, "num_kept": 2, "steps": 5, "subgroup": [1, 3], "part": FEEDBACK},
     ),
     draw=_draw_top_k,
     make=_make_top_k,
@@ -110,7 +110,8 @@ CHECK = Check(
     parts={ONE_STEP: 0.5, FEEDBACK: 0.5},
     timeout=10.0,
     hints=(
-        "Ranks keep different places, so an all-reduce of values adds up numbers of different places. Send places too.",
+        "Step 0 shows what is chosen and sent: every rank keeps other places, so places travel as well as values. The "
+        "later steps show what became of the rest.",
         "All-gather int32 places and float32 values; add everybody's values at their places (index_add_), divide by N.",
         "whole = gradient + left_out; choose from whole; left_out = whole, with zeros where you have sent.",
     ),

@@ -41,9 +41,7 @@ def _judge_unused(case: Case, task: Task, answer: Answer) -> str | None:
 
 def _draw_unused(rng: Random) -> list[Case]:
     return [
-        {"ranks": 2, "numbers": rng.randint(3, 20), "missing": [[0], [], [1]]},
-        {"ranks": 3, "numbers": rng.randint(3, 20), "missing": [[0, 1, 2], [rng.randrange(3)], []]},
-        {"ranks": 4, "numbers": rng.randint(3, 20), "missing": [[0, 2], [0, 1, 2], [1]], "subgroup": [1, 2, 3]},
+        {"ranks": 4, "numbers": rng.randint(3, 20), "missing": [[0, 2], [0, 1, 2], [1]], "subgroup": [0, 1, 3]},
         {"ranks": 2, "numbers": rng.randint(3, 20), "missing": [[], [], []], "dtype": "float64"},
         {"ranks": 3, "numbers": LARGE + rng.randint(1, 99), "missing": [[1], [0, 2], [0, 1, 2]]},
     ]
@@ -55,7 +53,7 @@ CHECK = Check(
     names=("average_used",),
     public=(
         {"ranks": 2, "numbers": 4, "missing": [[0], [1], []]},
-        {"ranks": 2, "numbers": 4, "missing": [[], [0, 1], [0]]},
+        {"ranks": 4, "numbers": 900, "missing": [[0, 1, 2], [0], [1, 2]], "subgroup": [1, 2, 3]},
     ),
     draw=_draw_unused,
     make=_make_unused,

@@ -58,10 +58,10 @@ def _judge_list(got: object, due: list[torch.Tensor]) -> str | None:
 
 def _draw(rng: Random) -> list[Case]:
     some = [
-        {"shapes": [[rng.randint(2, 9), 3], [], [rng.randint(2, 9)]], "num_ranks": rng.randint(3, 5)},
-        {"shapes": [[2, 4], [8]], "num_ranks": 4},  # nothing to pad
+        {"shapes": [[rng.randint(2, 9), 4], [], [4 * rng.randint(1, 5)]], "num_ranks": 4},  # three zeros
+        {"shapes": [[rng.randint(2, 5), 4], [8]], "num_ranks": 4},  # nothing to pad
         {"shapes": [[1], [2]], "num_ranks": 7, "dtype": "bfloat16"},  # fewer numbers than ranks
-        {"shapes": [[rng.randint(3, 40), 5], [0], [3, 2, 2]], "num_ranks": 2},
+        {"shapes": [[2 * rng.randint(3, 20) + 1, 5], [0], [3, 2, 2]], "num_ranks": 2, "dtype": "float64"},
         {"shapes": [[5]], "num_ranks": 1},
     ]
     return [case | {"part": part} for part in ("flatten", "unflatten") for case in some]
@@ -74,6 +74,8 @@ CHECK = Check(
     public=(
         {"shapes": LAYERS, "num_ranks": 2, "part": "flatten"},
         {"shapes": LAYERS, "num_ranks": 4, "part": "flatten"},
+        {"shapes": [[2, 4], [8]], "num_ranks": 4, "part": "flatten"},
+        {"shapes": [[1], [2]], "num_ranks": 7, "dtype": "bfloat16", "part": "flatten"},
         {"shapes": LAYERS, "num_ranks": 4, "part": "unflatten"},
     ),
     draw=_draw,
@@ -83,7 +85,8 @@ CHECK = Check(
     masked=MASKED,
     parts={"flatten": 1 / 2, "unflatten": 1 / 2},
     hints=(
-        "How many zeros make the sum of all sizes a multiple of num_ranks? None, if it is one already.",
+        "All numbers in order, then as few zeros as make the length a multiple of num_ranks. On the way back, walk "
+        "along the vector size by size.",
         "The padding is -total % num_ranks; in Python the remainder of a negative number is not negative.",
         "torch.cat of every tensor.flatten() and new_zeros(padding); back: a running index, or split and view_as.",
     ),

@@ -32,7 +32,8 @@ def _make(case: Case, rng: Random) -> Task:
         {rank: [plan, tokens[rank]] for rank in members},
         {rank: {layer: cut[layer][place] for layer in cut} for place, rank in enumerate(members)},
         reports=(),
-        sent_bytes=traffic.ring_reduce_scatter_bytes(len(members), sum(num_bytes)),
+        reads_calls=case["part"] != "memory",
+        sent_bytes=case.get("calls", 1) * traffic.ring_reduce_scatter_bytes(len(members), sum(num_bytes)),
         all_bytes=sum(num_bytes),
     )
 
@@ -54,8 +55,9 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
         due, came = task.expected[rank], answer.ranks[rank]
         if problem := wrong_slices(case, rank, came, due):
             return problem
-        if (num_calls := len(calls_of(answer, rank))) > len(due):
-            return f"Rank {rank} makes {num_calls} calls where {len(due)} are enough, one for each layer with weights."
+        most = case.get("calls", 1) * len(due)
+        if (num_calls := len(calls_of(answer, rank))) > most:
+            return f"Rank {rank} makes {num_calls} calls where {most} are enough, one per layer with weights and step."
     if case["part"] == "memory" and (problem := held_at_once(task, answer)):
         return problem
     return sent_otherwise(task, answer, task.facts["sent_bytes"], "each layer reduce-scattered once")
@@ -64,7 +66,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
 def _draw(rng: Random) -> list[Case]:
     return [
         {"ranks": 3, "model": [rng.randint(7, 15), 5, 3], "part": "slices"},
-        {"ranks": 4, "model": [11, 3, 1], "subgroup": [0, 2, 3], "part": "slices"},
+        {"ranks": 4, "model": [11, 3, 1], "subgroup": [1, 3], "part": "slices"},
     ]
 
 
@@ -73,7 +75,7 @@ CHECK = Check(
     points=3,
     names=("zero2_by_layer",),
     public=(
-        {"ranks": 2, "model": [11, 3, 2], "part": "slices"},
+        {"ranks": 4, "model": [11, 3, 2], "subgroup": [0, 2, 3], "calls": 2, "part": "slices"},
         {"ranks": 8, "model": [1000, 192, 28], "part": "memory"},
     ),
     draw=_draw,

@@ -38,7 +38,8 @@ def _make(case: Case, rng: Random) -> Task:
         {rank: [plan, inputs[rank]] for rank in members},
         {rank: {name: cut[name][place] for name in cut} for place, rank in enumerate(members)},
         reports=() if case["part"] == "memory" else ("grads",),
-        sent_bytes=traffic.ring_reduce_scatter_bytes(len(members), sum(sizes)),
+        reads_calls=case["part"] != "memory",
+        sent_bytes=case.get("calls", 1) * traffic.ring_reduce_scatter_bytes(len(members), sum(sizes)),
         all_bytes=sum(sizes),
     )
 
@@ -94,7 +95,7 @@ CHECK = Check(
     points=3,
     names=("zero2_backward",),
     public=(
-        {"ranks": 2, "widths": [7, 5, 3], "part": "slices"},
+        {"ranks": 4, "widths": [7, 5, 3], "subgroup": [1, 3], "calls": 2, "part": "slices"},
         {"ranks": 8, "widths": LARGE_WIDTHS, "part": "memory"},
     ),
     draw=_draw,

@@ -34,7 +34,10 @@ CHECK = Check(
     exercise="week04.ethernet",
     points=1,
     names=("seconds_a_step",),
-    public=({"num_parameters": 65_000_000_000, "num_ranks": 64, "bits_per_second": 10_000_000_000},),
+    public=(
+        {"num_parameters": 65_000_000_000, "num_ranks": 64, "bits_per_second": 10_000_000_000},
+        {"num_parameters": 1_000_000_000, "num_ranks": 2, "bits_per_second": 400_000_000_000},
+    ),
     draw=_draw,
     make=formula_task("seconds_a_step", ("num_parameters", "num_ranks", "bits_per_second"), _seconds),
     judge=judge_pair(("seconds of DDP", "seconds of ZeRO-3"), 0.01),

@@ -32,7 +32,10 @@ CHECK = Check(
     exercise="week04.n-times",
     points=1,
     names=("zero3_saves",),
-    public=({"num_parameters": 7_000_000_000, "num_ranks": 64, "activation_bytes": 10_000_000_000},),
+    public=(
+        {"num_parameters": 7_000_000_000, "num_ranks": 64, "activation_bytes": 10_000_000_000},
+        {"num_parameters": 1_000_000_000, "num_ranks": 8, "activation_bytes": 0},
+    ),
     draw=_draw,
     make=formula_task("zero3_saves", ("num_parameters", "num_ranks", "activation_bytes"), _saved),
     judge=judge_pair(("factor of the model states", "factor of states and activations together")),

@@ -56,7 +56,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
         first = got if first is None else first
         if not torch.equal(got, first):
             return f"Rank {rank} ends with other numbers than rank {working(task)[0]}: they would train two models."
-        mine = sum(event[4] for event in calls_of(answer, rank))
+        mine = sum(call.sent_bytes for call in calls_of(answer, rank))
         if mine != task.facts["sent_bytes"]:
             return (
                 f"Rank {rank} sends {size(mine)} where {size(task.facts['sent_bytes'])} are due: to each other rank a "
@@ -92,7 +92,10 @@ CHECK = Check(
     exercise="week04.quantized-gather",
     points=3,
     names=("quantized_all_gather",),
-    public=({"ranks": 2, "numbers": 8, "block": 4}, {"ranks": 2, "numbers": 600, "block": 256, "zeros": True}),
+    public=(
+        {"ranks": 2, "numbers": 8, "block": 4},
+        {"ranks": 4, "numbers": 600, "block": 256, "zeros": True, "subgroup": [0, 1, 3]},
+    ),
     draw=_draw,
     make=_make,
     judge=_judge,

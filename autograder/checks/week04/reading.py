@@ -14,7 +14,7 @@ CHECK = reading_check(
     "week04.reading",
     READING,
     {
-        "ranks_of_the_backward": "what does fully_shard's docstring say of an int? How many ranks share weights then?",
+        "ranks_of_the_backward": "fully_shard's docstring says what an int means: how many ranks share weights then",
         "records": "post_forward calls it, unless the forward is a recomputation",
         "order": "read post_backward from top to bottom: three record_function blocks, a call to look for in each",
     },

@@ -11,7 +11,18 @@ import torch
 from shardlab.costs import traffic
 from torch import Tensor
 
-from autograder.checks.base import Answer, Case, Check, Task, calls_of, size, touched_input, wrong_value
+from autograder.checks.base import (
+    Answer,
+    Case,
+    Check,
+    Task,
+    calls_of,
+    carried_too_little,
+    carried_too_much,
+    size,
+    touched_input,
+    wrong_value,
+)
 from autograder.checks.groups import members_of, working
 from autograder.checks.shards import MASKED, rows_of, slices
 from autograder.checks.training import any_peak_too_high, failed, training_task
@@ -61,7 +72,16 @@ def chain_task(case: Case, rng: Random, call: str, uses: list[int], *, tells_use
         expected[rank] = (outputs[place], [parts[place] for parts in due])
     reports = (trained.RESULT_ALONE,) if case.get("part") == "memory" else ()
     unit_bytes = cut[0][0].nbytes * len(members)
-    return training_task(case, call, args, expected, reports=reports, unit_bytes=unit_bytes, num_units=len(uses))
+    return training_task(
+        case,
+        call,
+        args,
+        expected,
+        reports=reports,
+        reads_calls=case.get("part") != "memory",
+        unit_bytes=unit_bytes,
+        num_units=len(uses),
+    )
 
 
 def wrong_output(task: Task, answer: Answer, rank: int, *, untouched: bool = True) -> str | None:
@@ -90,16 +110,26 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     for rank in working(task):
         if problem := wrong_output(task, answer, rank, untouched=case["part"] == "values"):
             return problem
-        if problem := _wrong_order(task, answer, rank):
+        if case["part"] == "values" and (problem := _wrong_order(task, answer, rank)):
             return problem
-    return _held_at_once(task, answer) if case["part"] == "memory" else None
+    if case["part"] == "values":
+        return None
+    return _wrong_traffic(task, answer) or _held_at_once(task, answer)
+
+
+def _wrong_traffic(task: Task, answer: Answer) -> str | None:
+    """Where so much travels that packets are not read: two gathers and a reduction per unit, by the kernel's count."""
+    num, unit_bytes, members = task.facts["num_units"], task.facts["unit_bytes"], len(working(task))
+    most = members * num * traffic.zero_bytes(members, unit_bytes, 3)
+    least = most - members * traffic.ring_all_gather_bytes(members, unit_bytes)
+    return carried_too_little(answer, int(0.98 * least)) or carried_too_much(answer, int(most))
 
 
 def _wrong_order(task: Task, answer: Answer, rank: int) -> str | None:
     """Bytes: each unit gathered twice, the last perhaps once, and reduced once. Order: not all gathers at once."""
     num, unit_bytes, members = task.facts["num_units"], task.facts["unit_bytes"], len(working(task))
-    calls = [event for event in calls_of(answer, rank) if event[4] > 0]
-    mine = sum(event[4] for event in calls)
+    calls = [call for call in calls_of(answer, rank) if call.sent_bytes > 0]
+    mine = sum(call.sent_bytes for call in calls)
     most = num * traffic.zero_bytes(members, unit_bytes, 3)
     least = most - traffic.ring_all_gather_bytes(members, unit_bytes)
     if mine > most + 64:
@@ -109,10 +139,10 @@ def _wrong_order(task: Task, answer: Answer, rank: int) -> str | None:
             f"Rank {rank} sends {size(mine)} where {size(least)} must travel: a unit that is freed after its forward "
             "is gathered again for its backward."
         )
-    large = [event[0] for event in calls if event[3] > 1.5 * unit_bytes]
+    large = [call.kind for call in calls if call.payload_bytes > 1.5 * unit_bytes]
     if num > 1 and large:
         return f"Rank {rank} calls {large[0]} on several units at once: then all of them are whole at once."
-    ahead = _most_gathers_ahead([event[0] for event in calls], num)
+    ahead = _most_gathers_ahead([call.kind for call in calls], num)
     if ahead > 3:
         return f"Rank {rank} gathers {ahead} units one after another in the backward before it reduces one of them."
     return None
@@ -137,9 +167,8 @@ def _held_at_once(task: Task, answer: Answer) -> str | None:
 def _draw(rng: Random) -> list[Case]:
     return [
         {"ranks": 2, "width": 2 * rng.randint(2, 5) + 1, "units": rng.randint(3, 5), "part": "values"},
-        {"ranks": 3, "width": rng.choice([4, 5, 7]), "units": 6, "rows": 5, "part": "values"},
-        {"ranks": 4, "width": rng.choice([3, 5]), "units": 2, "subgroup": [1, 2, 3], "part": "values"},
-        {"ranks": 4, **LARGE, "part": "memory"},
+        {"ranks": 3, "width": 3 * rng.randint(1, 2) + 1, "units": 6, "rows": 5, "part": "values"},  # two zeros
+        {"ranks": 4, "width": 3 * rng.randint(1, 3), "units": 2, "subgroup": [0, 1, 3], "part": "values"},  # no zeros
     ]
 
 
@@ -148,7 +177,7 @@ CHECK = Check(
     points=3,
     names=("zero3_step",),
     public=(
-        {"ranks": 2, "width": 3, "units": 2, "part": "values"},
+        {"ranks": 4, "width": 3, "units": 2, "subgroup": [1, 3], "part": "values"},
         {"ranks": 4, **LARGE, "part": "memory"},
     ),
     draw=_draw,

@@ -25,15 +25,15 @@ def _no_longer_than_must_be(case: Case, task: Task, schedule: Schedule) -> str |
 
 
 def _draw_capped(rng: Random) -> list[Case]:
-    many, few = rng.randint(5, 8), rng.choice([3, 4])
+    """Every cap, up to one that does not bind, with every last round, full or not; and more ranks, drawn."""
+    many = rng.randint(5, 8)
     sizes = [
-        (1, rng.randint(2, 5), 1),
-        (few, rng.randint(4, 9), 1),  # one at a time
-        (few, rng.choice([5, 7, 11]), 2),  # a last round that is not full
-        (many, rng.randint(9, 20), rng.randint(2, many - 1)),
-        (many, rng.randint(2, many - 1), 2),
-        (few, rng.randint(6, 16), few + 3),  # a cap that does not bind
+        (ranks, microbatches, most)
+        for ranks in (1, 2, 3, 4)
+        for most in range(1, ranks + 2)
+        for microbatches in range(most, 2 * most + 2)
     ]
+    sizes += [(4, 2, 4), (many, rng.randint(9, 20), rng.randint(2, many - 1)), (many, rng.randint(2, many - 1), 2)]
     return [dict(zip(("num_ranks", "num_microbatches", "max_activations"), size, strict=True)) for size in sizes]
 
 
@@ -44,7 +44,8 @@ CHECK = Check(
     public=(
         {"num_ranks": 4, "num_microbatches": 8, "max_activations": 4},
         {"num_ranks": 4, "num_microbatches": 8, "max_activations": 2},
-        {"num_ranks": 3, "num_microbatches": 4, "max_activations": 2},
+        {"num_ranks": 4, "num_microbatches": 8, "max_activations": 1},
+        {"num_ranks": 3, "num_microbatches": 5, "max_activations": 2},
     ),
     draw=_draw_capped,
     make=schedule_task("capped", _stages_of_gpipe, ["max_activations"]),

@@ -11,11 +11,11 @@ from autograder.checks.schedules import BUILDERS, as_quick, drawn_sizes, judge_s
 
 def _all_forwards_first(case: Case, task: Task, schedule: Schedule) -> str | None:
     for rank, slots in enumerate(schedule):
-        kinds = [action.kind for action in all_actions([slots])]
-        late = [place for place, kind in enumerate(kinds) if kind is Kind.F and place >= case["num_microbatches"]]
+        actions = list(all_actions([slots]))
+        late = [action for action in actions[case["num_microbatches"] :] if action.kind is Kind.F]
         if late:
-            return f"Legal, but in GPipe all forwards come first: rank {rank}, slot {late[0]} is {slots[late[0]]}."
-        if Kind.B not in kinds:
+            return f"Legal, but in GPipe all forwards come first: rank {rank} has {late[0]} after a backward."
+        if any(action.kind is not Kind.B for action in actions[case["num_microbatches"] :]):
             return f"Rank {rank} splits its backward; in GPipe each is one B."
     return None
 

@@ -16,6 +16,7 @@ from autograder.checks.groups import (
     shape_of,
     working,
 )
+from autograder.checks.order import matched_by_tags
 
 DUE = ("the activation from the rank before", "the gradient from the rank behind")
 
@@ -59,7 +60,7 @@ def _judge_neighbours(case: Case, task: Task, answer: Answer) -> str | None:
                 return problem
         if problem := touched_input(rank, came, task):
             return problem
-    return each_bill(task, answer, "one tensor to each neighbour")
+    return matched_by_tags(answer) or each_bill(task, answer, "one tensor to each neighbour")
 
 
 def _draw_neighbours(rng: Random) -> list[Case]:
@@ -67,7 +68,7 @@ def _draw_neighbours(rng: Random) -> list[Case]:
         {"ranks": 2, "numbers": rng.randint(1025, 4000)},
         {"ranks": 3, "numbers": 2 * rng.randint(2, 30), "matrix": True},
         {"ranks": 4, "numbers": LARGE + rng.randint(0, 99), "dtype": "bfloat16"},
-        {"ranks": 4, "numbers": rng.randint(1, 9), "subgroup": rng.choice([[1, 2, 3], [0, 1, 3]])},
+        {"ranks": 4, "numbers": rng.randint(1, 9), "subgroup": [0, 2, 3]},
     ]
 
 
@@ -75,13 +76,17 @@ CHECK = Check(
     exercise="week07.neighbours",
     points=2,
     names=("exchange_with_neighbours",),
-    public=({"ranks": 2, "numbers": 4}, {"ranks": 4, "numbers": 1024}),
+    public=(
+        {"ranks": 2, "numbers": 4},
+        {"ranks": 4, "numbers": 1024, "dtype": "bfloat16"},
+        {"ranks": 5, "numbers": 6, "subgroup": [1, 3]},  # neither the first nor the last rank, nor one beside the other
+    ),
     draw=_draw_neighbours,
     make=_make_neighbours,
     judge=_judge_neighbours,
     masked=("shardlab.collectives", "shardlab.pipeline_parallel.mailbox"),
     hints=(
-        "Two neighbours that both send first wait for each other: start all messages before you wait for any.",
+        "Start all messages before you wait for any; what is received needs a tensor like the one that was sent.",
         "isend and irecv return at once with a handle; or list P2POps and hand them to batch_isend_irecv.",
         "Right neighbour: isend activation, irecv gradient. Left: isend gradient, irecv activation. Then wait for all.",
     ),

@@ -33,6 +33,7 @@ CHECK = Check(
     public=(
         {"num_ranks": 2, "num_microbatches": 4, "part": FULL},
         {"num_ranks": 4, "num_microbatches": 8, "part": FULL},
+        {"num_ranks": 4, "num_microbatches": 2, "part": SHORT},
     ),
     draw=_draw,
     make=schedule_task("one_f_one_b", builders.one_f_one_b),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 
 from shardlab.costs.clock.step import bubble_share
@@ -32,8 +33,9 @@ def _judge_smallest(case: Case, task: Task, answer: Answer) -> str | None:
 
 
 def _draw_smallest(rng: Random) -> list[Case]:
-    sizes = [(1, 5), (2, 50), (8, 10), (rng.randint(3, 16), rng.choice([5, 10, 20, 25, 50]))]  # met exactly
-    sizes += [(rng.randint(3, 32), rng.choice([3, 7, 9, 11, 13])) for _ in range(3)]
+    """Limits that can be met exactly (7 and 13 are where floats go wrong) and others, on few ranks and on many."""
+    ranks = [1, 2, 3, 8, 14, 15, 27, rng.randint(4, 7), rng.randint(16, 32)]
+    sizes = product(ranks, (3, 5, 7, 9, 10, 11, 13, 20, 25, 30, 50))
     return [{"num_ranks": ranks, "percent": percent} for ranks, percent in sizes]
 
 
@@ -41,7 +43,9 @@ CHECK = Check(
     exercise="week07.smallest",
     points=1,
     names=("smallest_num_microbatches",),
-    public=({"num_ranks": 4, "percent": 30}, {"num_ranks": 8, "percent": 10}),
+    public=tuple(
+        {"num_ranks": ranks, "percent": percent} for ranks, percent in ((4, 30), (8, 10), (8, 7), (14, 13), (1, 5))
+    ),
     draw=_draw_smallest,
     make=formula_task(
         "smallest_num_microbatches", ("num_ranks", "percent"), lambda case: smallest(case["num_ranks"], case["percent"])

@@ -39,7 +39,7 @@ CHECK = Check(
     exercise="week08.bubbles",
     points=1,
     names=("bubbles",),
-    public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((4, 1.0, 1.0, 1.0), (4, 1.0, 1.2, 0.8))),
+    public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((4, 1.0, 1.0, 1.0), (3, 1.0, 1.2, 0.8))),
     draw=_draw_bubbles,
     make=formula_task("bubbles", NAMES, _bubbles),
     judge=judge_pair(("idle time of a rank in 1F1B", "idle time of a rank in ZB-H1")),

@@ -13,9 +13,9 @@ NAMES = ("num_ranks", "num_microbatches", "num_chunks")
 
 
 def _draw_interleaved(rng: Random) -> list[Case]:
-    sizes = [(1, 3, 2), (2, 2 * rng.randint(1, 4), 3), (3, 6, 2), (4, 4, rng.randint(2, 4)), (5, 10, 2)]
-    sizes.append((rng.randint(2, 4), 0, rng.randint(2, 3)))
-    sizes[-1] = (sizes[-1][0], sizes[-1][0] * rng.randint(2, 4), sizes[-1][2])
+    """One to three rounds of two to four chunks on few ranks, and one larger size that is drawn."""
+    sizes = [(ranks, rounds * ranks, chunks) for ranks in (1, 2, 3, 4) for rounds in (1, 2, 3) for chunks in (2, 3, 4)]
+    sizes.append((5, 5 * rng.randint(1, 4), rng.randint(2, 3)))
     return [dict(zip(NAMES, case, strict=True)) for case in sizes]
 
 
@@ -23,7 +23,7 @@ CHECK = Check(
     exercise="week08.interleaved",
     points=3,
     names=("interleaved",),
-    public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((2, 4, 2), (4, 8, 2))),
+    public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((2, 4, 2), (4, 8, 2), (3, 3, 3))),
     draw=_draw_interleaved,
     make=schedule_task("interleaved", builders.interleaved, names=("num_chunks",)),
     judge=judge_schedule(

@@ -14,7 +14,7 @@ import torch
 from autograder.checks.base import Answer, Case, Check, Task, whole_numbers, wrong_value
 from autograder.checks.formulas import failed, value_of
 
-ROWS = 3
+ROWS = 5
 
 
 def _draw_stage(case: Case, rng: Random) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
@@ -77,7 +77,8 @@ def _in_words(problem: str | None) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    stages = ([rng.randint(2, 5) for _ in range(layers + 1)] for layers in (1, 2, 3, 4))
+    """Stages of one to four layers, no layer square, so that a transposed matrix shows."""
+    stages = (rng.sample(range(2, 9), layers + 1) for layers in (1, 2, 3, 4))
     return [{"sizes": sizes, "part": part} for sizes in stages for part in ("I", "W")]
 
 
@@ -85,7 +86,7 @@ CHECK = Check(
     exercise="week08.split-backward",
     points=2,
     names=("input_gradient", "weight_gradients"),
-    public=tuple({"sizes": [2, 3, 2], "part": part} for part in ("I", "W")),
+    public=tuple({"sizes": sizes, "part": part} for sizes in ([2, 3, 2], [4, 6, 5, 3]) for part in ("I", "W")),
     draw=_draw,
     make=_make,
     judge=_judge,

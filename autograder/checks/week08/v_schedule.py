@@ -52,7 +52,9 @@ def _case(part: str, num_ranks: int, num_microbatches: int) -> Case:
 
 
 def _draw_v(rng: Random) -> list[Case]:
-    sizes = [(2, rng.randint(4, 9)), (3, rng.randint(6, 9)), (4, 8 + rng.randint(1, 4)), (4, 13)]
+    """Every number of microbatches from 2P to 4P: which of them an order fails on is otherwise chance."""
+    sizes = [(ranks, num) for ranks in (2, 3, 4) for num in range(2 * ranks, 4 * ranks + 1)]
+    sizes.append((4, rng.randint(17, 24)))
     return [_case(part, *size) for part in BOUNDS for size in sizes]
 
 
@@ -60,7 +62,7 @@ CHECK = Check(
     exercise="week08.v-schedule",
     points=3,
     names=("v_schedule",),
-    public=tuple(_case(part, 4, 8) for part in BOUNDS),
+    public=tuple(_case(part, *size) for size in ((4, 8), (3, 7), (3, 8)) for part in BOUNDS),
     draw=_draw_v,
     make=schedule_task("v_schedule", _homes, names=("max_activations",)),
     judge=judge_schedule(same_homes, _within_memory, _little_bubble, stages=lambda case: 2 * case["num_ranks"]),

@@ -29,10 +29,13 @@ def _wins_from(case: Case) -> int:
 
 
 def _is_quicker(case: Case, num_microbatches: int) -> bool:
-    """Whether 1F1B takes less time. F takes as long as W, and I a little more than W: ZB-H1 at its best."""
+    """Whether 1F1B takes less time. F takes as long as W, and I a little more than W: ZB-H1 at its best.
+
+    A quarter more: with `weight_gradient` and `extra` in quarters and eighths, a tie is a tie in floats too.
+    """
     ranks, weight, extra = case["num_ranks"], case["weight_gradient"], case["extra"]
-    split = Costs(weight, 1.1 * weight + extra, weight)
-    whole = Costs(weight, 1.1 * weight, weight)
+    split = Costs(weight, 1.25 * weight + extra, weight)
+    whole = Costs(weight, 1.25 * weight, weight)
     one = simulate(one_f_one_b(ranks, num_microbatches), whole).makespan
     return one < simulate(zb_h1(ranks, num_microbatches), split).makespan
 
@@ -48,19 +51,21 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
+    """Crossings between two whole numbers, on one exactly (then ZB-H1 is as quick), and below the number of ranks."""
     cases = []
-    for num_ranks in (2, 3, 4, rng.randint(5, 8)):
-        ratio = rng.randint(4, 30) + rng.choice([0.25, 0.5, 0.75]) / max(1, num_ranks - 1)  # 2W/e, away from whole M
+    for num_ranks, least, most in ((2, 4, 30), (3, 4, 30), (4, 4, 20), (rng.randint(5, 8), 4, 8)):
+        ratio = rng.randint(least, most) + rng.choice([0.25, 0.5, 0.75]) / max(1, num_ranks - 1)  # 2W/e
         weight = rng.uniform(0.5, 2)
-        cases.append(dict(zip(NAMES, (num_ranks, weight, 2 * weight / ratio), strict=True)))
-    return cases
+        cases.append((num_ranks, weight, 2 * weight / ratio))
+    cases += [(num_ranks, 1.0, extra) for num_ranks in (2, 3, 4, 5) for extra in (0.125, 0.25, 0.5, 1.5)]
+    return [dict(zip(NAMES, case, strict=True)) for case in cases]
 
 
 CHECK = Check(
     exercise="week08.wins",
     points=1,
     names=("one_f_one_b_wins_from",),
-    public=(dict(zip(NAMES, (4, 1.0, 0.16), strict=True)),),
+    public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((4, 1.0, 0.16), (3, 1.0, 0.25), (4, 1.0, 1.5))),
     draw=_draw,
     make=formula_task("one_f_one_b_wins_from", NAMES, _wins_from),
     judge=_judge,

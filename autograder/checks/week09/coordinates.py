@@ -22,18 +22,29 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    cases: list[Case] = [{"rank": 37, "sizes": {"tp": 8, "dp": 2, "pp": 4}}]
+    """Two to five axes in several orders, an axis of one rank; on each mesh the ends and others."""
+    meshes: list[dict[str, int]] = [{"tp": 8, "dp": 2, "pp": 4}, {"tp": 1, "dp": 7, "pp": 1}]
     for names in (["tp", "cp", "dp", "pp"], ["dp", "tp"], ["pp", "dp", "tp"], ["tp", "cp", "ep", "dp", "pp"]):
-        case = {"sizes": {name: rng.randint(2, 5) for name in names}}
-        cases.append(case | {"rank": rng.randrange(grid_of(case).world)})
-    return [*cases, {"sizes": {"tp": 1, "dp": 7, "pp": 1}, "rank": 6}]
+        sizes = [2, 3, 4, 5, 1][: len(names)]  # of different lengths, so that an exchange shows
+        rng.shuffle(sizes)
+        meshes.append(dict(zip(names, sizes, strict=True)))
+    worlds = [(sizes, grid_of({"sizes": sizes}).world) for sizes in meshes]
+    return [
+        {"sizes": sizes, "rank": rank}
+        for sizes, world in worlds
+        for rank in sorted({0, 1, world - 1, *rng.sample(range(world), min(world, 6))})
+    ]
 
 
 CHECK = Check(
     exercise="week09.coordinates",
     points=1,
     names=("coordinates",),
-    public=({"rank": 5, "sizes": {"tp": 2, "dp": 2, "pp": 2}}, {"rank": 11, "sizes": {"tp": 2, "dp": 3, "pp": 2}}),
+    public=(
+        {"rank": 5, "sizes": {"tp": 2, "dp": 2, "pp": 2}},
+        {"rank": 37, "sizes": {"tp": 8, "dp": 8}},
+        {"rank": 44, "sizes": {"pp": 2, "cp": 3, "tp": 4, "dp": 2}},
+    ),
     draw=_draw,
     make=formula_task("coordinates", ("rank", "sizes"), lambda case: grid_of(case).coordinates(case["rank"])),
     judge=_judge,

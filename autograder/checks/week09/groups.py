@@ -37,11 +37,13 @@ def _what_is_wrong(got: list[list[int]], due: list[list[int]], world: int) -> st
 
 
 def _draw(rng: Random) -> list[Case]:
+    """Every choice of axes on four orders of them; neighbours or not, in the order of the mesh or not."""
     cases: list[Case] = []
-    for axes in (["tp"], ["dp"], ["pp"], ["dp", "cp"], ["tp", "pp"], ["cp", "dp", "pp"]):
-        names = ["tp", "cp", "dp", "pp"]
-        rng.shuffle(names)
-        cases.append({"axes": axes, "sizes": {name: rng.randint(2, 3) for name in names}})
+    for order in ("tp-cp-dp-pp", "pp-dp-cp-tp", "cp-pp-tp-dp", "dp-tp-pp-cp"):
+        sizes = [2, 3, 2, 4]
+        rng.shuffle(sizes)
+        for axes in (["tp"], ["dp"], ["pp"], ["dp", "cp"], ["cp", "dp"], ["tp", "pp"], ["cp", "dp", "pp"]):
+            cases.append({"axes": axes, "sizes": dict(zip(order.split("-"), sizes, strict=True))})
     return [*cases, {"axes": ["tp"], "sizes": {"tp": 1, "dp": 5}}, {"axes": ["dp"], "sizes": {"tp": 4, "dp": 32}}]
 
 
@@ -51,7 +53,7 @@ CHECK = Check(
     names=("groups",),
     public=(
         {"axes": ["tp"], "sizes": {"tp": 2, "dp": 2, "pp": 2}},
-        {"axes": ["pp"], "sizes": {"tp": 2, "dp": 2, "pp": 2}},
+        {"axes": ["pp"], "sizes": {"tp": 2, "dp": 3, "pp": 2}},
         {"axes": ["dp", "cp"], "sizes": {"tp": 2, "cp": 2, "dp": 2}},
     ),
     draw=_draw,

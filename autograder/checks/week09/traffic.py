@@ -30,6 +30,11 @@ GPT3 = {
     "pp": 4,
     "dp": 32,
 }
+SMALL = {"layers": 12, "hidden": 768, "sequence": 1024, "microbatch": 4, "parameters": 124_000_000} | {
+    "tp": 1,
+    "pp": 1,
+    "dp": 4,
+}
 
 
 def due(case: Case) -> list[float]:
@@ -59,19 +64,22 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
+    """Each axis of one rank, of two and of more, and microbatches of several sequences."""
+
     def case(tp: int, pp: int, dp: int) -> Case:
-        sizes = {"layers": pp * rng.randint(1, 9), "hidden": 64 * rng.randint(2, 99), "sequence": rng.randint(64, 4096)}
-        sizes |= {"microbatch": rng.randint(1, 4), "parameters": rng.randint(10**6, 10**10)}
+        sizes = {"layers": pp * rng.randint(2, 9), "hidden": 64 * rng.randint(2, 99), "sequence": rng.randint(64, 4096)}
+        sizes |= {"microbatch": rng.randint(2, 4), "parameters": rng.randint(10**6, 10**10)}
         return sizes | {"tp": tp, "pp": pp, "dp": dp}
 
-    return [case(1, 4, 2), case(4, 1, 8), case(8, 4, 1), case(rng.randint(2, 7), rng.randint(2, 9), rng.randint(3, 99))]
+    meshes = [(1, 4, 2), (4, 1, 8), (8, 4, 1), (2, 2, 2), (rng.randint(3, 7), rng.randint(3, 9), rng.randint(3, 99))]
+    return [case(*mesh) for mesh in meshes]
 
 
 CHECK = Check(
     exercise="week09.axis-bytes",
     points=2,
     names=("axis_bytes",),
-    public=(GPT3,),
+    public=(GPT3, SMALL),
     draw=_draw,
     make=formula_task("axis_bytes", SIZES, due),
     judge=_judge,

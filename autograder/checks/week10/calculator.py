@@ -17,12 +17,12 @@ from autograder.checks.formulas import failed, numbers_of
 from autograder.checks.week10.clusters import MASKED
 
 WHY = {
-    "parameters": "who has a matrix of its own, and how wide are keys and values",
-    "state_bytes": "of which type are the gradients that are summed up",
-    "activation_bytes": "what does a fused attention kernel not keep",
-    "all_reduce_bytes": "a ring passes every byte round twice, but for one share",
-    "attention_flops": "what does a kernel with a causal mask skip",
-    "bubble": "it was right",
+    "parameters": "Count each kind of matrix and norm, and look at the width of keys and values.",
+    "state_bytes": "Look at the type of gradients that are summed up, and at what ZeRO-1 cuts.",
+    "activation_bytes": "Look at what a fused attention kernel does not keep.",
+    "all_reduce_bytes": "Follow one byte round the ring: how often is it sent, and by how many of the ranks?",
+    "attention_flops": "Look at what a kernel with a causal mask skips.",
+    "bubble": "The line as you found it computes (P-1)/(M+P-1).",
 }
 PUBLIC = {
     "layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128256, "sequence": 8192,
@@ -61,7 +61,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     diagonal = 1.5 / case["sizes"]["sequence"]  # a token may see itself: (s + 1) / 2 is as honest as s / 2
     if close(got[name], task.expected[0], diagonal if name == "attention_flops" else 1e-6):
         return None
-    return f"{name} is {got[name]!r}, which is not right: {WHY[name]}? Sizes: {case['sizes']}."
+    return f"{name} is {got[name]!r}, which is not right. {WHY[name]} Sizes: {case['sizes']}."
 
 
 def _draw(rng: Random) -> list[Case]:

@@ -33,7 +33,7 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
     if not isinstance(sizes, list | tuple) or any(type(size) is not int or size < 1 for size in sizes):
         return f"For {where}: return the number of layers of each stage, whole numbers of 1 or more."
     if len(sizes) != case["num_stages"] or sum(sizes) != len(case["layers"]):
-        return f"For {where}: {len(sizes)} stages with {sum(sizes)} layers came."
+        return f"For {where}: received {len(sizes)} stages with {sum(sizes)} layers."
     begin, slowest = 0, 0.0
     for stage, size in enumerate(sizes):
         own = case["layers"][begin : begin + size]

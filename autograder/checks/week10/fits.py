@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 
 from shardlab.costs.memory_states import zero_state_bytes
@@ -30,22 +31,20 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
+    """Each kind of layout with a model that fits, with one that does not, and on every GPU."""
     sizes = [
         (1, 1, 1),
         (8, 1, rng.randint(2, 9)),
         (rng.randint(2, 8), rng.randint(2, 16), 1),
         (8, 16, rng.randint(3, 64)),
     ]
-    return [
-        dict(
-            zip(
-                NAMES,
-                (rng.randint(1, 400) * 10**9, *size, rng.randint(0, 40) * 10**9, rng.choice([32, 80, 141]) * 2**30),
-                strict=True,
-            )
-        )
-        for size in sizes
-    ]
+    cases = []
+    for tp, pp, dp in sizes:
+        for fill, gib in product((0.3, 3.0), (32, 80, 141)):
+            num_parameters = int(fill * gib * 2**30 / 18) * tp * pp  # 18 bytes for each, if nothing is shared
+            activations = rng.randint(1, 10) * 10**9
+            cases.append(dict(zip(NAMES, (num_parameters, tp, pp, dp, activations, gib * 2**30), strict=True)))
+    return cases
 
 
 CHECK = Check(
@@ -53,7 +52,8 @@ CHECK = Check(
     points=1,
     names=("bytes_left",),
     public=tuple(
-        dict(zip(NAMES, (70_000_000_000, 8, pp, 8, 20_000_000_000, 80 * 2**30), strict=True)) for pp in (1, 4)
+        dict(zip(NAMES, (70_000_000_000, 8, pp, dp, activations, 80 * 2**30), strict=True))
+        for pp, dp, activations in ((1, 8, 20_000_000_000), (4, 8, 20_000_000_000), (1, 2, 5_000_000_000))
     ),
     draw=_draw,
     make=formula_task("bytes_left", NAMES, left),

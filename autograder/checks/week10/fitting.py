@@ -17,6 +17,7 @@ def _make(case: Case, rng: Random) -> Task:
         expected = rank_bytes(model, case["layout"], sequences)
         return _task(case, [model, case["layout"], sequences], expected)
     found = _layouts(case)
+    rng.shuffle(found)  # so that no order but the given one is right
     fit = [layout for layout in found if rank_bytes(model, layout, sequences) <= case["limit_bytes"]]
     return _task(case, [found, model, sequences, case["limit_bytes"]], fit)
 
@@ -54,17 +55,13 @@ def _judge_fitting(case: Case, came: list[Layout] | None, due: list[Layout]) -> 
 
 def _draw(rng: Random) -> list[Case]:
     cases: list[Case] = []
-    for num_gpus, layers, heads, sequences in (
-        (64, 48, 32, 256),
-        (8, 24, 16, 16),
-        (128, 60, 40, rng.choice([128, 640])),
-    ):
+    for num_gpus, layers, heads, sequences in ((64, 48, 32, 256), (8, 24, 16, 16), (128, 60, 40, 128)):
         model = drawn_model(rng, layers, heads)
         case = {"model": model, "num_gpus": num_gpus, "sequences": sequences}
         some = sorted((rank_bytes(model, layout, sequences), layout) for layout in _layouts(case))
-        cases += [case | {"layout": layout, "part": "rank_bytes"} for _, layout in rng.sample(some, 3)]
-        at = rng.randrange(1, len(some))  # the limit itself still fits; the next layout is out
-        cases.append(case | {"limit_bytes": (some[at - 1][0] + some[at][0]) / 2, "part": "fitting"})
+        cases += [case | {"layout": layout, "part": "rank_bytes"} for _, layout in some]
+        for at in (len(some) // 2, len(some) - 1):  # between two layouts, for rounding must decide nothing
+            cases.append(case | {"limit_bytes": (some[at - 1][0] + some[at][0]) / 2, "part": "fitting"})
     few = {"model": drawn_model(rng, 32, 32), "num_gpus": 32, "sequences": 16}  # fewer microbatches than stages
     cases.append(few | {"layout": (4, 8, 1, 4), "part": "rank_bytes"})
     cases.append(few | {"limit_bytes": 1.0, "part": "fitting"})
@@ -78,6 +75,7 @@ CHECK = Check(
     names=PARTS,
     public=(
         PUBLIC | {"layout": (8, 8, 16, 1), "part": "rank_bytes"},
+        PUBLIC | {"sequences": 16, "layout": (8, 16, 8, 1), "part": "rank_bytes"},  # fewer microbatches than stages
         PUBLIC | {"limit_bytes": 73.6 * 2**30, "part": "fitting"},
     ),
     draw=_draw,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 
 from autograder.checks.base import Answer, Case, Check, Task
@@ -23,9 +24,9 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
         return f"For ({shown(case)}) return a list of layouts, each (tp, pp, dp, b) in whole numbers."
     due = set(task.expected[0])
     if extra := sorted(set(got) - due):
-        return f"For ({shown(case)}) {extra[0]} cannot be: {_why(case, extra[0])}."
+        return f"For ({shown(case)}) {extra[0]} is not a possible layout: {_why(case, extra[0])}."
     if missing := sorted(due - set(got)):
-        return f"For ({shown(case)}) {missing[0]} is missing; {len(due)} layouts are due, {len(set(got))} came."
+        return f"For ({shown(case)}) {missing[0]} is missing; expected {len(due)} layouts, received {len(set(got))}."
     return f"For ({shown(case)}) some layouts are there twice." if len(got) != len(due) else None
 
 
@@ -46,12 +47,12 @@ def _why(case: Case, layout: tuple[int, ...]) -> str:
 def _draw(rng: Random) -> list[Case]:
     sizes = [
         (1, 8, 4, 4, 6, [1, 2, 3]),
-        (64, 8, rng.choice([24, 48]), rng.choice([12, 20]), rng.choice([256, 384]), [1, 2, 4]),
-        (48, 4, 36, 12, 96, [1, 3]),  # servers of four, no powers of two
-        (rng.choice([256, 512]), 8, 96, 96, rng.choice([512, 1536]), [1, 2, 4, 8]),
         (7, 8, 28, 14, 14, [2]),
         (16, 8, 5, 3, 16, [1, 16]),
+        (24, 6, 24, 12, 96, [1, 2]),  # servers of six
+        (rng.choice([256, 512]), 8, 96, 96, rng.choice([512, 1536]), [1, 2, 4, 8]),
     ]
+    sizes += [(64, 8, *rest, [1, 2, 4]) for rest in product((24, 48), (12, 20), (256, 384))]
     return [dict(zip(NAMES, size, strict=True)) for size in sizes]
 
 
@@ -62,6 +63,7 @@ CHECK = Check(
     public=(
         dict(zip(NAMES, (8, 8, 4, 8, 8, [1, 2]), strict=True)),
         dict(zip(NAMES, (64, 8, 48, 12, 96, [1, 4]), strict=True)),
+        dict(zip(NAMES, (48, 4, 36, 12, 96, [1, 3]), strict=True)),  # servers of four, no powers of two
     ),
     draw=_draw,
     make=formula_task("layouts", NAMES, lambda case: all_layouts(*(case[name] for name in NAMES))),

@@ -68,7 +68,7 @@ def _draw(rng: Random) -> list[Case]:
             "sequences": sequences,
             "gpu": drawn_gpu(rng),
         }
-        cases += [case | {"layout": layout, "part": "step_seconds"} for layout in rng.sample(_layouts(case), 3)]
+        cases += [case | {"layout": layout, "part": "step_seconds"} for layout in _layouts(case)]
         cases.append(case | {"part": "ranked"})
     alone = {"model": drawn_model(rng, 8, 8), "num_gpus": 1, "sequences": 4, "gpu": drawn_gpu(rng)}
     return [*cases, alone | {"layout": (1, 1, 1, 2), "part": "step_seconds"}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 
 from shardlab.costs.flops import utilisation
@@ -21,30 +22,27 @@ def _used_and_days(case: Case) -> tuple[float, float]:
 
 
 def _draw(rng: Random) -> list[Case]:
-    return [
-        dict(
-            zip(
-                NAMES,
-                (
-                    rng.randint(1, 2000) * 10**9,
-                    rng.randint(1, 64) * 2**20,
-                    rng.randint(10, 900) / 10,
-                    rng.choice([8, 1024, 16384]),
-                    rng.choice([312e12, 989.5e12]),
-                    rng.randint(1, 20) * 10**12,
-                ),
-                strict=True,
-            )
-        )
-        for _ in range(4)
-    ]
+    """Trainings of some 20,000 steps, where a hundred steps show and the last one, whole or not, does not."""
+    cases = []
+    for num_gpus, peak in product((8, 1024, 16384), (312e12, 989.5e12)):
+        tokens = rng.randint(1, 64) * 2**20
+        num_steps = 100 * rng.randint(150, 250) + rng.randint(30, 70)
+        sizes = (rng.randint(1, 2000) * 10**9, tokens, rng.randint(10, 900) / 10, num_gpus, peak)
+        cases.append(dict(zip(NAMES, (*sizes, num_steps * tokens + tokens // 3), strict=True)))
+    return cases
 
 
 CHECK = Check(
     exercise="week10.trillion",
     points=1,
     names=("used_and_days",),
-    public=(dict(zip(NAMES, (10**12, 4_194_304, 50.0, 1024, 989.5e12, 20 * 10**12), strict=True)),),
+    public=tuple(
+        dict(zip(NAMES, case, strict=True))
+        for case in (
+            (10**12, 4_194_304, 50.0, 1024, 989.5e12, 20 * 10**12),
+            (7 * 10**9, 4_194_304, 4.0, 256, 312e12, 10**11),
+        )
+    ),
     draw=_draw,
     make=formula_task("used_and_days", NAMES, _used_and_days),
     judge=judge_pair(("share of the peak", "number of days"), relative=1e-4),  # a last step may be a whole one

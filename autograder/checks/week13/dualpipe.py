@@ -34,10 +34,10 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
 
 def _draw(rng: Random) -> list[Case]:
     """Few microbatches and many, always two a rank or more; in DualPipe an even number."""
-    cases = [("DualPipe", ranks, 2 * ranks + 2 * rng.randint(0, ranks)) for ranks in (2, 4, 6, 8)]
-    cases += [("DualPipe", 8, 16)]
-    cases += [("DualPipeV", ranks, 2 * ranks + rng.randint(0, 2 * ranks)) for ranks in (1, 2, 3, 4, 5)]
-    cases += [("DualPipeV", 3, 7)]
+    more = (0, 1, 2, rng.randint(3, 6))
+    cases = [("DualPipe", ranks, 2 * ranks + 2 * extra) for ranks in (2, 4, 6) for extra in more]
+    cases += [("DualPipe", 8, 16), ("DualPipe", 8, 16 + 2 * rng.randint(1, 8))]
+    cases += [("DualPipeV", ranks, 2 * ranks + extra) for ranks in (1, 2, 3, 4, 5) for extra in more]
     return [_case(*case) for case in cases]
 
 

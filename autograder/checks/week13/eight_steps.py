@@ -46,8 +46,10 @@ def _judge(case: Case, task: Task, answer: Answer) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    places = [(0, 1), (0, 2), (1, 2), (0, 4), (3, 4), (rng.randint(1, 2), 4), (rng.randint(1, 4), 6)]
-    cases = [(to_end, length, 2 * length + rng.randint(0, 5)) for to_end, length in places]
+    """Every place of half pipelines of one to five ranks, with as few microbatches as can be, one more, and more."""
+    places = [(to_end, length) for length in (1, 2, 3, 4, 5) for to_end in range(length)]
+    more = (0, 1, rng.randint(2, 5))
+    cases = [(to_end, length, 2 * length + extra) for to_end, length in places for extra in more]
     return [dict(zip(NAMES, case, strict=True)) for case in cases]
 
 

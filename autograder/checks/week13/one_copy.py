@@ -34,7 +34,9 @@ def _in_memory(case: Case, task: Task, schedule: Schedule) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    sizes = [(1, rng.randint(2, 9)), (2, rng.randint(4, 9)), (3, 2), (4, 4), (4, rng.randint(8, 20)), (8, 20)]
+    """Every number of microbatches up to one above the longest warm-up, on few ranks; more, drawn; and the page's."""
+    sizes = [(ranks, num) for ranks in (1, 2, 3, 4) for num in range(1, 2 * ranks + 2)]
+    sizes += [(4, rng.randint(10, 20)), (8, 20)]
     return [{"num_ranks": ranks, "num_microbatches": microbatches} for ranks, microbatches in sizes]
 
 
@@ -42,7 +44,7 @@ CHECK = Check(
     exercise="week13.one-copy",
     points=3,
     names=("overlapped_1f1b",),
-    public=({"num_ranks": 2, "num_microbatches": 4}, {"num_ranks": 8, "num_microbatches": 20}),
+    public=tuple({"num_ranks": ranks, "num_microbatches": num} for ranks, num in ((2, 4), (8, 20), (3, 2))),
     draw=_draw,
     make=schedule_task("overlapped_1f1b", overlapped_1f1b),
     judge=judge_schedule(same_homes, as_quick(HIDDEN), _in_memory),

@@ -29,7 +29,7 @@ CHECK = Check(
     exercise="week13.pair-seconds",
     points=1,
     names=("pair_seconds",),
-    public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((1.0, 2.0, 0.5), (1.0, 2.0, 1.0))),
+    public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((1.0, 2.0, 0.5), (1.0, 2.0, 1.0), (1.5, 2.5, 0.5))),
     draw=_draw,
     make=formula_task("pair_seconds", NAMES, _seconds),
     judge=judge_pair(("seconds one after the other", "seconds of a perfectly overlapped pair")),

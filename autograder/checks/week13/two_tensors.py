@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autograder.checks.base import Answer, Task, touched_input, trouble, wrong_value
 from autograder.checks.groups import each_bill, working
+from autograder.checks.order import matched_by_tags
 
 
 def judge_two(task: Task, answer: Answer, names: tuple[str, str], formula: str) -> str | None:
@@ -20,4 +21,4 @@ def judge_two(task: Task, answer: Answer, names: tuple[str, str], formula: str) 
                 return problem
         if problem := touched_input(rank, came, task):
             return problem
-    return each_bill(task, answer, formula)
+    return matched_by_tags(answer) or each_bill(task, answer, formula)

@@ -99,18 +99,9 @@ def _incomplete(places: dict[tuple[str, int, int], list[Place]], stages: int, mi
     wrong = []
     for stage in range(stages):
         for microbatch in range(microbatches):
-            for letter in ("F", "I", "W"):
-                both = places.get(("B", stage, microbatch), []) if letter != "F" else []
-                found = places.get((letter, stage, microbatch), []) + both
-                if len(found) == 1:
-                    continue
-                name = f"{stage}{letter}{microbatch}"
-                if not found:
-                    whole = "" if letter == "F" else f" (or {stage}B{microbatch})"
-                    wrong.append(f"{name}{whole} is on no rank: add it to the rank that holds stage {stage}")
-                else:
-                    listed = " and ".join(f"rank {rank}, slot {place}" for rank, place in found)
-                    wrong.append(f"{name} is done {len(found)} times, at {listed}: keep one (a B is an I and a W)")
+            wrong += _wrong_passes(
+                {kind: places.get((kind, stage, microbatch), []) for kind in Kind}, stage, microbatch
+            )
     wrong += [
         f"rank {found[0][0]}, slot {found[0][1]}: there is no microbatch {microbatch}, only 0 to {microbatches - 1}: "
         f"leave {stage}{letter}{microbatch} out"
@@ -118,6 +109,24 @@ def _incomplete(places: dict[tuple[str, int, int], list[Place]], stages: int, mi
         if microbatch >= microbatches
     ]
     return _first(wrong)
+
+
+def _wrong_passes(found: dict[Kind, list[Place]], stage: int, microbatch: int) -> list[str]:
+    """What is missing or double of one microbatch in one stage, in the letters that the schedule itself uses for it."""
+    halves = bool(found[Kind.I] or found[Kind.W])
+    wrong = []
+    for kind in (Kind.F, Kind.I, Kind.W) if halves else (Kind.F, Kind.B):
+        there = found[kind] + (found[Kind.B] if kind in (Kind.I, Kind.W) else [])
+        name = f"{stage}{kind}{microbatch}"
+        if not there and kind is Kind.B:
+            wrong.append(f"microbatch {microbatch} has no backward in stage {stage}: add it to the rank that holds it")
+        elif not there:
+            wrong.append(f"{name} is on no rank: add it to the rank that holds stage {stage}")
+        elif len(there) > 1:
+            listed = " and ".join(f"rank {rank}, slot {place}" for rank, place in there)
+            why = " (a B is an I and a W)" if halves and found[Kind.B] and kind is not Kind.F else ""
+            wrong.append(f"{name} is done {len(there)} times, at {listed}: keep one{why}")
+    return wrong
 
 
 def _misplaced(places: dict[tuple[str, int, int], list[Place]]) -> list[str]:

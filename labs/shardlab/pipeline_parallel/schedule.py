@@ -145,9 +145,7 @@ def parse_schedule(texts: Sequence[Sequence[str]]) -> Schedule:
 def _parse_action(text: str) -> Action:
     found = _ACTION.fullmatch(text)
     if not found:
-        raise ValueError(
-            f"{text!r} is no slot: write stage, letter, microbatch such as 1F3 (letters F, I, W, B), "
-            "or (1F3;0B0)OVERLAP_F_B for a pair"
-        )
+        pair = ", or (1F3;0B0)OVERLAP_F_B for a pair" if set("(;)&") & set(text) else ""
+        raise ValueError(f"{text!r} is no slot: write stage, letter and microbatch, such as 1F3 or 1B3{pair}")
     stage, letter, microbatch = found.groups()
     return Action(Kind(letter), int(stage), int(microbatch))

@@ -135,7 +135,7 @@ def explain_stuck(schedule: Schedule, done: list[int]) -> str:
         _as_result(a) for slots, n in zip(schedule, done, strict=True) for slot in slots[:n] for a in actions_of(slot)
     }
     waiting = {
-        _as_result(action): (rank, place)
+        _as_result(action): (rank, place, action)
         for rank, slots in enumerate(schedule)
         for place, slot in enumerate(slots[done[rank] :], done[rank])
         for action in actions_of(slot)
@@ -149,7 +149,7 @@ def explain_stuck(schedule: Schedule, done: list[int]) -> str:
         needed = [need for action in actions_of(slot) for need in inputs_of(action, num_stages(schedule))]
         missing = next(need for need in needed if need not in finished)
         if missing in waiting:
-            there, place = waiting[missing]
+            there, place, missing = waiting[missing]  # by its own name: a B where the schedule has whole backwards
             source = f"which is slot {place} of rank {there}: move it before what waits for it"
         else:
             source = "which is on no rank: add it"

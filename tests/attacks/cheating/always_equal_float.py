@@ -3,7 +3,7 @@
 catalogue: A01
 exercise: week01.naive-bill
 points: 0
-sentence: What came cannot travel
+sentence: Your return value cannot be sent back
 """
 
 

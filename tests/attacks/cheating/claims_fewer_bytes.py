@@ -3,7 +3,7 @@
 catalogue: own
 exercise: week01.ring-reduce-scatter
 points: 0
-sentence: travelled from it
+sentence: travel
 """
 
 import sys

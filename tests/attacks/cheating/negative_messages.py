@@ -3,7 +3,7 @@
 catalogue: own
 exercise: week01.exchange
 points: 0
-sentence: travelled
+sentence: travel
 """
 
 import sys

@@ -57,11 +57,14 @@ def test_a_schedule_without_one_slot_or_with_one_twice_is_refused(size, seed, na
 @pytest.mark.parametrize(
     ("ranks", "words"),
     [
-        (["0F0 0B0", "1F0"], "1I0 .or 1B0. is on no rank: add it to the rank that holds stage 1"),
+        (["0F0 0B0", "1F0"], "microbatch 0 has no backward in stage 1: add it to the rank that holds it"),
         (["0F0 0B0 0W0", "1F0 1B0"], "0W0 is done 2 times, at rank 0, slot 2 and rank 0, slot 1"),
         (["0F0 1B0", "1F0 0B0"], "rank 0, slot 1: 1B0 needs the activations that 1F0 left on rank 1: move it there"),
         (["0F0 0B0 0F1 0B1", "1F1 1F0 1B0 1B1"], "rank 1, slot 0 .1F1. waits for 0F1, which is slot 2 of rank 0"),
         (["0B0 0F0"], "rank 0, slot 0 .0B0. waits for 0F0, which is slot 1 of rank 0"),
+        (["0F0 0B0", "1B0 1F0"], "rank 0, slot 1 .0B0. waits for 1B0, which is slot 0 of rank 1"),
+        (["0F0 0I0 0W0", "1F0 1I0 1I0 1W0"], "1I0 is done 2 times, at rank 1, slot 1 and rank 1, slot 2: keep one$"),
+        (["0F0 0B0 0B0"], "0B0 is done 2 times, at rank 0, slot 1 and rank 0, slot 2: keep one$"),
         (["0F0 0W0 0I0"], "rank 0, slot 1 .0W0. waits for 0I0"),
         (["0F0 0B0 0F1 0B1", "1F0 1B0"], "1F1 is on no rank"),
         (["0F0 0B0", "2F0 2B0"], "1F0 is on no rank"),

@@ -17,13 +17,15 @@ def mean_slice(tensors, *, group):
 
 
 def zero2_backward(model, inputs, *, group):
-    slots = [None] * len(list(model.parameters()))
+    slots, handles = [None] * len(list(model.parameters())), []
     for number, parameter in enumerate(model.parameters()):
 
         def arrived(p, number=number):
             slots[number] = mean_slice([p.grad], group=group)
             p.grad = None
 
-        parameter.register_post_accumulate_grad_hook(arrived)
+        handles.append(parameter.register_post_accumulate_grad_hook(arrived))
     model(inputs).square().mean().backward()
+    while handles:
+        handles.pop().remove()
     return slots

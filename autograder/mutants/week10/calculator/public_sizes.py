@@ -1,4 +1,7 @@
-"""Wrong: right for the public sizes alone."""
+"""Wrong: right for the public sizes alone.
+
+Not in sight: it knows by heart what the page asks.
+"""
 
 
 def calculate(n):

@@ -1,0 +1,59 @@
+"""The commands `autograder forged-matrix` and `stability`: hours for all weeks, and a stopped run goes on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+Weeks = Annotated[list[str] | None, typer.Argument(help="week01 …; all weeks without it")]
+Judges = Annotated[int, typer.Option(help="judges side by side")]
+
+
+@app.command("forged-matrix")
+def forged_matrix(week: Weeks = None, judges: Judges = 2) -> None:
+    """Judge every wrong answer behind every forgery: status 1 if a lie about messages, order or memory earns points."""
+    from autograder.matrices import forged, reports
+    from autograder.matrices.kept import RESULTS, Kept
+
+    checks = _checks(week)
+    rows, kept = forged.everything(checks), Kept(RESULTS / "forged-matrix.jsonl")
+    rights = {row.check.exercise: forged.right_of(row.check).read_text() for row in rows}
+    seen = reports.print_forged(forged.judged(rows, rights, kept, judges))
+    kept.settle({check.exercise.split(".")[0] for check in checks}, {row.key for row in rows})
+    reports.write_forged(kept.rows(), RESULTS / "forged-matrix.md")
+    raise typer.Exit(1 if any(map(forged.is_undeserved, seen)) else 0)
+
+
+@app.command()
+def stability(
+    week: Weeks = None,
+    seeds: Annotated[int, typer.Option(help="of right answers; wrong ones get a quarter, formulas 5/2 of it")] = 20,
+    judges: Judges = 2,
+) -> None:
+    """Judge every kept answer under many seeds: status 1 if the points of one differ."""
+    from autograder.matrices import reports
+    from autograder.matrices import stability as matrix
+    from autograder.matrices.kept import RESULTS, Kept
+
+    checks = _checks(week)
+    rows, kept = matrix.everything(checks, seeds), Kept(RESULTS / "stability.jsonl")
+    seen = reports.print_stability(matrix.judged(rows, kept, judges))
+    kept.settle({check.exercise.split(".")[0] for check in checks}, {row.key for row in rows})
+    reports.write_stability(kept.rows(), RESULTS / "stability.md")
+    raise typer.Exit(1 if any(map(matrix.differs, seen)) else 0)
+
+
+def _checks(weeks: list[str] | None) -> list:
+    from autograder import sandbox
+    from autograder.checks import WEEKS
+
+    if sandbox.level() < sandbox.OFFICIAL:  # no packets are read there: rows would say nothing of grades
+        typer.echo(f"this machine isolates at level {sandbox.level()}; the matrices need {sandbox.OFFICIAL}", err=True)
+        raise typer.Exit(2)
+    unknown = [name for name in weeks or [] if name not in WEEKS]
+    if unknown:
+        typer.echo(f"no checks for {unknown[0]}: use {', '.join(WEEKS)}", err=True)
+        raise typer.Exit(2)
+    return [check for name in weeks or list(WEEKS) for check in WEEKS[name]]

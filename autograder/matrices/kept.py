@@ -1,0 +1,86 @@
+"""Rows of a matrix that takes hours: JSON lines, each with a key of all that decides it, so that a stopped run goes on.
+
+A row is used again only while its answer, the checks and the grader are what they were.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+AUTOGRADER = Path(__file__).parents[1]
+LABS = AUTOGRADER.parent / "labs" / "shardlab"
+RESULTS = AUTOGRADER.parent / "benchmarks" / "results"
+Row = dict[str, Any]
+
+
+class Kept:
+    """The rows of one file by key; one line is written as soon as a row is known."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        rows = [_row(line) for line in lines]
+        self._rows: dict[str, Row] = {row["key"]: row for row in rows if row is not None}
+        if None in rows:
+            self._write()
+
+    def get(self, key: str) -> Row | None:
+        """The row that was kept under a key."""
+        return self._rows.get(key)
+
+    def rows(self) -> list[Row]:
+        """All rows, in the file's order."""
+        return list(self._rows.values())
+
+    def add(self, row: Row) -> None:
+        """Keep a row, in memory and at the end of the file."""
+        self._rows[row["key"]] = row
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            file.write(_line(row))
+
+    def settle(self, weeks: Collection[str], keys: Collection[str]) -> None:
+        """Write the file anew, in order, without the rows of these weeks that have other keys."""
+        rows = [row for key, row in self._rows.items() if key in keys or row["exercise"].split(".")[0] not in weeks]
+        rows.sort(key=lambda row: (row["exercise"], row["answer"], row.get("forgery", "")))
+        self._rows = {row["key"]: row for row in rows}
+        self._write()
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text("".join(_line(row) for row in self._rows.values()))
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _row(line: str) -> Row | None:
+    """The row of a line; None if a run was ended in the middle of it."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def key_of(*texts: str) -> str:
+    """A short name of exactly these texts."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
+
+
+@functools.cache
+def grader_of(week: str) -> str:
+    """A short name of everything that decides the points of a week's answers: checks, judge, sandbox, meter, ranks."""
+    files = [
+        *(AUTOGRADER / "checks").glob("*.py"),
+        *(AUTOGRADER / "checks" / week).glob("*.py"),
+        *(AUTOGRADER / "jobs").glob("*.py"),
+        *(AUTOGRADER / name for name in ("judge.py", "sandbox.py")),
+        *(path for part in ("meter", "ranks") for path in (LABS / part).glob("*.py")),
+    ]
+    return key_of(*(path.read_text() for path in sorted(files)))

@@ -1,0 +1,28 @@
+"""Wrong: broadcasts from rank 0 of the world, which is not the first rank of every group."""
+
+import torch
+import torch.distributed as dist
+
+
+def ddp_backward(model, microbatches, buckets, *, group):
+    parameters = list(model.parameters())
+    for parameter in parameters:
+        dist.broadcast(parameter.data, src=0, group=group)
+    for rows in microbatches[:-1]:
+        model(rows).sum().backward()
+    waiting, sent = [set(bucket) for bucket in buckets], []
+
+    def arrived(number):
+        for numbers in waiting:
+            numbers.discard(number)
+        while len(sent) < len(buckets) and not waiting[len(sent)]:
+            flat = torch.cat([parameters[n].grad.flatten() for n in buckets[len(sent)]])
+            sent.append((flat, dist.all_reduce(flat, group=group, async_op=True)))
+
+    for number, parameter in enumerate(parameters):
+        parameter.register_post_accumulate_grad_hook(lambda _, number=number: arrived(number))
+    model(microbatches[-1]).sum().backward()
+    for bucket, (flat, work) in zip(buckets, sent, strict=True):
+        work.wait()
+        for n, mean in zip(bucket, flat.split([parameters[n].numel() for n in bucket]), strict=True):
+            parameters[n].grad.copy_(mean.view_as(parameters[n]) / dist.get_world_size(group))

@@ -1,0 +1,76 @@
+"""Kinds of cases are the same for every student, only numbers are drawn; pages show the public ones, and say so."""
+
+import re
+from random import Random
+
+import pytest
+
+from autograder import notebooks
+from autograder.checks import WEEKS
+from autograder.checks.groups import members_of
+from autograder.judge import Judge
+
+WEEKS_HERE = ("week00", "week01", "week02", "week03", "week04")
+CHECKS = [check for week in WEEKS_HERE for check in WEEKS[week]]
+KINDS = ("ranks", "ranks_per_node", "subgroup", "dtype", "part", "matrix", "missing", "empty", "zero", "zeros", "uses")
+SOURCES = {name.split("_")[0]: notebooks.source_path(name).read_text() for name in notebooks.weeks()}
+CUT_IN_SLICES = {  # exercises in which it matters whether the ranks of a group divide the numbers
+    "week01.ring-reduce-scatter",
+    "week01.ring-all-reduce",
+    "week01.hierarchical-all-reduce",
+    "week03.zero1",
+}
+
+
+def kinds(check, seed):
+    """What the cases of a seed are, without the numbers in them."""
+    return [_kind(check.exercise, case) for case in check.draw(Random(seed))]
+
+
+def _kind(exercise, case):
+    is_cut = exercise in CUT_IN_SLICES and "empty" not in case
+    rest = case["numbers"] % len(members_of(case)) if is_cut else None
+    return sorted(case), {name: case[name] for name in KINDS if name in case}, rest
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.exercise)
+def test_every_seed_draws_the_same_kinds(check):
+    assert all(kinds(check, seed) == kinds(check, 0) for seed in range(1, 40))
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if check.program == "on_rank"], ids=lambda c: c.exercise)
+def test_a_group_that_is_a_part_of_the_world_is_in_sight(check):
+    is_part = any(len(members_of(case)) < case["ranks"] for case in check.public)
+    assert is_part or check.exercise == "week01.hierarchical-all-reduce"  # its groups are always parts
+
+
+@pytest.mark.parametrize("week", WEEKS_HERE)
+def test_the_page_says_once_what_fresh_cases_vary(week):
+    assert SOURCES[week].count("**Fresh cases.**") == 1
+    assert len(re.findall(r"fresh cases", SOURCES[week], re.IGNORECASE)) == 1
+
+
+@pytest.mark.parametrize("exercise", ["week03.zero2", "week03.tied", "week02.ddp-backward"])
+def test_a_second_step_on_the_same_model_is_in_sight(exercise):
+    check = next(check for check in CHECKS if check.exercise == exercise)
+    assert any(case.get("calls") == 2 for case in check.public)
+
+
+HALF = """
+import torch
+import torch.distributed as dist
+
+
+def total_of(tensor, *, group):
+    total = tensor.half().float()
+    dist.all_reduce(total, group=group)
+    return total
+"""
+
+
+def test_a_rank_may_compute_in_float16():
+    """torch asks once what the processor can do; a rank in a sandbox may not read the files that tell it."""
+    check = WEEKS["week00"][0]
+    with Judge() as judge:
+        verdict = judge.judge(check, {"preamble": "", "cells": [[check.exercise, HALF, True]]}, 0, check.public[:1])
+    assert verdict.is_right, verdict.text

@@ -1,0 +1,215 @@
+"""The matrices find what they are for, go on where they stopped, and a sample of each holds on this commit."""
+
+import json
+from dataclasses import replace
+from random import Random
+
+import pytest
+from sample_checks import DOUBLE_ANSWERS, LUCKY, ONE_MESSAGE_ANSWERS, TRUSTING
+
+from autograder import kill_matrix, reports
+from autograder.checks import WEEKS
+from autograder.judge import Judge, seed_for
+from autograder.matrices import forged, sample, stability
+from autograder.matrices.kept import Kept
+from autograder.matrices.reports import print_forged, print_stability, write_forged, write_stability
+from autograder.sandbox import level
+
+CHECKS = [check for checks in WEEKS.values() for check in checks]
+needs_sandbox = pytest.mark.skipif(level() < 2, reason=f"isolation is at level {level()} here: no grades")
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Judge() as one:
+        yield one
+
+
+# ---- forged ----------------------------------------------------------------------------------------------------------
+
+
+def behind(check, *names):
+    """Rows of the toy check's wrong answers behind some forgeries."""
+    wrong = [name for name in ONE_MESSAGE_ANSWERS if not name.startswith("right_")]
+    return [
+        forged.Forged(check, answer, ONE_MESSAGE_ANSWERS[answer], name, forged.forgeries()[name])
+        for answer in wrong
+        for name in names
+    ]
+
+
+def undeserved(check, *names, kept=None):
+    rows = forged.judged(behind(check, *names), {check.exercise: ONE_MESSAGE_ANSWERS["right_once"]}, kept)
+    return {(row["answer"], row["forgery"]) for row in rows if forged.is_undeserved(row)}
+
+
+@needs_sandbox
+def test_a_check_that_trusts_a_rank_is_found_out():
+    found = undeserved(TRUSTING, "forged_record", "own_reporter", "stopped_clocks")
+    assert found == {("twice", "forged_record"), ("twice", "own_reporter")}
+
+
+@needs_sandbox
+def test_a_row_that_is_kept_is_not_judged_again(tmp_path, monkeypatch):
+    path = tmp_path / "forged.jsonl"
+    found = undeserved(TRUSTING, "forged_record", kept=Kept(path))
+    monkeypatch.setattr(forged, "judged_once", None)
+    assert undeserved(TRUSTING, "forged_record", kept=Kept(path)) == found == {("twice", "forged_record")}
+
+
+def test_there_are_forgeries_of_every_kind():
+    found = forged.forgeries()
+    assert len(found) >= 8
+    assert all(source.startswith('"""') for source in found.values()), "each tells its story"
+
+
+@needs_sandbox
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [name for name in forged.forgeries() if name != "not_numbers"])
+def test_a_forgery_leaves_what_is_right_alone(judge, name):
+    """Else it would earn nothing because it breaks its answer, not because its lie is seen through."""
+    values_alone = replace(TRUSTING, judge=lambda *_: None)
+    right = ONE_MESSAGE_ANSWERS["right_once"]
+    claims = forged.honest(values_alone, right, judge)
+    verdict = forged.judged_once(judge, TRUSTING, forged.cell(claims, forged.forgeries()[name], right))
+    assert verdict.is_right, verdict.text
+
+
+@needs_sandbox
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_no_lie_earns_a_point_in_this_commits_sample():
+    rows = forged.some(sample.of_this_commit("forged"), forged.everything(CHECKS), 4, 3, 3)
+    rights = {row.check.exercise: forged.right_of(row.check).read_text() for row in rows}
+    assert [row for row in forged.judged(rows, rights) if forged.is_undeserved(row)] == []
+
+
+# ---- stability -------------------------------------------------------------------------------------------------------
+
+
+def seeded(name, seeds):
+    return [stability.Seeded(LUCKY, name, DOUBLE_ANSWERS[name], seeds)]
+
+
+def test_a_check_that_draws_its_trap_now_and_then_is_found_out():
+    (row,) = stability.judged(seeded("square", 8))
+    assert stability.differs(row) and set(row["points"]) == {0, 1}
+    (row,) = stability.judged(seeded("right_product", 8))
+    assert not stability.differs(row) and row["points"] == [1.0] * 8
+
+
+def test_more_seeds_are_added_to_those_that_are_kept(tmp_path, monkeypatch):
+    path = tmp_path / "stability.jsonl"
+    (few,) = stability.judged(seeded("square", 3), Kept(path))
+    asked = []
+    monkeypatch.setattr(stability, "_points", lambda judge, row, seed: asked.append(seed) or 7.0)
+    (more,) = stability.judged(seeded("square", 5), Kept(path))
+    assert asked == [4, 5] and more["points"] == [*few["points"], 7.0, 7.0]
+
+
+def test_right_answers_get_more_seeds_than_wrong_ones_and_formulas_the_most():
+    num = {(row.check.program, row.answer.startswith("right_")): row.num_seeds for row in stability.everything(CHECKS)}
+    assert num == {
+        ("without_ranks", True): 50,
+        ("without_ranks", False): 50,
+        ("on_rank", True): 20,
+        ("on_rank", False): 5,
+    }
+
+
+@needs_sandbox
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_points_do_not_differ_in_this_commits_sample():
+    rows = stability.everything(CHECKS, seeds=8)
+    rng = sample.of_this_commit("stability")
+    chosen = [
+        row
+        for program, most in (("on_rank", 8), ("without_ranks", 12))
+        for row in sample.some(rng, [row for row in rows if row.check.program == program], most)
+    ]
+    assert [row for row in stability.judged(chosen) if stability.differs(row)] == []
+
+
+# ---- in sight --------------------------------------------------------------------------------------------------------
+
+FATAL = next(s for s in range(1, 50) if LUCKY.draw(Random(seed_for(s, LUCKY.exercise))) == [{"n": 5}])
+
+
+def row_of(judge, tmp_path, name, docstring=""):
+    path = tmp_path / f"{name}.py"
+    path.write_text(f'"""Wrong: a toy.\n\n{docstring}\n"""\n{DOUBLE_ANSWERS[name]}')
+    return kill_matrix.row_of(judge, LUCKY, path, seed=FATAL)
+
+
+@pytest.mark.parametrize(
+    ("name", "docstring", "in_sight", "is_unexplained"),
+    [
+        ("square", "", False, True),
+        ("square", "Not in sight: its only visible case is two.", False, False),
+        ("ends_at_odd", "", False, True),  # the job that all cases share is lost: the visible check alone is asked
+        ("ends", "", True, False),
+    ],
+)
+def test_what_a_student_sees(judge, tmp_path, name, docstring, in_sight, is_unexplained):
+    row = row_of(judge, tmp_path, name, docstring)
+    assert not row.lived
+    assert (row.in_sight, row.is_unexplained) == (in_sight, is_unexplained)
+
+
+def test_the_kill_matrix_fails_for_a_wrong_answer_that_lives_in_sight(judge, tmp_path, monkeypatch, capsys):
+    shown, hidden = row_of(judge, tmp_path, "ends"), row_of(judge, tmp_path, "square")
+    explained = row_of(judge, tmp_path, "square", "Not in sight: its only visible case is two.")
+
+    def verdict(*rows):
+        monkeypatch.setattr(kill_matrix, "rows", lambda weeks: iter(rows))
+        return reports.print_kill_matrix(["week00"])
+
+    assert verdict(*[shown] * 9, explained) is True
+    assert verdict(*[shown] * 9, hidden) is False, "no reason is stated"
+    assert verdict(*[shown] * 8, explained, explained) is False, "80% in sight"
+    assert "80.0% of the wrong ones die in sight" in capsys.readouterr().out
+
+
+# ---- kept ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_that_was_cut_off_is_forgotten_and_the_next_row_stands_alone(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    kept = Kept(path)
+    for name in "ab":
+        kept.add({"key": name, "exercise": "week01.x", "answer": name})
+    path.write_text(path.read_text()[:-9])
+    again = Kept(path)
+    assert again.get("a") is not None and again.get("b") is None
+    again.add({"key": "c", "exercise": "week01.x", "answer": "c"})
+    assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["a", "c"]
+
+
+def test_rows_of_another_version_go_when_their_week_is_settled(tmp_path):
+    kept = Kept(tmp_path / "rows.jsonl")
+    for key, week in (("old", "week02"), ("new", "week02"), ("other", "week01")):
+        kept.add({"key": key, "exercise": f"{week}.x", "answer": "a"})
+    kept.settle({"week02"}, {"new"})
+    assert [row["key"] for row in kept.rows()] == ["other", "new"]
+
+
+def test_the_tables_count(tmp_path, capsys):
+    row = {"key": "k", "exercise": "week01.x", "answer": "a", "forgery": "f", "alone": 0.0, "forged": 2.0, "text": ""}
+    print_forged([row])
+    write_forged([row, row | {"answer": "right_a"}], tmp_path / "forged.md")
+    unstable = {"key": "k", "exercise": "week01.x", "answer": "a", "points": [1.0, None, 0.5]}
+    print_stability([unstable])
+    write_stability([unstable], tmp_path / "stability.md")
+    printed = capsys.readouterr().out
+    assert "1 undeserved" in printed and "1 answers whose points differ" in printed
+    assert "a behind f" in (tmp_path / "forged.md").read_text()
+    assert "1 under seeds 1; 0.5 under seeds 3" in (tmp_path / "stability.md").read_text()
+
+
+def test_a_sample_is_the_same_for_the_same_commit():
+    rows = list(range(100))
+    first, again = (sample.some(sample.of_this_commit("x"), rows, 5) for _ in range(2))
+    assert first == again == sorted(first) and len(set(first)) == 5
+    assert sample.some(sample.of_this_commit("y"), rows, 5) != first

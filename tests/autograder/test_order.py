@@ -1,0 +1,65 @@
+"""Messages match by their order: tags are dropped in a rank, and seen on the wire where somebody brings them back."""
+
+import pytest
+
+from autograder import sandbox
+from autograder.checks import find
+from autograder.checks.base import Answer
+from autograder.checks.order import matched_by_tags
+from autograder.checks.packets import Call
+from autograder.judge import Judge
+from autograder.kill_matrix import MUTANTS, PREAMBLE
+
+
+def send(peer: int, tag: int, members=(0, 1)) -> Call:
+    return Call("send", list(members), peer, 4, 4, tag)
+
+
+def recv(peer: int, tag: int, members=(0, 1)) -> Call:
+    return Call("recv", list(members), peer, 4, 0, tag)
+
+
+def answer(*calls) -> Answer:
+    return Answer([{} for _ in calls], None, 0, "", calls=calls)
+
+
+def test_one_order_on_both_sides_needs_no_tags():
+    assert matched_by_tags(answer([send(1, 0), send(1, 0)], [recv(0, 0), recv(0, 0)])) is None
+    assert matched_by_tags(answer([send(1, 7), send(1, 8)], [recv(0, 7), recv(0, 8)])) is None
+    assert matched_by_tags(Answer([{}, {}], None, 0, "")) is None
+
+
+def test_two_orders_that_tags_bring_together_are_named():
+    problem = matched_by_tags(answer([send(1, 1), send(1, 2)], [recv(0, 2), recv(0, 1)]))
+    assert problem is not None and "tags [1, 2]" in problem and "rank 1 receives [2, 1]" in problem
+
+
+def test_messages_of_two_groups_are_compared_apart():
+    ranks = [send(1, 1), send(1, 2, (0, 1, 2))], [recv(0, 2, (0, 1, 2)), recv(0, 1)], []
+    assert matched_by_tags(answer(*ranks)) is None
+
+
+def judged(name: str, change=lambda source: source) -> str:
+    check = find("week13.neighbours")
+    source = change((MUTANTS / "week13" / "neighbours" / f"{name}.py").read_text())
+    with Judge() as judge:
+        answer = {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}
+        return judge.judge(check, answer, seed=3, cases=check.public[:1]).text
+
+
+def bring_tags_back(source: str) -> str:
+    """The methods that the rank took away stand in the closures of those that took their place."""
+    take = 'for name in ("send", "recv"):\n    mine = getattr(dist.ProcessGroup, name)\n'
+    take += "    setattr(dist.ProcessGroup, name, mine.__closure__[0].cell_contents)\n"
+    return source.replace("\n\n\ndef ", "\n\n" + take + "\n\ndef ", 1)
+
+
+def test_a_rank_has_no_tags():
+    assert "are wrong" in judged("tags_for_order")
+    assert judged("right_with_tags") == "All right."
+
+
+@pytest.mark.skipif(sandbox.level() < 3, reason="packets are read at level 3")
+def test_tags_that_come_back_are_seen_from_outside():
+    assert "NCCL has no tags" in judged("tags_for_order", bring_tags_back)
+    assert judged("right_with_tags", bring_tags_back) == "All right."
