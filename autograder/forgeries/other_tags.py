@@ -33,7 +33,7 @@ def _all_reduce(tensor, op=_dist.ReduceOp.SUM, group=None, async_op=False):
 
 
 def _all_gather(tensors, tensor, group=None, async_op=False):
-    for mine, came in zip(tensors, _exchanged(tensor, group), strict=False):
+    for mine, came in zip(tensors, _exchanged(tensor, group), strict=True):
         mine.copy_(came)
     return _Done() if async_op else None
 

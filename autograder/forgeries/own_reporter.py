@@ -15,10 +15,11 @@ def _honest_report(report):
     return report
 
 
-def _rewritten_and_sent(pipe, data):
+def _rewritten_and_sent(pipe, parts):
+    data = b"".join(parts)
     if data[:1] == _inside.RESULT:
         data = data[:1] + _plain.encode(_honest_report(_plain.decode(data[1:])))
-    _plain_send(pipe, data)
+    _plain_send(pipe, [data])
 
 
 _inside.send = _rewritten_and_sent

@@ -20,10 +20,10 @@ def _in_a_second_thread(program):
             try:
                 with _record._recorder:  # a dispatch mode is of the thread that entered it
                     answer = program(*args)
-                data = _inside.RESULT + _plain.encode(answer)
+                message = [_inside.RESULT, _plain.encode(answer)]
             except BaseException as error:
-                data = _inside.ERROR + _inside.own_traceback(error).encode(errors="replace")
-            _inside.send(_seat.result, data)
+                message = [_inside.ERROR, _inside.own_traceback(error).encode(errors="replace")]
+            _inside.send(_seat.result, message)
             _time.sleep(60)
 
         _threading.Thread(target=work).start()

@@ -178,3 +178,9 @@ def test_what_there_is_not_is_refused_by_name():
         module("resnet", seed=1)
     with pytest.raises(ValueError, match="AdamW"):
         optimizer("Lion", of=0)
+
+
+def test_a_result_of_many_tensors_comes_whole(judge):
+    source = "def step(*, group):\n    return [torch.full((2,), float(n)) for n in range(3000)]"
+    value = asked(judge, source, reports=()).ranks[0]["value"]["plain"]
+    assert torch.equal(torch.stack(value), torch.arange(3000.0).repeat_interleave(2).reshape(3000, 2))
