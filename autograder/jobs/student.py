@@ -129,7 +129,7 @@ def _statements(name: str, source: str, is_own: bool, is_given: bool = False) ->
 
 
 def _parts(node: ast.stmt) -> list[ast.stmt]:
-    """An import of several names as imports of one: which of them is not needed, or masked, is no matter to the rest."""
+    """An import of several names as imports of one: one that is masked, or not needed, leaves the others alone."""
     if isinstance(node, ast.Import):
         return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
     if isinstance(node, ast.ImportFrom):
