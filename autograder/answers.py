@@ -53,7 +53,7 @@ class Cell:
 def answer_of(
     exercise: str, names: Sequence[str], submission: ingest.Submission, root: Path = ROOT
 ) -> dict[str, Any] | None:
-    """The cells for an exercise that asks for `names`: [name, source, whether it holds the answer]; None without one.
+    """The cells for an exercise that asks for `names`, None without answer; each is [name, source, is it, is it ours].
 
     A stub comes first, so that any definition overrides it; then the student's extra cells from further down, which
     override nothing; then all cells down to the check, or to the answer where that stands further down.
@@ -72,7 +72,11 @@ def answer_of(
     stub = [place] if moved and place is not None else []
     below = [at for at in range(end + 1, len(cells)) if cells[at].stub == ""]
     above = [at for at in range(end + 1) if at not in stub]
-    return {"cells": [[cells[at].name, cells[at].source, at == answer] for at in [*stub, *below, *above]]}
+    return {"cells": [_message(cells[at], at == answer) for at in [*stub, *below, *above]]}
+
+
+def _message(cell: Cell, is_answer: bool) -> list[str | bool]:
+    return [cell.name, cell.source, is_answer, cell.stub is None]
 
 
 def cells_of(submission: ingest.Submission, root: Path = ROOT) -> list[Cell]:
@@ -98,7 +102,7 @@ def cells_of(submission: ingest.Submission, root: Path = ROOT) -> list[Cell]:
 
 def note_of(exercise: str, answer: dict[str, Any]) -> str:
     """The sentence that says in which other cell the answer stood, if it did."""
-    (name,) = [name for name, _, is_answer in answer["cells"] if is_answer]
+    (name,) = [cell[0] for cell in answer["cells"] if cell[2]]
     if name == exercise:
         return ""
     where = "a cell of your own" if " extra " in name else f"the cell of {name.split('.')[-1]}"

@@ -23,7 +23,7 @@ def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
     seal()
     answer = request["answer"]
     others = [cell for cell in answer["cells"] if not cell[2]]
-    ((name, source, _),) = [cell for cell in answer["cells"] if cell[2]]
+    ((name, source),) = [cell[:2] for cell in answer["cells"] if cell[2]]
     error = None
     try:
         tree = student.parse(source, f"<{name}>")

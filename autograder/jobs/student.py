@@ -64,11 +64,17 @@ def _from_pickle(data: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement at the top of a cell, and whether the cell is the exercise's own."""
+    """A statement at the top of a cell, and whether the cell is the exercise's own, or the page's."""
 
     tree: ast.stmt
     filename: str
     is_own: bool
+    is_given: bool
+
+    @property
+    def defines(self) -> bool:
+        """Whether it is a student's import, function or class, which are cheap."""
+        return not self.is_given and isinstance(self.tree, _DEFINITIONS)
 
     def run(self, space: dict[str, Any]) -> None:
         """Execute it in the notebook's namespace."""
@@ -76,11 +82,11 @@ class Statement:
 
 
 def run_cells(answer: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Run cells (name, source, whether it is the exercise's own) in one module, for the sake of these names.
+    """Run cells (name, source, whether it is the exercise's own, whether the page gives it) in one module, for `names`.
 
-    Of other cells, functions and classes are defined, and what else the answer needs is run: their demonstrations are
-    not part of it, and an error in them is not an error of this exercise. The own cell is run whole; there too an error
-    is passed over where the answer does not need the statement: `shardlab.run` starts no ranks from a rank.
+    Of other cells, what the answer needs is run, and a student's imports, functions and classes: their demonstrations
+    are not part of it, and an error in them is not an error of this exercise. The own cell is run whole; there too an
+    error is passed over where the answer does not need the statement: `shardlab.run` starts no ranks from a rank.
     """
     module = ModuleType("notebook")
     sys.modules["notebook"] = module
@@ -94,7 +100,7 @@ def run_cells(answer: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     passed_over = None
     for place, statement in enumerate(statements):
         try:
-            if statement.is_own or place in helpful or isinstance(statement.tree, _DEFINITIONS):
+            if statement.is_own or place in helpful or statement.defines:
                 statement.run(space)
         except Exception as error:
             if statement.is_own and place in due:
@@ -105,10 +111,10 @@ def run_cells(answer: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     return space
 
 
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def _statements(name: str, source: str, is_own: bool) -> list[Statement]:
+def _statements(name: str, source: str, is_own: bool, is_given: bool = False) -> list[Statement]:
     """The statements of a cell; another cell that is not Python has none."""
     filename = f"<{name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
@@ -119,7 +125,16 @@ def _statements(name: str, source: str, is_own: bool) -> list[Statement]:
             return []
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise StudentError(f"The cell is not Python{line}: {error.args[0] if error.args else error}.") from None
-    return [Statement(node, filename, is_own) for node in tree.body]
+    return [Statement(part, filename, is_own, is_given) for node in tree.body for part in _parts(node)]
+
+
+def _parts(node: ast.stmt) -> list[ast.stmt]:
+    """An import of several names as imports of one: one that is masked, or not needed, leaves the others alone."""
+    if isinstance(node, ast.Import):
+        return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node) for alias in node.names]
+    return [node]
 
 
 def parse(source: str, filename: str) -> ast.Module:

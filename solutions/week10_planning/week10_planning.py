@@ -88,8 +88,8 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=planner.us
 # equal parts. *About 2 lines.*
 #
 # > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other models, GPUs and clusters,
-# > servers that do not have eight of them, sizes that are not powers of two, fewer microbatches than stages, and layouts
-# > in any order.
+# > servers that do not have eight of them, sizes that are not powers of two, fewer microbatches than stages, and
+# > layouts in any order.
 
 
 # %% exercise="week10.fits"

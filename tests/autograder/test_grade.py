@@ -6,7 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, dossier, grade, notebooks, tables
+from autograder import demo, grade, notebooks, tables
 from autograder.cli import app
 from autograder.judge import Judge
 from autograder.sandbox import level

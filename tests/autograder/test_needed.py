@@ -57,12 +57,19 @@ class Shape:
 
 
 def test_the_answer_finds_what_given_cells_define_and_nothing_else_runs():
-    ran = []
     own = "def answer():\n    shown = 1\n    return helper(), order, Shape.sides"
-    cells = [["week given", "import builtins\nbuiltins.explode = None", False], ["week given", GIVEN, False]]
-    space = run([*cells, ["week01.own", own, True]])
+    space = run([["week given", GIVEN, False, True], ["week01.own", own, True]])
     assert space["answer"]() == (8, [3.141592653589793], 4)
-    assert not {"shown", "dedent"} & set(space) and not ran
+    assert not {"shown", "dedent"} & set(space)
+
+
+def test_an_import_of_several_names_is_an_import_of_each():
+    cells = [
+        ["week given", "from math import nothing_like_it, tau", False, True],
+        ["b", "def answer(): return tau", True],
+    ]
+    assert run(cells)["answer"]() > 6
+    assert "inf" not in run([["a", "from math import inf, tau", False, True], cells[1]])
 
 
 def test_order_is_the_notebooks():
@@ -89,7 +96,7 @@ def test_a_cell_that_tries_its_answer_out_on_ranks_is_judged_all_the_same():
     exercise = "week01.exchange"
     source = (kill_matrix.MUTANTS / "week01" / "exchange" / "right_even_sends_first.py").read_text()
     trial = "\nresults = shardlab.run(exchange, torch.ones(4), ranks=2)\nprint(results[0])\n"
-    page = ["week01 given 2", "import shardlab\nimport torch\nimport torch.distributed as dist", False]
+    page = ["week01 given 2", "import shardlab, torch\nimport torch.distributed as dist", False, True]
     with Judge() as judge:
         verdict = judge.judge(checks.find(exercise), {"cells": [page, [exercise, source + trial, True]]}, 3)
     assert verdict.is_right, verdict.text

@@ -1,0 +1,83 @@
+"""The course's own solutions, handed in as students do, get every automatic point."""
+
+import subprocess
+
+import pytest
+from nbformat import NotebookNode
+
+from autograder import checks, cli, grade, notebooks, own_solutions
+from autograder.course import ROOT
+from autograder.self_check import close
+from tests.autograder.tiny_course import make_tiny_course
+
+
+def seed_of_the_day() -> int:
+    """Another draw of the inputs for each commit; the failure that it finds names it."""
+    answer = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return int(answer.stdout[:8] or "1", 16)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_week_gets_every_automatic_point():
+    seed = seed_of_the_day()
+    print(f"autograder own-solutions --first-seed {seed} --seeds 1")
+    found = list(own_solutions.rows(seeds=[seed]))
+    assert [row.week for row in found] == notebooks.weeks()
+    assert {(row.week, row.seed): row.lost for row in found if row.lost} == {}
+    due = [sum(check.points for check in checks.of_week(row.week)) for row in found]
+    assert [row.points for row in found] == due
+
+
+def test_a_lost_point_fails_the_command_and_is_named(monkeypatch, capsys):
+    rows = [own_solutions.Row("week01_collectives", 1, 15, 17, ["week01.exchange: wrong"])]
+    monkeypatch.setattr(own_solutions, "rows", lambda *_: rows)
+    with pytest.raises(cli.typer.Exit):
+        cli.own_solutions(["week01"], 1, 1)
+    assert "week01.exchange: wrong" in capsys.readouterr().out
+
+
+def test_the_solution_stands_in_the_released_notebook(tmp_path):
+    path = own_solutions.hand_in("week04_fsdp", tmp_path)
+    handed_in = {cell.id: cell for cell in notebooks.nbformat.read(path, 4).cells}
+    released = {cell.id: cell for cell in notebooks.release("week04_fsdp").cells}
+    assert path.relative_to(tmp_path).parts[1:] == ("week04_fsdp", "week04_fsdp.ipynb")
+    assert handed_in.keys() == released.keys()
+    changed = [name for name, cell in released.items() if cell.source != handed_in[name].source]
+    assert "week04-step" in changed and all("nbgrader" in released[name].metadata for name in changed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_documented_command_gives_a_week_with_given_helpers_its_points(tmp_path, monkeypatch):
+    """`autograder grade`, its own verdict files included, in a course of its own."""
+    root = make_tiny_course(tmp_path)
+    (root / "solutions" / "week04_fsdp").symlink_to(ROOT / "solutions" / "week04_fsdp")
+    own_solutions.hand_in("week04_fsdp", root / "autograder" / "submitted")
+    (verdicts,) = grade.grade("week04", root / "autograder" / "submitted", root=root, seed=7, workers=1)
+    lost = {name: one["text"] for name, one in verdicts["exercises"].items() if one["points"] < one["max"]}
+    assert lost == {} and (root / "autograder" / "verdicts" / own_solutions.STUDENT / "week04_fsdp.json").exists()
+
+
+def run_the_page(week: str, until: str) -> dict:
+    """The names of a notebook after its cells down to an exercise, without demonstrations that start ranks."""
+    space: dict = {"__name__": "__main__"}
+    for cell in notebooks.read_source(week).cells:
+        if cell.cell_type == "code" and not _starts_ranks(cell):
+            exec(compile(cell.source, f"<{week} {cell.id}>", "exec"), space)
+        if cell.id == until:
+            return space
+    raise AssertionError(f"no cell {until}")
+
+
+def _starts_ranks(cell: NotebookNode) -> bool:
+    return cell.id.endswith("-check") or "shardlab.run(" in cell.source or "figures.show(" in cell.source
+
+
+def test_the_check_in_the_notebook_and_the_grade_agree_on_given_helpers(capsys):
+    space = run_the_page("week04", "week04-step")
+    found = checks.find("week04.step")
+    try:
+        assert space["check"]("week04.step", space["zero3_step"]) == found.points, capsys.readouterr().out
+    finally:
+        close()
