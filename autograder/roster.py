@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from nbgrader.api import Gradebook
 
@@ -12,10 +13,10 @@ from autograder.lms.collect import read_collected
 def enter_name(db_url: str, student: str, folder: Path) -> None:
     """Give a student of the gradebook the name that the LMS gave in STUDENT/WEEK, or else the folder's."""
     with Gradebook(db_url) as gradebook:
-        entry = gradebook.find_student(student)
+        entry: Any = gradebook.find_student(student)
         if (entry.first_name, entry.last_name) == (None, None):
-            first, last = name_of(student, folder)
-            gradebook.update_or_create_student(student, first_name=first, last_name=last)
+            entry.first_name, entry.last_name = name_of(student, folder)
+            gradebook.db.commit()
 
 
 def name_of(student: str, folder: Path) -> tuple[str, str]:
