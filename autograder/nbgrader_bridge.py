@@ -70,8 +70,9 @@ def enter(week: str, course_root: Path = ROOT, due: datetime | None = None) -> N
     config, week = load_config(root), notebooks.find_week(week, root)
     notebooks.generate(notebooks.read_source(week, root), week, config, config.CourseDirectory.db_url)
     if due is not None:
+        changed: Any = {"duedate": due}
         with Gradebook(config.CourseDirectory.db_url) as gradebook:
-            gradebook.update_or_create_assignment(week, duedate=due)
+            gradebook.update_or_create_assignment(week, **changed)
 
 
 def publish_entered(
