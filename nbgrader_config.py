@@ -60,6 +60,7 @@ c.GenerateFeedback.preprocessors = [
     "autograder.nbgrader_bridge.FeedbackTable",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
+c.HTMLExporter.filters = {"answer_html": "autograder.answer_html.answer_html"}
 # Our feedback page; the formgrader finds its own template in the second folder.
 c.HTMLExporter.extra_template_basedirs = [
     str(course_root / "autograder" / "templates"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -55,6 +56,7 @@ def grade(
     workers: Annotated[int | None, typer.Option(help="submissions at a time, by default cores + 1")] = None,
     scheduler: Annotated[str | None, typer.Option(help="a Dask cluster, such as tcp://10.0.0.1:8786")] = None,
     self_check: Annotated[bool, typer.Option("--self-check", help="allow a machine without isolation")] = False,
+    due: Annotated[str, typer.Option(help="the gradebook's due date, such as 2026-11-20T23:59+08:00")] = "",
     publish: Annotated[bool, typer.Option(help="write gradebook and feedback pages")] = True,
 ) -> None:
     """Grade a week: verdicts, nbgrader's gradebook, feedback pages, a CSV."""
@@ -64,6 +66,7 @@ def grade(
     try:
         name = notebooks.find_week(week)
         agreement.refuse_disagreement(name)
+        until = datetime.fromisoformat(due).astimezone() if due else None
         if sandbox.level() < sandbox.OFFICIAL and not (self_check and not publish):
             _fail(reports.no_isolation())
         strangers = [] if student else grading.strangers_in(submitted, name)
@@ -94,7 +97,7 @@ def grade(
         weak = sorted({one["student"] for one in verdicts if one["level"] < sandbox.OFFICIAL})
         if weak:  # a worker of the cluster has no isolation, even where this machine has
             _fail(f"nothing is published: {', '.join(weak)} judged where nothing isolates submissions; grade again")
-        reports.publish(name, students, submitted)
+        reports.publish(name, students, submitted, until)
 
 
 @app.command("kill-matrix")

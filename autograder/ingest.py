@@ -22,6 +22,7 @@ MOST_OTHERS = 8  # notebooks of other names that are looked at, and named
 MOST_NAME = 60
 MOST_NOTE = 300  # characters
 MOST_NOTES = 20
+IMAGE = re.compile(r"!(?=\[)")
 HTML_TAG = re.compile(r"<(?=[A-Za-z/!?])")
 ODD_LINK = re.compile(
     r"\](?=[(:]\s*(?!\s|https?://))"
@@ -149,8 +150,8 @@ def restore(submission: Submission, root: Path = ROOT) -> NotebookNode:
 
 
 def _harmless(answer: str) -> str:
-    """Keep a browser from running anything that stands in a written answer."""
-    return ODD_LINK.sub(r"]\\", HTML_TAG.sub("&lt;", answer))
+    """Keep a browser from running or loading anything that stands in a written answer; an image becomes a link."""
+    return ODD_LINK.sub(r"]\\", HTML_TAG.sub("&lt;", IMAGE.sub("&#33;", answer)))
 
 
 def _is_answer(cell: NotebookNode) -> bool:

@@ -10,6 +10,7 @@ import math
 import tempfile
 from copy import deepcopy
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from nbgrader.utils import is_grade, is_solution, parse_utc
 from traitlets import Unicode
 from traitlets.config import Config
 
-from autograder import exhibits, ingest, notebooks
+from autograder import exhibits, ingest, notebooks, roster
 from autograder.course import ROOT, load_config, run_step
+from autograder.judge import clean
 from autograder.names import printable
 from autograder.told import told
 
+MOST_SHOWN = 30_000  # characters of a cell that a feedback page shows
 NO_VERDICT = "Not graded: there is no verdict for this exercise, which counts as 0 until it is graded."
 
 
@@ -41,24 +44,35 @@ class Published:
     problem: str = ""
 
 
-def publish(week: str, students: list[str], course_root: Path = ROOT, submitted: Path | None = None) -> list[Published]:
+def publish(
+    week: str,
+    students: list[str],
+    course_root: Path = ROOT,
+    submitted: Path | None = None,
+    due: datetime | None = None,
+) -> list[Published]:
     """Import the verdicts of these students into the gradebook and write their feedback pages.
 
-    One student's problem never ends the batch. Only one process may publish at a time (the gradebook is SQLite).
+    `due`, with its zone, becomes the gradebook's due date; without it the one that stands there stays. One student's
+    problem never ends the batch. Only one process may publish at a time (the gradebook is SQLite).
     Raises ValueError when the week's own cells no longer fit the gradebook.
     """
-    enter(week, course_root)
+    enter(week, course_root, due)
     return publish_entered(week, students, course_root, submitted)
 
 
-def enter(week: str, course_root: Path = ROOT) -> None:
-    """Enter the week's cells and points into the gradebook, as nbgrader's `generate_assignment` does: once a class.
+def enter(week: str, course_root: Path = ROOT, due: datetime | None = None) -> None:
+    """Enter the week's cells, points and due date into the gradebook, as nbgrader's `generate_assignment` does.
 
     Raises ValueError when they no longer fit what stands there.
     """
     root = Path(course_root).resolve()
     config, week = load_config(root), notebooks.find_week(week, root)
     notebooks.generate(notebooks.read_source(week, root), week, config, config.CourseDirectory.db_url)
+    if due is not None:
+        changed: Any = {"duedate": due}
+        with Gradebook(config.CourseDirectory.db_url) as gradebook:
+            gradebook.update_or_create_assignment(week, **changed)
 
 
 def publish_entered(
@@ -84,6 +98,7 @@ def _publish_one(student: str, week: str, root: Path, config: Config, submitted:
         )
         settings.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]  # it is clean already
         run_step(Autograde(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
+        roster.enter_name(config.CourseDirectory.db_url, student, submitted / student / week)
         run_step(GenerateFeedback(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
     except Exception as error:  # whatever nbgrader trips over, the other students get their pages
         return Published(student, None, f"no feedback could be written: {printable(str(error))}")
@@ -181,6 +196,8 @@ class FeedbackTable(NbGraderPreprocessor):
         names["num_right"] = sum(row["state"] == "right" for row in names["rows"])
         names["num_waiting"] = sum(row["state"] == "waits" for row in names["rows"])
         names["notes"] = list(nb.metadata.get("notes", []))
+        for cell in nb.cells:  # colouring megabytes takes minutes
+            cell.source = clean(cell.source.expandtabs(), MOST_SHOWN)
         return nb, resources
 
 

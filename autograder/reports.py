@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
@@ -62,11 +63,11 @@ def _students_with(verdicts: list[Verdicts], mark: str) -> str:
     return escape(", ".join(found))
 
 
-def publish(week: str, students: list[str], submitted: Path) -> None:
+def publish(week: str, students: list[str], submitted: Path, due: datetime | None = None) -> None:
     """Write gradebook and feedback pages, and say where they are."""
     from autograder import nbgrader_bridge
 
-    published = nbgrader_bridge.publish(week, students, submitted=submitted)
+    published = nbgrader_bridge.publish(week, students, submitted=submitted, due=due)
     for one in published:
         if one.page is None:
             console.print(escape(f"{one.student}: {one.problem}"))

@@ -3,13 +3,14 @@
 import json
 import os
 
+import nbformat
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
-from autograder import ingest
+from autograder import ingest, notebook_file
 
 DOUBLE = "def double(number):\n    return 2 * number"
 
@@ -147,6 +148,54 @@ def test_not_submitted_is_not_zero_and_a_wrong_name_is_named(course):
     assert not got.found and "found Untitled.ipynb" in got.notes[0]
 
 
+RENAMED = [
+    f"{TINY_WEEK} (1).ipynb",
+    f"{TINY_WEEK}-1.ipynb",
+    f"Copy of {TINY_WEEK}.ipynb",
+    "week01.ipynb",
+    "my answers.ipynb",
+]
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_lone_notebook_of_another_name_is_taken(course, tmp_path, name):
+    student = tmp_path.name
+    path = hand_in(course, student, {"week01-double": DOUBLE})
+    path.rename(path.with_name(name))
+    (path.parent / "notes.ipynb").write_bytes(notebook_of(code("1 + 1")))
+    (path.parent / "broken.ipynb").write_bytes(b"{")
+    got = read(course, student)
+    assert got.found and got.cells["week01-double"] == DOUBLE
+    assert got.notes == [f"{name} was read, for there is no {TINY_WEEK}.ipynb."]
+
+
+def test_of_several_notebooks_of_other_names_none_is_guessed(course):
+    path = hand_in(course, "several", {"week01-double": DOUBLE})
+    for name in RENAMED[:2]:
+        path.with_name(name).write_bytes(path.read_bytes())
+    path.unlink()
+    got = read(course, "several")
+    assert got.found and got.cells == {} and f"hand in one of {', '.join(sorted(RENAMED[:2]))}" in got.notes[0]
+
+
+def test_notes_are_few_and_short_whatever_the_cells_are_called(course, student):
+    put(course, student, notebook_of(*(code("x", f"\ud800\x1b[2J{number}" * 200) for number in range(500))))
+    got = read(course, student)
+    assert (len(got.notes) <= ingest.MOST_NOTES + 1 and "480" in got.notes[-1]) or "more remarks" in got.notes[-1]
+    assert all(note.isprintable() and len(note) <= ingest.MOST_NOTE for note in got.notes)
+
+
+def test_more_cells_than_a_notebook_has_are_not_read(course, student):
+    put(course, student, notebook_of(*[code("1")] * (notebook_file.MAX_CELLS + 1)))
+    assert "5,001 cells and at most 5,000" in read(course, student).notes[0]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", ".hidden", "a/b", "\udcff", "a\x00b", "x" * 300])
+def test_a_name_that_is_no_students_is_never_a_path(course, name):
+    got = read(course, name)
+    assert got.cells == {} and "not a student's" in got.notes[0]
+
+
 def test_notes_say_what_was_missing_twice_there_or_unknown(course, student):
     put(
         course,
@@ -184,19 +233,56 @@ json_values = st.recursive(
     max_leaves=8,
 )
 keys = st.sampled_from(["cell_type", "source", "metadata", "outputs", "id"])
+anything = st.text(st.characters(codec=None), max_size=8)  # halves of characters too
+grade_ids = st.fixed_dictionaries({"grade_id": st.sampled_from(["week01-double", "week01-double-check"]) | anything})
 odd_cells = st.fixed_dictionaries(
-    {"cell_type": st.sampled_from(["code", "markdown", "raw"]) | json_values, "source": st.text() | json_values},
-    optional={"metadata": st.fixed_dictionaries({}, optional={"nbgrader": json_values}) | json_values},
+    {"cell_type": st.sampled_from(["code", "markdown", "raw"]) | json_values, "source": anything | json_values},
+    optional={"metadata": st.fixed_dictionaries({}, optional={"nbgrader": json_values | grade_ids}) | json_values},
 )
 
 
-@given(
-    st.fixed_dictionaries({"cells": st.lists(odd_cells, max_size=4) | json_values, "nbformat": st.sampled_from([3, 4])})
+notebook_like = st.fixed_dictionaries(
+    {"cells": st.lists(odd_cells, max_size=4) | json_values, "nbformat": st.sampled_from([3, 4])}
 )
-@settings(max_examples=150, deadline=None)
-def test_no_json_makes_the_reader_fail(course, content):
+
+
+@given(notebook_like)
+@settings(max_examples=100, deadline=None)
+def test_what_was_read_makes_a_notebook_again(course, content):
     try:
         cells = ingest.parse(json.dumps(content).encode())
     except ingest.NotReadable:
         return
-    ingest.restore(ingest.take_cells(cells, "ada", TINY_WEEK, course), course)
+    nbformat.writes(ingest.restore(ingest.take_cells(cells, "ada", TINY_WEEK, course), course)).encode()
+
+
+@pytest.fixture
+def read_once(course):
+    """Ten thousand submissions are held against one copy of our notebook."""
+    ours = ingest.notebooks.release(TINY_WEEK, course)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ingest.notebooks, "release", lambda *_: ours)
+        yield
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("read_once")
+@given(notebook_like)
+@settings(max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_json_makes_the_reader_fail(course, content):
+    try:
+        cells = ingest.parse(json.dumps(content).encode())
+    except ingest.NotReadable as reason:
+        assert str(reason).isprintable()
+        return
+    submission = ingest.take_cells(cells, "ada", TINY_WEEK, course)
+    json.dumps([submission.cells, submission.notes], ensure_ascii=False).encode()  # it can be written to a file
+
+
+@given(st.binary(max_size=60) | st.binary(max_size=30).map(lambda noise: b'{"cells": [' + noise + b"]}"))
+@settings(max_examples=10_000, deadline=None)
+def test_no_bytes_make_the_reader_fail(data):
+    try:
+        ingest.parse(data)
+    except ingest.NotReadable as reason:
+        assert str(reason).isprintable()

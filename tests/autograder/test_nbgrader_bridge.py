@@ -1,6 +1,7 @@
 """Verdicts reach nbgrader's gradebook and the feedback page, and no notebook is executed on the way."""
 
 import json
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import nbformat
@@ -9,7 +10,7 @@ from nbconvert.exporters.exporter import ResourcesDict
 from nbgrader.api import Gradebook
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
-from autograder import nbgrader_bridge
+from autograder import nbgrader_bridge, roster
 from autograder.course import load_config
 
 TRAP = "def double(number):\n    return 2 * number\n\nopen('{mark}', 'w').close()"
@@ -124,3 +125,30 @@ def test_a_broken_verdict_file_holds_no_points(tmp_path, text):
     (tmp_path / "v.json").write_text(text)
     verdicts = nbgrader_bridge.read_verdicts(tmp_path / "v.json")
     assert nbgrader_bridge.verdict_of(verdicts, "week01.double", 3.0) == (0.0, nbgrader_bridge.NO_VERDICT)
+
+
+def test_a_due_date_reaches_the_gradebook_and_stays(tmp_path):
+    course = make_tiny_course(tmp_path)
+    late = hand_in(course, "ada", {"week01-double": "pass"})
+    (late.parent / "timestamp.txt").write_text("2026-11-20 16:00:05 UTC")
+    due = datetime(2026, 11, 21, tzinfo=timezone(timedelta(hours=8)))
+    for again in (due, None):  # a later run that names no date
+        (result,) = nbgrader_bridge.publish("week01", ["ada"], course, due=again)
+        assert result.page is not None
+        with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
+            assert gradebook.find_assignment(TINY_WEEK).duedate == datetime(2026, 11, 20, 16)
+            assert gradebook.find_submission(TINY_WEEK, "ada").total_seconds_late == 5
+
+
+def test_the_gradebook_has_a_name_for_everybody_and_keeps_those_it_had(published, tmp_path):
+    _, course = published
+    with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
+        names = {one.id: (one.first_name, one.last_name) for one in gradebook.students}
+        gradebook.update_or_create_student("bob", first_name="Robert", last_name="Roe")
+    assert names == {name: ("", name) for name in ("ada", "bob", "cy")}
+    roster.enter_name(load_config(course).CourseDirectory.db_url, "bob", tmp_path)
+    with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
+        assert gradebook.find_student("bob").last_name == "Roe"
+    facts = {"lms": "moodle", "id": "1", "name": "Jane van Doe", "late": False, "file": "f", "sha256": ""}
+    (tmp_path / "collected.json").write_text(json.dumps(facts))
+    assert roster.name_of("Jane-van-Doe", tmp_path) == ("Jane van", "Doe")

@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from autograder import check, kill_matrix
+from autograder import check, kill_matrix, self_check
+from autograder.judge import Verdict
 
 
 def exchange(tensor, *, group):
@@ -48,3 +49,9 @@ def test_bad_calls_get_a_sentence(arguments, words):
     exercise = arguments.pop("exercise")
     with pytest.raises(ValueError, match=words):
         check(exercise, exchange, **arguments)
+
+
+def test_a_lost_sandbox_tells_what_to_do_and_nobody_else():
+    for marks in ({"fault": True}, {"look": True}):
+        text = self_check.shown(Verdict("week01.exchange", 0.0, 2.0, "Not graded: the sandbox ended.", **marks), 1)
+        assert "Run the cell again" in text and "instructor" not in text

@@ -1,0 +1,123 @@
+"""The feedback page loads nothing, whatever a student has written; formulas can be read all the same."""
+
+from html import escape
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_course import TINY_WEEK, hand_in, make_tiny_course
+
+from autograder import ingest, nbgrader_bridge
+from autograder.answer_html import answer_html, formula_html
+
+LOADING = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping", "xlink:href", "manifest"}
+ACTIVE = {"script", "link", "iframe", "object", "embed", "base", "form", "svg", "video", "audio", "img", "style"}
+HOSTILE = r"""
+Half of $\frac{2(n-1)}{n} S$ bytes, $\text{<img src=https://evil.example/a>}$ and
+$\style{background:url(//evil.example)}{y}$.
+
+$$\sum_{i=1}^{n} x_i^2$$
+
+![a picture](https://evil.example/1.png) ![ref][r] \\![escaped](https://evil.example/2.png) ![kept](attachment:x.png)
+
+<img src="https://evil.example/3.png"> <style>@import "https://evil.example/4.css";</style>
+
+```mermaid
+<script src="https://evil.example/5.js"></script>
+```
+
+[the paper](https://arxiv.org/abs/1) [bad](javascript:alert(1)) `![code](https://evil.example/6.png)`
+
+[r]: https://evil.example/7.png
+"""
+
+
+class Loads(HTMLParser):
+    """Collects what a browser would fetch or run: everything but plain links and pictures that stand in the page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found, self.styles, self.policy, self.text = [], [], "", []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        if tag == "meta" and named.get("http-equiv"):
+            self.policy = named["content"]
+        local = tag == "img" and (named.get("src") or "").startswith("data:image/png;base64,")
+        if tag in ACTIVE - {"style"} and not local:
+            self.found.append((tag, named))
+        self.found += [(tag, name) for name in LOADING & set(named) if not local]
+        self.found += [(tag, name) for name in named if name.startswith("on") or (name == "href" and tag != "a")]
+        self.styles += [value for name, value in attrs if name == "style"]
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if self.lasttag == "style":
+            self.styles.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    course = make_tiny_course(tmp_path_factory.mktemp("course"))
+    hand_in(course, "ada", {"week01-interview": HOSTILE, "week01-double": "print('<img src=https://evil.example/8>')"})
+    (published,) = nbgrader_bridge.publish("week01", ["ada"], course)
+    return published.page.read_text()
+
+
+def test_the_page_loads_and_runs_nothing(page):
+    loads = Loads(page)
+    assert loads.found == []
+    assert not any("url(" in style or "@import" in style for style in loads.styles)
+    assert "default-src 'none'" in loads.policy and page.index("Content-Security-Policy") < page.index("<style")
+    assert TINY_WEEK in page
+
+
+def test_formulas_links_and_code_can_be_read(page):
+    assert "<mfrac>" in page and "<munderover>" in page and 'display="block"' in page
+    assert '<a href="https://arxiv.org/abs/1">the paper</a>' in page
+    said = "".join(Loads(page).text)
+    assert "![code](https://evil.example/6.png)" in said and '<img src="https://evil.example/3.png">' in said
+    assert r"\style{background:url(//evil.example)}{y}" in said
+
+
+def test_the_instructors_view_of_a_written_answer_shows_no_image_either(tmp_path):
+    course = make_tiny_course(tmp_path)
+    submission = ingest.Submission("ada", TINY_WEEK, {"week01-interview": HOSTILE})
+    source = ingest.restore(submission, course).cells[-1].source
+    assert "![" not in source and "<img" not in source
+
+
+PIECES = r"""
+    ![ ]( ](http://x) $ $$ \ ! [ ] <img~src=http://x> ``` ```mermaid~ ~ ~~ \text{ \href{ \style{ } { ^ _ & <b> ` | - > *
+    javascript: &lt; \begin{a} \end{a} #~ [r]:~http://x <http://x> a http://x ![x](data:,) " ' \( \) \[ \]
+"""
+pieces = st.sampled_from([" ", "\n\n", *(piece.replace("~", "\n") for piece in PIECES.split())])
+
+
+@given(st.lists(pieces, max_size=25).map("".join))
+@settings(max_examples=1000, deadline=None)
+def test_no_written_answer_makes_a_page_load_anything(written):
+    for source in (written, ingest._harmless(written)):
+        loads = Loads(answer_html(source))
+        assert loads.found == [] and loads.styles == []
+
+
+BAD = ["{" * 900, r"\frac" * 200, "a" * 5000, r"\unknown&", "\ud800", r"\href{javascript:a}{x}", r"\text{<b>x</b>}"]
+
+
+@pytest.mark.parametrize("tex", BAD)
+def test_a_formula_that_cannot_be_drawn_is_shown_as_it_was_written(tex):
+    assert formula_html(tex) == f'<code class="tex">{escape(tex)}</code>'
+
+
+def test_a_very_long_answer_is_cut_on_the_page(tmp_path):
+    course = make_tiny_course(tmp_path)
+    hand_in(course, "ada", {"week01-interview": "[" * 200_000, "week01-double": "# 中\n" * 100_000})
+    (published,) = nbgrader_bridge.publish("week01", ["ada"], course)
+    assert published.page.stat().st_size < 3_000_000 and "(cut)" in published.page.read_text()
+
+
+def test_nesting_without_end_is_shown():
+    assert "&gt;" in answer_html(">" * 3000) or "<blockquote>" in answer_html(">" * 3000)
