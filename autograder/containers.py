@@ -82,7 +82,7 @@ def run_command(engine: Sequence[str], name: str, command: Sequence[str]) -> lis
         *(word for folder in ("/tmp", "/dev/shm", *folders) for word in ("--tmpfs", f"{folder}:{EMPTY_FOLDER}")),
         *("--tmpfs", "/sys:ro,size=4k"),  # the kernel's counters of the loopback are for the supervisor
         *(("--read-only-tmpfs=false",) if engine[0] == "podman" else ()),
-        *(word for path, is_shown in mounts().items() for word in _mounted(path, is_shown)),
+        *(word for path, is_shown in mounts().items() for word in _mounted(path, is_shown, engine)),
         *("--mount", _bound(hosts_file(), "/etc/hosts")),
         *("--workdir", "/tmp", _image()),
         *("/usr/bin/env", "-i", *(f"{key}={value}" for key, value in environment().items())),  # and no variable more
@@ -127,8 +127,11 @@ def _limits() -> list[str]:
     return [f"nofile={files}:{files}", f"nproc={processes}:{processes}", "core=0:0"]
 
 
-def _mounted(path: str, is_shown: bool) -> tuple[str, str]:
-    return ("--mount", _bound(path, path)) if is_shown else ("--tmpfs", f"{path}:ro,size=64k")
+def _mounted(path: str, is_shown: bool, engine: Sequence[str]) -> tuple[str, str]:
+    if is_shown:
+        return "--mount", _bound(path, path)
+    empty = ",notmpcopyup" if engine[0] == "podman" else ""  # podman would fill it with what it covers
+    return "--tmpfs", f"{path}:ro,size=64k{empty}"
 
 
 def _bound(source: str, target: str) -> str:
