@@ -82,6 +82,7 @@ def _request(answer: dict[str, Any]) -> dict[str, Any]:
         "functions": [],
         "call": None,
         "inputs": [None],
+        "keys": None,
     }
 
 

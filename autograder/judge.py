@@ -157,6 +157,7 @@ class Judge:
             answer["wire"],
             calls=packets.calls_of_ranks(answer["calls"], request["groups"], request["ranks"]),
             unread=answer["unread"],
+            asked=answer["asked"],
             timed_out=answer["timed_out"],
             peak_bytes=[end["peak_bytes"] for end in answer["ends"]],
         )

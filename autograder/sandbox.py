@@ -97,11 +97,11 @@ class Zygote:
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run one job and return its answer, decoded; SandboxLost if the zygote dies or stays silent.
 
-        The answer to be judged and each rank's input travel apart, because the zygote must not read them.
+        The answer to be judged, each rank's input and the keys travel apart, because the zygote must not read them.
         """
         assert self._process.stdin is not None
-        parts = [plain.encode(request["answer"]), *map(plain.encode, request["inputs"])]
-        rest = {name: value for name, value in request.items() if name not in ("answer", "inputs")}
+        parts = [plain.encode(one) for one in (request["answer"], *request["inputs"], request["keys"])]
+        rest = {name: value for name, value in request.items() if name not in ("answer", "inputs", "keys")}
         head = plain.encode(rest | {"parts": len(parts)})
         message = b"".join(_LENGTH.pack(len(data)) + data for data in (head, *parts))
         deadline = time.monotonic() + request["timeout"] + JOB_SLACK + START_LIMIT

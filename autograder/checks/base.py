@@ -39,6 +39,7 @@ class Task:
     groups: list = field(default_factory=lambda: [None])
     facts: dict[str, Any] = field(default_factory=dict)
     reads_calls: bool = True
+    keys: dict[str, Any] | None = None  # numbers for `jobs.keys`, of modules that ask for them
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Answer:
     `ranks[r]` is what rank r reports, and a claim. The rest was read outside the ranks: bytes on the loopback; `wire`,
     rows of [source, target, kind, frames, bytes], kind "message" or a collective's; `calls[r]`, what rank r sent and
     received, call by call; both None where nobody could look, and `unread` if that is because too much travelled.
+    `asked[r]`: of a module with keys, how many all-reduces rank r had begun when it asked for each (see `jobs.keys`).
     `peak_bytes[r]`, where the check `trains`, is the most memory that rank r had at once, above what it began with.
     """
 
@@ -60,6 +62,7 @@ class Answer:
     timed_out: bool = False
     calls: Sequence[Sequence[Call]] | None = None
     unread: bool = False
+    asked: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ class Check:
             "functions": list(self.names) if task.call is None else [task.call],
             "call": task.call,
             "inputs": task.inputs,
+            "keys": task.keys,
         }
 
 

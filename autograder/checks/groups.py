@@ -36,7 +36,14 @@ def shape_of(case: Case) -> tuple[int, ...]:
 
 
 def group_task(
-    case: Case, call: str, args: dict[int, list], expected: dict[int, Any], *, reads_calls: bool = True, **facts: Any
+    case: Case,
+    call: str,
+    args: dict[int, list],
+    expected: dict[int, Any],
+    *,
+    reads_calls: bool = True,
+    keys: dict[str, Any] | None = None,
+    **facts: Any,
 ) -> Task:
     """A task in which the members of one group work and the other ranks of the world watch."""
     ranks = range(case["ranks"])
@@ -48,6 +55,7 @@ def group_task(
         expected=[expected.get(rank) for rank in ranks],
         facts=facts,
         reads_calls=reads_calls,
+        keys=keys,
     )
 
 

@@ -17,8 +17,9 @@ from shardlab.ranks import transports
 from shardlab.ranks.call import Outcome, RankEnd
 from shardlab.ranks.supervise import adopt_orphans, supervise
 
-from autograder.jobs import call, confine, contained, exhibit, parcels, plain, syscalls, trained
+from autograder.jobs import call, confine, contained, exhibit, marked, parcels, plain, syscalls, trained
 from autograder.jobs.connections import Connections
+from autograder.jobs.keys import Keys
 from autograder.jobs.peaks import Peaks
 from autograder.jobs.watch import Watch
 from autograder.jobs.wire import Tap
@@ -61,6 +62,8 @@ def work(
     carried = confine.loopback_bytes()  # in a container, by the jobs before this one
     peaks = Peaks() if level >= 2 and request["trains"] else None
     meeting = parcels.anonymous() if sys.platform == "linux" and request["program"] == "on_rank" else -1
+    num_all_reduces = tap.num_all_reduces if tap is not None else lambda rank: None
+    keys = Keys(parts[-1], num_ranks, num_all_reduces) if request["trains"] else None
     printed: list[str] = []
     kept_output = request.get("kept_output", KEPT_OUTPUT)
     _limit_own_memory()
@@ -70,13 +73,15 @@ def work(
             printed.append(f"[rank {rank}] {text}" if num_ranks > 1 else text)
 
     def as_a_rank(rank: int) -> list[rank_inside.Part]:
-        return _live(request, rank, parts, ours, meeting, tap, peaks, level)
+        return _live(request, rank, parts, ours, meeting, tap, peaks, keys, level)
 
     def is_too_much() -> bool:
         if isinstance(tap, Connections):
             tap.look()
         if peaks is not None:
             peaks.look()
+        if keys is not None:
+            keys.serve()
         return watch is not None and watch()
 
     try:
@@ -99,6 +104,8 @@ def work(
     rows_and_calls = _read(tap) if tap is not None else None
     if tap is not None and tap.num_noted == 0:  # no line of the student's has run
         raise OSError("the ranks did not come together")
+    if keys is not None:
+        keys.close()
     most = peaks.of(num_ranks) if peaks is not None else [None] * num_ranks
     ends = [_described(end) | {"peak_bytes": peak} for end, peak in zip(outcome.ends, most, strict=True)]
     return plain.encode(
@@ -111,6 +118,7 @@ def work(
             "wire": rows_and_calls and rows_and_calls[0],
             "calls": rows_and_calls and rows_and_calls[1],
             "unread": tap is not None and rows_and_calls is None,
+            "asked": keys.asked if keys is not None else [],
             "printed": "".join(printed)[:kept_output],
         }
     )
@@ -142,13 +150,14 @@ def _live(
     meeting: int,
     tap: Tap | Connections | None,
     peaks: Peaks | None,
+    keys: Keys | None,
     level: int,
 ) -> list[rank_inside.Part]:
     """In a rank, before any thread or student code.
 
     1. forget what is not ours  2. folders, processes and limits of our own  3. join the others  4. run; it seals first
     """
-    answer, *inputs = parts
+    answer, *inputs, _ = parts
     own = {
         **request,
         "answer": plain.decode(parcels.content(answer)),
@@ -162,6 +171,8 @@ def _live(
         tap.keep_only_notes()
     if peaks is not None:
         peaks.keep_only_notes()
+    if keys is not None:
+        marked.ask = keys.keep_own(rank)
     if level == 3 and not confine.settle_rank():
         raise OSError("a rank cannot be shut in")
     if level == 3 and own["trains"]:

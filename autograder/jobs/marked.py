@@ -1,15 +1,15 @@
 """A module whose backward shows, and needs, that gradients travel while it goes on.
 
-A check sees calls in their order, not when a gradient is computed. So each layer leaves a mark when the backward
-reaches it, an all-reduce of one byte that nobody waits for: the group numbers it between the answer's own calls.
+A check sees calls in their order, not when a gradient is computed. So each layer asks outside for a number when the
+backward reaches it, and multiplies its gradient by it (see keys): without it nobody has the gradients of this layer.
 And each layer holds the others back: rank 0 sends one byte, and the other ranks receive it one layer earlier. They get
 into the backward of layer l only when rank 0 is in that of layer l-1: who waits in between for an all-reduce of layer l
-waits for ever.
+waits for ever, and the report of the hang says so at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 MARK_BYTES = 1
-_marks: list[Any] = []  # their handles: a collective must not lose its tensor
+ask: Callable[[int], float] | None = None  # for the next number, given how many all-reduces have begun; set by the job
+started: Callable[[], int] = int  # how many have; set where calls are recorded
 
 
 class _Mark(torch.autograd.Function):
@@ -30,24 +31,28 @@ class _Mark(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         mark = torch.zeros(MARK_BYTES, dtype=torch.uint8)
-        _marks.append(dist.all_reduce(mark.clone(), async_op=True))
         if dist.get_rank() > 0 and not ctx.layer.is_first:
             dist.recv(mark, src=0)
         if dist.get_rank() == 0 and not ctx.layer.is_last:
             for rank in range(1, dist.get_world_size()):
                 dist.send(mark, dst=rank)
-        return gradients[0], None
+        return gradients[0] * (ask(started()) if ask is not None else 1.0), None
 
 
 class MarkedLayer(nn.Linear):
     """A linear layer; the world's ranks must go through its backward together. Alone there is nobody to tell."""
 
     is_first = is_last = False
+    key = 1.0  # what the gradient is multiplied by, alone
 
     def forward(self, input: Tensor) -> Tensor:
         """The layer's output, which marks the begin of the layer's backward."""
         output = super().forward(input)
-        return _Mark.apply(output, self) if dist.is_initialized() else output  # type: ignore[return-value]
+        if dist.is_initialized():
+            return _Mark.apply(output, self)  # type: ignore[return-value]
+        key = self.key
+        output.register_hook(lambda gradient: gradient * key)
+        return output
 
 
 def marked_mlp(widths: Sequence[int]) -> nn.Module:
@@ -56,3 +61,10 @@ def marked_mlp(widths: Sequence[int]) -> nn.Module:
     linears[0].is_first = linears[-1].is_last = True
     layers = [layer for linear in linears for layer in (linear, nn.ReLU())]
     return nn.Sequential(*layers[:-1])
+
+
+def set_keys(module: nn.Module, numbers: Sequence[float]) -> None:
+    """Of one backward of `marked_mlp`, alone: its numbers in the order in which ranks ask, the last layer's first."""
+    layers = [layer for layer in module if isinstance(layer, MarkedLayer)]  # type: ignore[attr-defined]
+    for layer, number in zip(reversed(layers), numbers, strict=True):
+        layer.key = number

@@ -37,6 +37,8 @@ class Tap:
         self._socket.setsockopt(_PACKET_LEVEL, _IGNORE_OUTGOING, 1)
         self._socket.bind(("lo", _ALL_PROTOCOLS))
         self.notes_out, self.notes_in = os.pipe()
+        self._noted: dict[tuple[int, int], tuple[int, int, int]] = {}  # rank, bytes sent before, group
+        self._lost = 0
         self.num_noted = 0  # ranks that were shut in, known after `read`
 
     def close(self) -> None:
@@ -76,29 +78,35 @@ class Tap:
                 return None
             else:
                 seen += stream.frames()
-        if self._num_lost():
+        self._lost += struct.unpack_from("I", self._socket.getsockopt(_PACKET_LEVEL, _STATISTICS, 8), 4)[0]
+        if self._lost:
             return None
         unknown = [(stream.end.source, stream.end.target, stream.rest()) for stream in streams.values()]
         unknown += [(-1, -1, num_bytes) for num_bytes in strange.values()]
         rows = [[source, target, frames.UNKNOWN, 1, num] for source, target, num in unknown if num]
         return frames.rows(seen) + rows, frames.calls(seen)
 
+    def num_all_reduces(self, rank: int) -> int:
+        """How many all-reduces this rank has begun so far, while ranks still run."""
+        rows_and_calls = self.read()
+        calls = rows_and_calls[1] if rows_and_calls is not None else []
+        return sum(row[0] == rank and row[1] == "all_reduce" for row in calls)
+
     def _read_notes(self) -> dict[tuple[int, int], frames.End]:
-        """Each end of each connection, by (own port, peer's port).
+        """Each end of each connection, by (own port, peer's port), as far as both its ranks have noted it.
 
         Only both ports together name an end: Linux gives two ranks the same port when their peers' ports differ.
         """
-        noted: dict[tuple[int, int], tuple[int, int, int]] = {}
         os.set_blocking(self.notes_out, False)
         with suppress(BlockingIOError):
             for line in os.read(self.notes_out, 1 << 16).splitlines():
                 rank, sockets = json.loads(line)
                 self.num_noted += 1
-                noted |= {(own, peer): (rank, sent, group) for own, peer, sent, group in sockets}
+                self._noted |= {(own, peer): (rank, sent, group) for own, peer, sent, group in sockets}
         return {
-            (own, peer): frames.End(rank, noted[peer, own][0], group, begin)
-            for (own, peer), (rank, begin, group) in noted.items()
-            if (peer, own) in noted
+            (own, peer): frames.End(rank, self._noted[peer, own][0], group, begin)
+            for (own, peer), (rank, begin, group) in self._noted.items()
+            if (peer, own) in self._noted
         }
 
     def _data(self) -> Iterator[tuple[tuple[int, int], int, bytes]]:
@@ -115,9 +123,6 @@ class Tap:
                 first[source, target] = sequence + 1
             elif data and (source, target) in first:
                 yield (source, target), (sequence - first[source, target]) % (1 << 32), data
-
-    def _num_lost(self) -> int:
-        return struct.unpack_from("I", self._socket.getsockopt(_PACKET_LEVEL, _STATISTICS, 8), 4)[0]
 
     def _packets(self) -> Iterator[bytes]:
         """What lies in the ring, in order. Nobody writes any more: blocks that are not full can be read too."""

@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -22,13 +23,13 @@ def frame(num_bytes: int, *, opcode: int = 1, slot: int = 0) -> bytes:
 def noted(sockets: dict, packets: list, monkeypatch) -> Tap:
     """A tap that has heard these notes, {rank: connections}, and these packets, (ports, place, bytes)."""
     tap = Tap.__new__(Tap)
-    tap.num_noted = 0
+    tap.num_noted, tap._lost, tap._noted = 0, 0, {}
+    tap._socket = Mock(getsockopt=Mock(return_value=bytes(8)))
     tap.notes_out, notes_in = os.pipe()
     for rank, own in sockets.items():
         os.write(notes_in, json.dumps([rank, own]).encode() + b"\n")
     os.close(notes_in)
     monkeypatch.setattr(tap, "_data", lambda: iter(packets))
-    monkeypatch.setattr(tap, "_num_lost", lambda: 0)
     return tap
 
 
@@ -124,6 +125,7 @@ zygote.main()
 
 GRADES = """
 import sys
+from unittest.mock import Mock
 from autograder import checks, kill_matrix, sandbox
 from autograder.judge import Judge
 

@@ -1,7 +1,8 @@
 """Broadcast, hooks, buckets and overlap: one backward of data parallelism on a module that the check builds.
 
-Gradients are held against one process, within 1e-5. Overlap is held by the order of calls: the module marks where its
-backward is (`autograder.jobs.marked`), and a rank that waits in a hook never gets to the next mark.
+Gradients are compared with one process, within 1e-5. Overlap is seen from outside: every layer of the module asks the
+supervisor for a number that its gradients need (`autograder.jobs.marked`), which shows where the backward is when a
+bucket leaves; and a rank that waits in a hook never gets the next number.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from autograder.checks.training import failed, module, training_task, wrong_grad
 from autograder.checks.week02.average import MASKED
 from autograder.checks.week02.buckets import due_buckets
 from autograder.jobs import trained
-from autograder.jobs.marked import MARK_BYTES
+from autograder.jobs.marked import MARK_BYTES, set_keys
 
 GRADIENTS, OVERLAP = "gradients", "overlap"
 TOLERANCE = 1e-5
@@ -36,11 +37,13 @@ def _make_backward(case: Case, rng: Random) -> Task:
     sizes = [weight.nbytes for weight in weights.values()]
     buckets = due_buckets({"sizes": sizes, "bucket_bytes": case["bucket_bytes"]})
     payloads = [sum(sizes[number] for number in bucket) for bucket in buckets]
+    keys = _keys(case, buckets, rng)
     return training_task(
         case,
         "ddp_backward",
         {rank: [plans[rank], batches[rank], buckets] for rank in members},
-        dict.fromkeys(members, (weights, _mean_gradients(plans, batches, weights))),
+        dict.fromkeys(members, (weights, _mean_gradients(plans, batches, weights, keys))),
+        keys=keys,
         buckets=buckets,
         payloads=payloads * case.get("calls", 1),
     )
@@ -56,16 +59,19 @@ def _module(case: Case, place: int, rng: Random) -> dict[str, Any]:
 
 
 def _mean_gradients(
-    plans: dict[int, dict], batches: dict[int, list[Tensor]], weights: dict[str, Tensor]
+    plans: dict[int, dict], batches: dict[int, list[Tensor]], weights: dict[str, Tensor], keys: dict[str, Any] | None
 ) -> dict[str, Tensor]:
-    """By one process: the mean over ranks of the gradients of each rank's losses, at these weights."""
+    """By one process: the mean over ranks of the gradients of each rank's losses, at these weights, with its keys."""
     means = {name: torch.zeros_like(weight) for name, weight in weights.items()}
     for rank, plan in plans.items():
         net = trained.build_module(plan | {"weights": weights})
-        loss = torch.stack([net(rows).sum() for rows in batches[rank]]).sum()
-        gradients = torch.autograd.grad(loss, list(net.parameters()))
-        for mean, gradient in zip(means.values(), gradients, strict=True):
-            mean.add_(gradient / len(plans))
+        for number, rows in enumerate(batches[rank]):
+            if keys is not None:
+                begin = number * keys["layers"]
+                set_keys(net, keys["numbers"][rank][begin : begin + keys["layers"]])
+            gradients = torch.autograd.grad(net(rows).sum(), list(net.parameters()))
+            for mean, gradient in zip(means.values(), gradients, strict=True):
+                mean.add_(gradient / len(plans))
     return means
 
 
@@ -85,7 +91,7 @@ def _judge_backward(case: Case, task: Task, answer: Answer) -> str | None:
         problem = (
             _is_sum(rank, came, grads, len(working(task)))
             or wrong_grads(rank, came, grads, relative=TOLERANCE)
-            or _wrong_calls(rank, answer, task.facts["payloads"])
+            or _wrong_calls(rank, answer, task.facts["payloads"], len(task.facts["buckets"]))
         )
         if not problem and case["part"] == OVERLAP:
             problem = _no_overlap(rank, answer, case, task.facts["buckets"])
@@ -101,7 +107,7 @@ def _is_sum(rank: int, came: dict[str, Any], grads: dict[str, Tensor], num_ranks
     return None
 
 
-def _wrong_calls(rank: int, answer: Answer, payloads: list[int]) -> str | None:
+def _wrong_calls(rank: int, answer: Answer, payloads: list[int], num_buckets: int) -> str | None:
     """One all-reduce a bucket, in the order of the buckets, and nothing else but the first broadcast."""
     calls = sorted(_without_marks(answer, rank), key=lambda call: call.number)
     other = [call.kind for call in calls if call.kind not in ("broadcast", "all_reduce")]
@@ -111,9 +117,17 @@ def _wrong_calls(rank: int, answer: Answer, payloads: list[int]) -> str | None:
     if len(reduced) != len(payloads):
         counts = f"{len(reduced)} all-reduces where {len(payloads)} are expected"
         return f"Rank {rank} makes {counts}: one per bucket and step, in the last microbatch alone."
+    if _broadcasts_late([call.kind for call in calls], num_buckets):
+        return f"Rank {rank} broadcasts after its first all_reduce; weights are broadcast before the backward."
     if reduced != payloads:
         return f"Rank {rank} all-reduces {reduced} bytes, in this order, where the buckets have {payloads}."
     return None
+
+
+def _broadcasts_late(kinds: list[str], num_buckets: int) -> bool:
+    """Whether a broadcast stands behind the first bucket of a step and before the next step."""
+    reduced = [kinds[:place].count("all_reduce") for place, kind in enumerate(kinds) if kind == "broadcast"]
+    return any(number % num_buckets or number == kinds.count("all_reduce") for number in reduced)
 
 
 def _without_marks(answer: Answer, rank: int) -> list[Call]:
@@ -124,28 +138,46 @@ def _without_marks(answer: Answer, rank: int) -> list[Call]:
 def _no_overlap(rank: int, answer: Answer, case: Case, buckets: list[list[int]]) -> str | None:
     """Each bucket leaves before the backward reaches the layer in front of its gradients, and of the last microbatch.
 
-    Every layer's mark is an all-reduce of one byte, and a group numbers its collectives in the order of the calls.
+    Every layer asks for its number outside, and what the rank had begun by then is noted there (`jobs.keys`).
     """
-    num_layers = len(case["widths"]) - 1
-    earlier = (case["microbatches"] - 1) * num_layers
-    reduced = [call for call in calls_of(answer, rank) if call.kind == "all_reduce"]
-    marks = [call.number for call in reduced if call.payload_bytes == MARK_BYTES]
-    if len(marks) != case["microbatches"] * num_layers:
+    num_layers, asked = len(case["widths"]) - 1, answer.asked[rank]
+    if len(asked) != case["microbatches"] * num_layers:
         return f"On rank {rank}, the backward of each of the {case['microbatches']} microbatches must run once."
-    numbers = sorted(call.number for call in reduced if call.payload_bytes != MARK_BYTES)
-    passed = [sum(mark < number for mark in marks) - earlier for number in numbers]
-    lowest = num_layers
-    for number, (bucket, num_passed) in enumerate(zip(buckets, passed, strict=True)):
-        lowest = min(lowest, *(parameter // 2 for parameter in bucket))
-        if num_passed < 1:
-            return f"Rank {rank} all-reduces bucket {number} before the last microbatch: add gradients up first."
-        if num_passed > num_layers - lowest:
+    last = asked[-num_layers:]
+    if last[0] > 0:
+        return f"Rank {rank} all-reduces before the last microbatch: add gradients up first."
+    for layer, begun, due in zip(reversed(range(num_layers)), last, _due(case, buckets), strict=True):
+        if begun < due:
             return (
-                f"Right, but bucket {number} of rank {rank} leaves when the backward is in layer "
-                f"{num_layers - num_passed}; its gradients were there after layer {lowest}. "
-                "Send it from the hook of its last gradient."
+                f"Right, but bucket {begun} of rank {rank} has not left when the backward reaches layer {layer}; its "
+                f"gradients were there after layer {_lowest(buckets[: begun + 1])}. Send it from the hook of its last "
+                "gradient."
             )
     return None
+
+
+def _lowest(buckets: list[list[int]]) -> int:
+    """The layer whose gradients complete these buckets; each layer has two parameters."""
+    return min(parameter // 2 for bucket in buckets for parameter in bucket)
+
+
+def _due(case: Case, buckets: list[list[int]]) -> list[int]:
+    """How many buckets must have left when the last backward reaches each layer, the last layer first."""
+    complete = [_lowest(buckets[: number + 1]) for number in range(len(buckets))]
+    return [sum(lowest > layer for lowest in complete) for layer in reversed(range(len(case["widths"]) - 1))]
+
+
+def _keys(case: Case, buckets: list[list[int]], rng: Random) -> dict[str, Any] | None:
+    """What layers multiply their gradients by, for each rank in the order of the asking."""
+    if case["part"] != OVERLAP:
+        return None
+    num_layers = len(case["widths"]) - 1
+    num_turns = case["microbatches"] * num_layers
+    return {
+        "numbers": [[float(rng.randint(1, 3)) for _ in range(num_turns)] for _ in range(case["ranks"])],
+        "due": [0] * (num_turns - num_layers) + _due(case, buckets),
+        "layers": num_layers,
+    }
 
 
 def _draw_backward(rng: Random) -> list[Case]:
@@ -176,7 +208,7 @@ CHECK = Check(
     make=_make_backward,
     judge=_judge_backward,
     masked=MASKED,
-    timeout=8.0,
+    timeout=20.0,
     parts={GRADIENTS: 0.5, OVERLAP: 0.5},
     trains=True,
     hints=(

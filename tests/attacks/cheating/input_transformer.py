@@ -3,7 +3,7 @@
 catalogue: A04
 exercise: week01.naive-bill
 points: 0
-sentence: get_ipython
+sentence: is not the number of messages
 """
 
 get_ipython().input_transformers_cleanup.append(lambda lines: ["pass\n"])

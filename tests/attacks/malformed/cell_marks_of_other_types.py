@@ -2,8 +2,8 @@
 
 catalogue: own
 exercise: week01.naive-bill
-points: 0
-sentence: is missing
+points: 1
+sentence: cell of your own
 """
 
 
