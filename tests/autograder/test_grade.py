@@ -44,7 +44,7 @@ def points(one):
 def test_everybody_gets_what_they_earned(verdicts):
     _, results = verdicts
     assert {name: points(one) for name, one in results.items()} == {"right": 17, "bill": 16, "broken": 0, "empty": 0}
-    assert "num_ranks=1" in results["bill"]["exercises"]["week01.naive-bill"]["text"]
+    assert "num_ranks=3" in results["bill"]["exercises"]["week01.naive-bill"]["text"]
     assert "could not be read" in results["broken"]["exercises"]["week01.exchange"]["text"]
     assert "Not submitted" in results["empty"]["exercises"]["week01.exchange"]["text"]
 
