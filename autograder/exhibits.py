@@ -76,6 +76,8 @@ def _request(answer: dict[str, Any]) -> dict[str, Any]:
         "seals": True,
         "trains": False,
         "reads_calls": False,
+        "keeps_inputs": False,
+        "returns_inputs": False,
         "masked": [],
         "groups": [],
         "answer": answer,

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from autograder.checks import packets
-from autograder.checks.base import Answer, Case, Check, Task
+from autograder.checks.base import Answer, Case, Check, Task, returns_view
 from autograder.jobs import plain
 from autograder.sandbox import SandboxLost, Zygote
 
@@ -113,7 +113,7 @@ class Judge:
         answers = _split(self.ask(request), len(batch))
         for (case, task), came in zip(batch, answers, strict=True):
             try:
-                problem = check.judge(case, task, came)
+                problem = _returns_view(task, came) or check.judge(case, task, came)
             except Exception as error:  # whatever a forged report trips over
                 problem = f"The report of a rank makes no sense ({type(error).__name__}). Return what is asked for."
             if problem is not None:
@@ -149,6 +149,8 @@ class Judge:
                 except plain.NotPlain as error:
                     report = report or f"A rank handed in something that is no result: {error}."
             ranks.append(came if isinstance(came, dict) else {})
+        for came, touched in zip(ranks, answer["touched"], strict=False):
+            came["touched"] = touched
         return Answer(
             ranks,
             report,
@@ -233,6 +235,14 @@ def _lost(check: Check, error: SandboxLost, *, its_own: bool) -> Verdict:
     if its_own:
         text += f" It happened {ATTEMPTS} times with this answer, and a harmless answer runs in the same sandbox."
     return Verdict(check.exercise, 0.0, check.points, text, fault=not its_own, look=its_own)
+
+
+def _returns_view(task: Task, answer: Answer) -> str | None:
+    """Said before its numbers are compared, which are no longer what the rank computed."""
+    if not task.keeps_inputs or task.returns_inputs:
+        return None
+    shown = [(rank, came) for rank, came in enumerate(answer.ranks) if "value" in came]
+    return next((problem for rank, came in shown if (problem := returns_view(rank, came))), None)
 
 
 def _verdict(check: Check, parts: set[str], problems: dict[str, Problem]) -> Verdict:

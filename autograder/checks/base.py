@@ -39,6 +39,8 @@ class Task:
     groups: list = field(default_factory=lambda: [None])
     facts: dict[str, Any] = field(default_factory=dict)
     reads_calls: bool = True
+    keeps_inputs: bool = False  # tensors that are given must be as they were
+    returns_inputs: bool = False  # with it: a result may be one of them, or a view
     keys: dict[str, Any] | None = None  # numbers for `jobs.keys`, of modules that ask for them
 
 
@@ -106,6 +108,8 @@ class Check:
             "call": task.call,
             "inputs": task.inputs,
             "keys": task.keys,
+            "keeps_inputs": task.keeps_inputs,
+            "returns_inputs": task.returns_inputs,
         }
 
 
@@ -188,18 +192,31 @@ def wrong_value(
 
 
 def touched_input(rank: int, came: dict[str, Any], task: Task) -> str | None:
-    """Whether the caller's tensors were changed, or the result is a view of them."""
+    """Whether the caller's tensors were changed, or the result is a view of them.
+
+    Of a task that `keeps_inputs`, the supervisor has looked (see `jobs.inputs`); of others it is the rank's own word.
+    """
+    touched = came["touched"] if task.keeps_inputs and "touched" in came else _says_touched(rank, came, task)
+    if touched is None:
+        return f"Rank {rank} left before its inputs could be compared. Return from the function."
+    if touched:
+        return f"Rank {rank} changes the tensors it was given; the caller still needs them. Work on a copy."
+    return returns_view(rank, came)
+
+
+def returns_view(rank: int, came: dict[str, Any]) -> str | None:
+    """Whether a rank says that its result is a view of its input; who keeps silent is found out by its numbers."""
+    if came.get("shares_input") is False:
+        return None
+    return f"Rank {rank} returns a view of its input, so that whoever changes one changes both. Return a new tensor."
+
+
+def _says_touched(rank: int, came: dict[str, Any], task: Task) -> bool:
     given = _flat(task.inputs[rank]["args"])
     kept = _flat(came.get("args"))
-    if len(given) != len(kept) or any(
+    return len(given) != len(kept) or any(
         a.dtype != b.dtype or a.shape != b.shape or not torch.equal(a, b) for a, b in zip(given, kept, strict=True)
-    ):
-        return f"Rank {rank} changes the tensors it was given; the caller still needs them. Work on a copy."
-    if came.get("shares_input") is not False:
-        return (
-            f"Rank {rank} returns a view of its input, so that whoever changes one changes both. Return a new tensor."
-        )
-    return None
+    )
 
 
 def sent(answer: Answer, rank: int, kind: str = "send") -> list[int]:

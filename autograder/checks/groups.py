@@ -42,6 +42,7 @@ def group_task(
     expected: dict[int, Any],
     *,
     reads_calls: bool = True,
+    keeps_inputs: bool = False,
     keys: dict[str, Any] | None = None,
     **facts: Any,
 ) -> Task:
@@ -56,6 +57,7 @@ def group_task(
         facts=facts,
         reads_calls=reads_calls,
         keys=keys,
+        keeps_inputs=keeps_inputs,
     )
 
 

@@ -20,6 +20,7 @@ def _make(case: Case, rng: Random) -> Task:
         groups=[members],
         inputs=[{"args": [tensors[r]], "groups": {"group": 0}} if r in tensors else None for r in range(ranks)],
         expected=[total if rank in tensors else None for rank in range(ranks)],
+        keeps_inputs=True,
     )
 
 

@@ -19,6 +19,7 @@ from shardlab.ranks.supervise import adopt_orphans, supervise
 
 from autograder.jobs import call, confine, contained, exhibit, marked, parcels, plain, syscalls, trained
 from autograder.jobs.connections import Connections
+from autograder.jobs.inputs import Inputs
 from autograder.jobs.keys import Keys
 from autograder.jobs.peaks import Peaks
 from autograder.jobs.watch import Watch
@@ -64,6 +65,7 @@ def work(
     meeting = parcels.anonymous() if sys.platform == "linux" and request["program"] == "on_rank" else -1
     num_all_reduces = tap.num_all_reduces if tap is not None else lambda rank: None
     keys = Keys(parts[-1], num_ranks, num_all_reduces) if request["trains"] else None
+    inputs = Inputs(parts[1:-1], spoils=not request["returns_inputs"]) if request["keeps_inputs"] else None
     printed: list[str] = []
     kept_output = request.get("kept_output", KEPT_OUTPUT)
     _limit_own_memory()
@@ -73,7 +75,7 @@ def work(
             printed.append(f"[rank {rank}] {text}" if num_ranks > 1 else text)
 
     def as_a_rank(rank: int) -> list[rank_inside.Part]:
-        return _live(request, rank, parts, ours, meeting, tap, peaks, keys, level)
+        return _live(request, rank, parts, ours, meeting, tap, peaks, keys, inputs, level)
 
     def is_too_much() -> bool:
         if isinstance(tap, Connections):
@@ -82,6 +84,8 @@ def work(
             peaks.look()
         if keys is not None:
             keys.serve()
+        if inputs is not None:
+            inputs.look()
         return watch is not None and watch()
 
     try:
@@ -104,8 +108,8 @@ def work(
     rows_and_calls = _read(tap) if tap is not None else None
     if tap is not None and tap.num_noted == 0:  # no line of the student's has run
         raise OSError("the ranks did not come together")
-    if keys is not None:
-        keys.close()
+    for one in filter(None, (keys, inputs)):
+        one.close()
     most = peaks.of(num_ranks) if peaks is not None else [None] * num_ranks
     ends = [_described(end) | {"peak_bytes": peak} for end, peak in zip(outcome.ends, most, strict=True)]
     return plain.encode(
@@ -118,6 +122,7 @@ def work(
             "wire": rows_and_calls and rows_and_calls[0],
             "calls": rows_and_calls and rows_and_calls[1],
             "unread": tap is not None and rows_and_calls is None,
+            "touched": inputs.touched if inputs is not None else [],
             "asked": keys.asked if keys is not None else [],
             "printed": "".join(printed)[:kept_output],
         }
@@ -151,6 +156,7 @@ def _live(
     tap: Tap | Connections | None,
     peaks: Peaks | None,
     keys: Keys | None,
+    kept: Inputs | None,
     level: int,
 ) -> list[rank_inside.Part]:
     """In a rank, before any thread or student code.
@@ -173,6 +179,9 @@ def _live(
         peaks.keep_only_notes()
     if keys is not None:
         marked.ask = keys.keep_own(rank)
+    if kept is not None:
+        mine = own["mine"] or {"args": []}
+        mine["args"], call.returned = kept.keep_own(rank, mine["args"])
     if level == 3 and not confine.settle_rank():
         raise OSError("a rank cannot be shut in")
     if level == 3 and own["trains"]:

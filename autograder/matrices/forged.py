@@ -24,7 +24,6 @@ FORGERIES = Path(__file__).parents[1] / "forgeries"
 KNOWN = FORGERIES / "_known.py"
 SEED = 1
 TRIES = 3  # judgements of the answer alone, and behind the forgery, before a point counts as undeserved
-OPEN = ("untouched",)  # earns points: that an input was left alone is a rank's own word (docs/guarantees.md)
 Honest = dict[str, dict[str, Any]]
 
 

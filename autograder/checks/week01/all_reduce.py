@@ -49,6 +49,7 @@ def _make_all_reduce(case: Case, rng: Random) -> Task:
         "ring_all_reduce",
         {rank: [tensor] for rank, tensor in tensors.items()},
         dict.fromkeys(members, total),
+        keeps_inputs=True,
         sent_bytes=due,
         messages=2 * (len(members) - 1),
     )

@@ -27,6 +27,7 @@ def _make_exchange(case: Case, rng: Random) -> Task:
         "exchange",
         {rank: [tensor] for rank, tensor in tensors.items()},
         {rank: tensors[partner[rank]] for rank in members},
+        keeps_inputs=True,
         sent_bytes=dict.fromkeys(members, num_bytes),
         messages=1,
     )

@@ -42,6 +42,7 @@ def _make_hierarchical(case: Case, rng: Random) -> Task:
             for rank, tensor in enumerate(tensors)
         ],
         expected=[total] * case["ranks"],
+        keeps_inputs=True,
         facts={"per_node": per_node, "num_nodes": num_nodes, "num_bytes": case["numbers"] * dtype_of(case).itemsize},
     )
 

@@ -28,6 +28,7 @@ def _make_reduce_scatter(case: Case, rng: Random) -> Task:
         "ring_reduce_scatter",
         {rank: [[chunk.clone() for chunk in tensor.tensor_split(num)]] for rank, tensor in tensors.items()},
         {rank: total[place] for place, rank in enumerate(members)},
+        keeps_inputs=True,
         sent_bytes={rank: sum(sizes) - sizes[place] for place, rank in enumerate(members)},
         messages=num - 1,
     )

@@ -20,7 +20,7 @@ def _make_same_order(case: Case, rng: Random) -> Task:
     gradients = {rank: whole_numbers(rng, case["numbers"]).reshape(shape_of(case)) for rank in members}
     means = (sum_of(losses) / len(members), sum_of(gradients) / len(members))
     args = {rank: [losses[rank], gradients[rank]] for rank in members}
-    return group_task(case, "average_loss_and_gradient", args, dict.fromkeys(members, means))
+    return group_task(case, "average_loss_and_gradient", args, dict.fromkeys(members, means), keeps_inputs=True)
 
 
 def _judge_same_order(case: Case, task: Task, answer: Answer) -> str | None:

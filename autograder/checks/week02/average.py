@@ -52,6 +52,7 @@ def _make_average(case: Case, rng: Random) -> Task:
         "average_gradients",
         {rank: [gradients] for rank, gradients in mine.items()},
         dict.fromkeys(members, means),
+        keeps_inputs=True,
         all_bytes=sum(mean.numel() * mean.element_size() for mean in means),
     )
 

@@ -57,6 +57,7 @@ def _make_top_k(case: Case, rng: Random) -> Task:
         "compressed_means",
         {rank: [[gradient.clone() for gradient in mine], case["num_kept"]] for rank, mine in drawn.items()},
         dict.fromkeys(members, due_means(list(drawn.values()), case["num_kept"])),
+        keeps_inputs=True,
         sent_bytes=case["steps"] * compression.sent_bytes(len(members), message),
     )
 

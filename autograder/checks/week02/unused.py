@@ -26,7 +26,7 @@ def _make_unused(case: Case, rng: Random) -> Task:
             means[number] = means[number] - full[rank][number] / len(members)
     due = [None if len(gone) == len(members) else mean for gone, mean in zip(case["missing"], means, strict=True)]
     num_bytes = sum(mean.numel() * mean.element_size() for mean in means)
-    return group_task(case, "average_used", args, dict.fromkeys(members, due), all_bytes=num_bytes)
+    return group_task(case, "average_used", args, dict.fromkeys(members, due), keeps_inputs=True, all_bytes=num_bytes)
 
 
 def _judge_unused(case: Case, task: Task, answer: Answer) -> str | None:

@@ -49,6 +49,7 @@ def _make_slice(case: Case, rng: Random) -> Task:
         "mean_slice",
         {rank: [gradients[rank]] for rank in members},
         {rank: mine[place] for place, rank in enumerate(members)},
+        keeps_inputs=True,
         reports=(),
         sent_bytes=traffic.ring_reduce_scatter_bytes(len(members), num_bytes),
     )

@@ -39,6 +39,7 @@ def _make(case: Case, rng: Random) -> Task:
         "quantized_all_gather",
         {rank: [shards[rank], block] for rank in members},
         dict.fromkeys(members, whole),
+        keeps_inputs=True,
         bounds=torch.cat([_bounds(shards[rank], block) for rank in members]),
         sent_bytes=(len(members) - 1) * (case["numbers"] + 4 * num_blocks),
     )

@@ -79,6 +79,7 @@ def chain_task(case: Case, rng: Random, call: str, uses: list[int], *, tells_use
         expected,
         reports=reports,
         reads_calls=case.get("part") != "memory",
+        keeps_inputs=case.get("part") != "memory",
         unit_bytes=unit_bytes,
         num_units=len(uses),
     )

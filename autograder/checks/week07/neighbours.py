@@ -39,6 +39,7 @@ def _make_neighbours(case: Case, rng: Random) -> Task:
         "exchange_with_neighbours",
         {rank: [activations[rank], gradients[rank]] for rank in members},
         {rank: (activations.get(before[rank]), gradients.get(behind[rank])) for rank in members},
+        keeps_inputs=True,
         sent_bytes={rank: num_bytes * ((rank != first) + (rank != last)) for rank in members},
         messages=2,
     )

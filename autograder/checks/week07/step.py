@@ -49,6 +49,7 @@ def _make_step(case: Case, rng: Random) -> Task:
         "pipeline_step",
         {rank: [weight, *cut] for rank, weight in zip(members, weights, strict=True)},
         {rank: (loss if rank == ends[1] else None, grad) for rank, grad in zip(members, gradients, strict=True)},
+        keeps_inputs=True,
         sent_bytes={rank: num_bytes * sum(rank != end for end in ends) for rank in members},
         messages=2 * case["microbatches"],
     )

@@ -27,7 +27,9 @@ def _make_hooks(case: Case, rng: Random) -> Task:
         sums[rank] = torch.stack([x.T @ g for x, g in zip(inputs, gradients, strict=True)]).sum(0)
     mean = sum_of(sums) / len(members)
     num_bytes = 4 * case["numbers"]
-    return group_task(case, "weight_gradient", args, dict.fromkeys(members, mean), num_bytes=num_bytes)
+    return group_task(
+        case, "weight_gradient", args, dict.fromkeys(members, mean), keeps_inputs=True, num_bytes=num_bytes
+    )
 
 
 def _judge_hooks(case: Case, task: Task, answer: Answer) -> str | None:

@@ -47,7 +47,7 @@ def _make(case: Case, rng: Random) -> Task:
         "node": ring_all_gather_bytes(per_node, num_bytes) + ring_reduce_scatter_bytes(per_node, num_bytes),
         "cross": ring_all_reduce_bytes(num_nodes, num_bytes / per_node),
     }
-    return Task("hsdp_step", grid.world, task_inputs(args, mine), due, made, facts)
+    return Task("hsdp_step", grid.world, task_inputs(args, mine), due, made, facts, keeps_inputs=True)
 
 
 def _gradient(weights: Tensor, rows: list[Tensor]) -> Tensor:

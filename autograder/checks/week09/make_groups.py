@@ -19,7 +19,15 @@ def _make(case: Case, rng: Random) -> Task:
     ]
     tensors = [torch.tensor([float(number)]) for number in numbers]
     inputs = [{"args": [tensor, case["sizes"]], "groups": {}} for tensor in tensors]
-    return Task(call="sum_on_each_axis", ranks=grid.world, groups=[], inputs=inputs, expected=due)
+    return Task(
+        call="sum_on_each_axis",
+        ranks=grid.world,
+        groups=[],
+        inputs=inputs,
+        expected=due,
+        keeps_inputs=True,
+        returns_inputs=True,  # the sum over an axis of one rank may be its own number
+    )
 
 
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:

@@ -39,7 +39,7 @@ def _make(case: Case, rng: Random) -> Task:
         place = grid.coordinates(rank)
         args.append([[one.clone() for one in by_place[place["pp"], place["tp"]]], split])
     made, mine = groups_by_rank(grid, {"tp_group": ("tp",), "pp_group": ("pp",)})
-    return Task("whole_norm", grid.world, task_inputs(args, mine), [square**0.5] * grid.world, made)
+    return Task("whole_norm", grid.world, task_inputs(args, mine), [square**0.5] * grid.world, made, keeps_inputs=True)
 
 
 def _judge(case: Case, task: Task, answer: Answer) -> str | None:

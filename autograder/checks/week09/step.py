@@ -53,7 +53,7 @@ def _make(case: Case, rng: Random) -> Task:
         due.append((_loss(stages, *parts) if place["pp"] == pp - 1 else None, own[1]))
         most.append(_most_bytes(grid, place, 8 * rows * width, 8 * sum(part.numel() for part in own[0])))
     made, mine = groups_by_rank(grid, GROUPS)
-    return Task("hybrid_step", grid.world, task_inputs(args, mine), due, made, {"most": most})
+    return Task("hybrid_step", grid.world, task_inputs(args, mine), due, made, {"most": most}, keeps_inputs=True)
 
 
 def _cut(pair: tuple[Tensor, Tensor], tp: int, place: int) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ def _make_copies(case: Case, rng: Random) -> Task:
         "add_copies",
         {rank: [mine[at]] for at, rank in enumerate(members)},
         {rank: _sums(mine[at], mine[last - at]) for at, rank in enumerate(members)},
+        keeps_inputs=True,
         sent_bytes={rank: 4 * sum(map(len, mine[at])) for at, rank in enumerate(members)},
         messages=2,
     )

@@ -19,6 +19,7 @@ def _make_neighbours(case: Case, rng: Random) -> Task:
         "swap_with_neighbour",
         pairs,
         {rank: pairs[partner[rank]] for rank in members},
+        keeps_inputs=True,
         sent_bytes=dict.fromkeys(members, num_bytes),
         messages=2,
     )

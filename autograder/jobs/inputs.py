@@ -1,0 +1,113 @@
+"""A rank's inputs in memory that the supervisor can read: it sees for itself whether an answer left them alone.
+
+The tensors among a rank's arguments lie in a file that rank and supervisor share. When the function has returned, the
+rank says so and waits; the supervisor compares the file with what was given, and then inverts every bit of it, before
+the result is reported: a result that is a view of its input is wrong from then on. Who says too early that the function
+has returned gets inverted inputs; who passes copies to it has made the answer an honest one.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+import torch
+
+from autograder.jobs import parcels, plain
+
+_ALIGNMENT = 64
+_TICK = 0.2  # seconds between two looks at whether the job has ended
+
+
+class Inputs:
+    """One for a job: made before the ranks are forked, watched while they run; `touched[rank]` is None until it said.
+
+    `given` are the files with each rank's input, which are opened once no rank can inherit what they hold. Without
+    `spoils`, inputs stay as they are: a result may be one of them.
+    """
+
+    def __init__(self, given: Sequence[int], *, spoils: bool) -> None:
+        self._given = given
+        self._spoils = spoils
+        self._files = [parcels.anonymous() for _ in given]
+        self._pipes = [(*os.pipe(), *os.pipe()) for _ in given]
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.touched: list[bool | None] = [None] * len(given)
+
+    def keep_own(self, rank: int, args: list) -> tuple[list, Callable[[], None]]:
+        """In a rank: its arguments with the tensors in the shared file, and what says that the function returned."""
+        size = _size(args)
+        os.ftruncate(self._files[rank], size or 1)
+        shared = mmap.mmap(self._files[rank], size or 1)
+        placed, _ = _placed(args, shared, 0)
+        for other, ends in enumerate(self._pipes):
+            for place, descriptor in enumerate(ends):
+                if other != rank or place in (0, 3):
+                    os.close(descriptor)
+            os.close(self._files[other])
+        _, said, heard, _ = self._pipes[rank]
+
+        def returned() -> None:
+            os.write(said, b"r")
+            parcels.read_exactly(heard, 1)
+
+        return placed, returned
+
+    def look(self) -> None:
+        """Begin to watch, at the first turn of the supervisor's loop: all ranks are forked then."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching, and give up files and pipes."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        for descriptor in (*self._files, *(end for ends in self._pipes for end in ends)):
+            os.close(descriptor)
+
+    def _watch(self) -> None:
+        while not self._ended.is_set():
+            waiting = {ends[0]: rank for rank, ends in enumerate(self._pipes) if self.touched[rank] is None}
+            ready, _, _ = select.select(list(waiting), [], [], _TICK)
+            for descriptor in ready:
+                os.read(descriptor, 1)
+                self._compare(waiting[descriptor])
+
+    def _compare(self, rank: int) -> None:
+        mine = plain.decode(parcels.content(self._given[rank]))
+        args = mine["args"] if isinstance(mine, dict) else []
+        due = bytearray(_size(args))
+        _placed(args, due, 0)
+        now = os.pread(self._files[rank], len(due), 0)
+        self.touched[rank] = now != bytes(due)
+        if self._spoils:
+            os.pwrite(self._files[rank], (numpy.frombuffer(now, numpy.uint8) ^ 255).tobytes(), 0)
+        os.write(self._pipes[rank][3], b"k")
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, torch.Tensor):
+        return -(-value.nbytes // _ALIGNMENT) * _ALIGNMENT
+    return sum(map(_size, value)) if isinstance(value, list | tuple) else 0
+
+
+def _placed(value: Any, memory: Any, at: int) -> tuple[Any, int]:
+    """A value with its tensors copied into `memory` from `at` on, and where the next would lie."""
+    if isinstance(value, torch.Tensor) and value.numel():
+        there = torch.frombuffer(memory, dtype=value.dtype, count=value.numel(), offset=at).view(value.shape)
+        there.copy_(value)
+        return there, at + _size(value)
+    if isinstance(value, list | tuple):
+        items = []
+        for item in value:
+            there, at = _placed(item, memory, at)
+            items.append(there)
+        return type(value)(items), at
+    return value, at
