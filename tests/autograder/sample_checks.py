@@ -136,6 +136,7 @@ def _make_zero_1(case: Case, rng: Random) -> Task:
         {rank: [plan, rows[rank]] for rank in ranks},
         {rank: due for rank in ranks},
         reports=() if case["part"] == "memory" else ("weights",),
+        reads_calls=case["part"] != "memory",
         all_bytes=sum(sizes),
         largest_bytes=max(sizes),
     )

@@ -112,7 +112,7 @@ def test_the_peak_is_what_the_answer_takes_wherever_it_takes_it(judge, source, l
     answer = asked(judge, source, reports=())
     assert answer.report is None
     (peak,) = answer.peak_bytes
-    assert least <= peak <= most
+    assert 0.98 * least <= peak <= most  # Linux adds up each core's count of pages now and then
 
 
 OUT_OF_THE_COUNT = {
