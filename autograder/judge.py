@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from autograder.checks import packets
-from autograder.checks.base import Answer, Case, Check, Task, returns_view
+from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble
 from autograder.jobs import plain
 from autograder.sandbox import SandboxLost, Zygote
 
@@ -113,7 +113,8 @@ class Judge:
         answers = _split(self.ask(request), len(batch))
         for (case, task), came in zip(batch, answers, strict=True):
             try:
-                problem = _returns_view(task, came) or check.judge(case, task, came)
+                problem = check.judge(case, task, came)
+                problem = problem and (_of_inputs(task, came) or problem)
             except Exception as error:  # whatever a forged report trips over
                 problem = f"The report of a rank makes no sense ({type(error).__name__}). Return what is asked for."
             if problem is not None:
@@ -237,12 +238,12 @@ def _lost(check: Check, error: SandboxLost, *, its_own: bool) -> Verdict:
     return Verdict(check.exercise, 0.0, check.points, text, fault=not its_own, look=its_own)
 
 
-def _returns_view(task: Task, answer: Answer) -> str | None:
-    """Said before its numbers are compared, which are no longer what the rank computed."""
-    if not task.keeps_inputs or task.returns_inputs:
+def _of_inputs(task: Task, answer: Answer) -> str | None:
+    """What was done to inputs, where ranks returned: said before wrong numbers, which may be spoilt with the input."""
+    if not task.keeps_inputs or task.returns_inputs or trouble(answer):
         return None
     shown = [(rank, came) for rank, came in enumerate(answer.ranks) if "value" in came]
-    return next((problem for rank, came in shown if (problem := returns_view(rank, came))), None)
+    return next((problem for rank, came in shown if (problem := touched_input(rank, came, task))), None)
 
 
 def _verdict(check: Check, parts: set[str], problems: dict[str, Problem]) -> Verdict:

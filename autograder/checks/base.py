@@ -201,14 +201,11 @@ def touched_input(rank: int, came: dict[str, Any], task: Task) -> str | None:
         return f"Rank {rank} left before its inputs could be compared. Return from the function."
     if touched:
         return f"Rank {rank} changes the tensors it was given; the caller still needs them. Work on a copy."
-    return returns_view(rank, came)
-
-
-def returns_view(rank: int, came: dict[str, Any]) -> str | None:
-    """Whether a rank says that its result is a view of its input; who keeps silent is found out by its numbers."""
-    if came.get("shares_input") is False:
-        return None
-    return f"Rank {rank} returns a view of its input, so that whoever changes one changes both. Return a new tensor."
+    if came.get("shares_input") is not False:  # who keeps silent is found out by its numbers
+        return (
+            f"Rank {rank} returns a view of its input, so that whoever changes one changes both. Return a new tensor."
+        )
+    return None
 
 
 def _says_touched(rank: int, came: dict[str, Any], task: Task) -> bool:

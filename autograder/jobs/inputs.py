@@ -3,12 +3,11 @@
 The tensors among a rank's arguments lie in a file that rank and supervisor share. When the function has returned, the
 rank says so and waits; the supervisor compares the file with what was given, and then inverts every bit of it, before
 the result is reported: a result that is a view of its input is wrong from then on. Who says too early that the function
-has returned gets inverted inputs; who passes copies to it has made the answer an honest one.
+has returned gets inverted inputs; who passes copies to it has made the answer an honest one. Linux.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import select
 import threading
@@ -42,10 +41,10 @@ class Inputs:
 
     def keep_own(self, rank: int, args: list) -> tuple[list, Callable[[], None]]:
         """In a rank: its arguments with the tensors in the shared file, and what says that the function returned."""
-        size = _size(args)
-        os.ftruncate(self._files[rank], size or 1)
-        shared = mmap.mmap(self._files[rank], size or 1)
-        placed, _ = _placed(args, shared, 0)
+        size = max(1, _size(args))
+        os.ftruncate(self._files[rank], size)
+        shared = torch.UntypedStorage.from_file(f"/proc/self/fd/{self._files[rank]}", shared=True, nbytes=size)
+        placed, _ = _placed(args, torch.empty(0, dtype=torch.uint8).set_(shared), 0)
         for other, ends in enumerate(self._pipes):
             for place, descriptor in enumerate(ends):
                 if other != rank or place in (0, 3):
@@ -83,10 +82,10 @@ class Inputs:
     def _compare(self, rank: int) -> None:
         mine = plain.decode(parcels.content(self._given[rank]))
         args = mine["args"] if isinstance(mine, dict) else []
-        due = bytearray(_size(args))
+        due = torch.zeros(_size(args), dtype=torch.uint8)
         _placed(args, due, 0)
         now = os.pread(self._files[rank], len(due), 0)
-        self.touched[rank] = now != bytes(due)
+        self.touched[rank] = now != due.numpy().tobytes()
         if self._spoils:
             os.pwrite(self._files[rank], (numpy.frombuffer(now, numpy.uint8) ^ 255).tobytes(), 0)
         os.write(self._pipes[rank][3], b"k")
@@ -98,10 +97,10 @@ def _size(value: Any) -> int:
     return sum(map(_size, value)) if isinstance(value, list | tuple) else 0
 
 
-def _placed(value: Any, memory: Any, at: int) -> tuple[Any, int]:
-    """A value with its tensors copied into `memory` from `at` on, and where the next would lie."""
+def _placed(value: Any, memory: torch.Tensor, at: int) -> tuple[Any, int]:
+    """A value with its tensors copied into `memory`, bytes, from `at` on, and where the next would lie."""
     if isinstance(value, torch.Tensor) and value.numel():
-        there = torch.frombuffer(memory, dtype=value.dtype, count=value.numel(), offset=at).view(value.shape)
+        there = memory[at : at + value.nbytes].view(value.dtype).view(value.shape)
         there.copy_(value)
         return there, at + _size(value)
     if isinstance(value, list | tuple):

@@ -15,13 +15,9 @@ def average_gradients(gradients, *, group):
         gradient /= dist.get_world_size(group)
     return [gradient.clone() for gradient in gradients]
 """
-VIEWS = """
+ITSELF = """
 def average_gradients(gradients, *, group):
-    means = [gradient.clone() for gradient in gradients]
-    for gradient, mean in zip(gradients, means):
-        dist.all_reduce(mean, group=group)
-        gradient.copy_(mean / dist.get_world_size(group))
-    return [gradient.view_as(gradient) for gradient in gradients]
+    return list(gradients)
 """
 NOTHING_SHARED = """
 from autograder.jobs import call
@@ -46,9 +42,9 @@ def judged(judge, check, source, cases=None):
     ("source", "sentence"),
     [
         (IN_PLACE, "changes the tensors it was given"),
-        (VIEWS, "returns a view of its input"),
+        (ITSELF, "returns a view of its input"),
         (NOTHING_SHARED + IN_PLACE, "changes the tensors it was given"),
-        (NOTHING_SHARED + VIEWS, "wrong"),  # its numbers are spoilt with the input
+        (NOTHING_SHARED + ITSELF, "wrong"),  # its numbers are spoilt with the input
         (NEVER_RETURNS + IN_PLACE, "left before its inputs could be compared"),
         (RETURNED_BEFORE + IN_PLACE, "wrong"),
     ],
