@@ -43,7 +43,7 @@ class Inputs:
         """In a rank: its arguments with the tensors in the shared file, and what says that the function returned."""
         size = max(1, _size(args))
         os.ftruncate(self._files[rank], size)
-        shared = torch.UntypedStorage.from_file(f"/proc/self/fd/{self._files[rank]}", shared=True, nbytes=size)
+        shared: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{self._files[rank]}", shared=True, nbytes=size)
         placed, _ = _placed(args, torch.empty(0, dtype=torch.uint8).set_(shared), 0)
         for other, ends in enumerate(self._pipes):
             for place, descriptor in enumerate(ends):

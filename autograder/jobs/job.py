@@ -65,11 +65,8 @@ def work(
     meeting = parcels.anonymous() if sys.platform == "linux" and request["program"] == "on_rank" else -1
     num_all_reduces = tap.num_all_reduces if tap is not None else lambda rank: None
     keys = Keys(parts[-1], num_ranks, num_all_reduces) if request["trains"] else None
-    inputs = (
-        Inputs(parts[1:-1], spoils=not request["returns_inputs"])
-        if request["keeps_inputs"] and sys.platform == "linux"
-        else None
-    )
+    looks = request["keeps_inputs"] and sys.platform == "linux"
+    inputs = Inputs(parts[1:-1], spoils=not request["returns_inputs"]) if looks else None
     printed: list[str] = []
     kept_output = request.get("kept_output", KEPT_OUTPUT)
     _limit_own_memory()
