@@ -20,7 +20,6 @@ import torch
 from autograder.jobs import parcels, plain
 
 _ALIGNMENT = 64
-_TICK = 0.2  # seconds between two looks at whether the job has ended
 
 
 class Inputs:
@@ -35,7 +34,7 @@ class Inputs:
         self._spoils = spoils
         self._files = [parcels.anonymous() for _ in given]
         self._pipes = [(*os.pipe(), *os.pipe()) for _ in given]
-        self._ended = threading.Event()
+        self._end_out, self._end_in = os.pipe()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.touched: list[bool | None] = [None] * len(given)
 
@@ -45,6 +44,8 @@ class Inputs:
         os.ftruncate(self._files[rank], size)
         shared: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{self._files[rank]}", shared=True, nbytes=size)
         placed, _ = _placed(args, torch.empty(0, dtype=torch.uint8).set_(shared), 0)
+        for descriptor in (self._end_out, self._end_in):
+            os.close(descriptor)
         for other, ends in enumerate(self._pipes):
             for place, descriptor in enumerate(ends):
                 if other != rank or place in (0, 3):
@@ -65,16 +66,18 @@ class Inputs:
 
     def close(self) -> None:
         """Stop watching, and give up files and pipes."""
-        self._ended.set()
+        os.close(self._end_in)
         if self._thread.ident is not None:
             self._thread.join()
-        for descriptor in (*self._files, *(end for ends in self._pipes for end in ends)):
+        for descriptor in (self._end_out, *self._files, *(end for ends in self._pipes for end in ends)):
             os.close(descriptor)
 
     def _watch(self) -> None:
-        while not self._ended.is_set():
+        while True:
             waiting = {ends[0]: rank for rank, ends in enumerate(self._pipes) if self.touched[rank] is None}
-            ready, _, _ = select.select(list(waiting), [], [], _TICK)
+            ready, _, _ = select.select([self._end_out, *waiting], [], [])
+            if self._end_out in ready:
+                return
             for descriptor in ready:
                 os.read(descriptor, 1)
                 self._compare(waiting[descriptor])
