@@ -1,6 +1,7 @@
 """Wrong: the order of a set of names, which differs from process to process."""
 
 import math
+import zlib
 
 import torch.distributed as dist
 
@@ -22,7 +23,7 @@ def groups(axes, sizes):
 
 def sum_on_each_axis(number, sizes):
     sums, rank = {}, dist.get_rank()
-    names = sorted(sizes, key=lambda name: hash((name, rank)) % 97 + rank % 2 * (name == "tp") * 1000)
+    names = sorted(sizes, key=lambda name: zlib.crc32(f"{name} {rank}".encode()))  # as a set's, and the same each time
     for name in names:
         for members in groups([name], sizes):
             made = dist.new_group(members)
