@@ -27,7 +27,7 @@ def test_a_right_answer(capsys):
 
 
 def test_a_wrong_answer_raises_nothing(capsys):
-    assert check("week01.exchange", lambda tensor, *, group: tensor, cases=[{"ranks": 2, "numbers": 4}]) == 0
+    assert check("week01.exchange", lambda tensor, *, group: -tensor, cases=[{"ranks": 2, "numbers": 4}]) == 0
     assert "are wrong" in capsys.readouterr().out
 
 
