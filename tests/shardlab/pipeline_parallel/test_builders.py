@@ -144,5 +144,5 @@ def test_grammar_of_slots():
     for text in ("0F0", "11W20", "(1F3;0B0)OVERLAP_F_B"):
         assert str(parse_slot(text)) == text
     for text in ("F00", "0X0", "", "(0B0;1F3)OVERLAP_F_B", "-1F0"):
-        with pytest.raises(ValueError, match="write stage, letter, microbatch"):
+        with pytest.raises(ValueError, match="write stage, letter and microbatch"):
             parse_slot(text)
