@@ -56,6 +56,7 @@ class Problem:
 
     text: str
     case: Case | None
+    look: bool = False  # the check itself failed on it: forged, or the check's own mistake
 
 
 @dataclass
@@ -112,15 +113,17 @@ class Judge:
         """Run a batch in one job and note the first problem of its part."""
         answers = _split(self.ask(request), len(batch))
         for (case, task), came in zip(batch, answers, strict=True):
+            failed = False
             try:
                 problem = check.judge(case, task, came)
                 problem = problem and (_of_inputs(task, came) or problem)
-            except Exception as error:  # whatever a forged report trips over
-                problem = f"The report of a rank makes no sense ({type(error).__name__}). Return what is asked for."
+            except Exception as error:  # a forged report can trip a check; so can a mistake of the check's own
+                failed = True
+                problem = f"This check cannot read what a rank returned ({type(error).__name__}). Return what is asked."
             if problem is not None:
                 text = f"{_name(case)}: {problem}" if "ranks" in case else problem
                 is_whole = len(batch) > 1 and answers[0] is answers[1]
-                problems[case.get("part", "")] = Problem(text, None if is_whole else case)
+                problems[case.get("part", "")] = Problem(text, None if is_whole else case, failed)
                 return
 
     def ask(self, request: dict[str, Any]) -> Answer:
@@ -259,7 +262,8 @@ def _verdict(check: Check, parts: set[str], problems: dict[str, Problem]) -> Ver
         text += f"\nRight: {right}."
     if check.hints:
         text += f"\nHint: {check.hints[0]}"
-    return Verdict(check.exercise, points, check.points, clean(text), in_sight=_in_sight(check, problems))
+    look = any(problem.look for problem in problems.values())
+    return Verdict(check.exercise, points, check.points, clean(text), in_sight=_in_sight(check, problems), look=look)
 
 
 def _in_sight(check: Check, problems: dict[str, Problem]) -> bool | None:

@@ -135,3 +135,17 @@ def test_an_answer_that_was_late_gets_a_second_run_and_no_third(judge, monkeypat
     monkeypatch.setattr(judge, "_ask", lambda request: runs.append(ask(request)) or runs[-1])
     assert judge.judge(check, always, 1, case).points == 0
     assert len(runs) == 4
+
+
+def test_a_check_that_fails_itself_gives_no_points_and_marks_the_verdict(judge):
+    def fails(case, task, answer):
+        return answer.ranks[9]
+
+    check = replace(checks.find("week01.exchange"), judge=fails)
+    answer = {
+        "preamble": kill_matrix.PREAMBLE,
+        "cells": [["week01.exchange", known("week01.exchange", "both_send_first"), True]],
+    }
+    verdict = judge.judge(check, answer, 1)
+    assert verdict.points == 0 and verdict.look and not verdict.fault
+    assert "cannot read what a rank returned (IndexError)" in verdict.text
