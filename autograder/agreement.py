@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from nbformat import NotebookNode
 
-from autograder import checks, notebooks
+from autograder import notebooks, weeks
 from autograder.checks.base import Check
 from autograder.jobs.needed import binds
 
@@ -16,7 +16,7 @@ from autograder.jobs.needed import binds
 def refuse_disagreement(week: str) -> None:
     """Raise ValueError that names every cell of a week's page which does not fit the registered checks."""
     week = notebooks.find_week(week)
-    problems = list(disagreements(notebooks.read_source(week), checks.of_week(week)))
+    problems = list(disagreements(notebooks.read_source(week), weeks.of_week(week)))
     if problems:
         raise ValueError(f"{week}: " + "; ".join(problems))
 
@@ -31,9 +31,9 @@ def disagreements(page: NotebookNode, registered: Sequence[Check]) -> Iterator[s
     check_cells = {_exercise(cell): cell for cell in marked if not cell.metadata.nbgrader.solution}
     for name, times in Counter(check.exercise for check in registered).items():
         if times > 1:
-            yield f"{name} is registered {times} times: register one check for each exercise"
+            yield f"{times} files of the week have the check of {name}: keep one"
     for name in [name for name in {**exercises, **check_cells} if name not in {check.exercise for check in registered}]:
-        yield f'{name} has no registered check: add Check(exercise="{name}", …) to CHECKS in autograder/checks'
+        yield f"{name} has no check: add a file with its CHECK to the week's folder in autograder/weeks"
     for check in registered:
         yield from _of_one(check, exercises.get(check.exercise), check_cells.get(check.exercise))
 

@@ -106,7 +106,7 @@ def kill_matrix(
 ) -> None:
     """Judge every known wrong answer (must die) and every honest variant (must live)."""
     from autograder import reports
-    from autograder.checks import WEEKS
+    from autograder.weeks import WEEKS
 
     unknown = [name for name in week or [] if name not in WEEKS]
     if unknown:

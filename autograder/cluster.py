@@ -17,8 +17,8 @@ from dask import config
 from distributed import Client, Future, KilledWorker, WorkerPlugin, as_completed
 
 from autograder.dossier import Dossier
-from autograder.grade import Judged, judge_dossier, refused
 from autograder.judge import Judge
+from autograder.judging import Judged, judge_dossier, refused
 
 RETRIES = 3  # times that a submission is given to another worker after its own was lost
 ATTEMPTS = 5  # of telling all workers something: one that dies meanwhile is noticed within seconds

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autograder import checks, ingest, notebooks
+from autograder import ingest, notebooks, weeks
 from autograder.answers import answer_of
+from autograder.checks.base import Check
 from autograder.course import ROOT
 
 
@@ -37,10 +38,18 @@ class Dossier:
 def open_dossier(student: str, week: str, submitted: Path, root: Path = ROOT) -> Dossier:
     """Read a submission as data; whatever is wrong with it is a note."""
     submission = ingest.read_submission(student, week, submitted, root)
-    answers = {one.exercise: answer_of(one.exercise, one.names, submission, root) for one in checks.of_week(week)}
+    answers = {one.exercise: answer_of(one.exercise, one.names, submission, root) for one in in_page_order(week, root)}
     shown = {name: answer_of(name, (), submission, root) for name in _to_show(submission, root)}
     exhibits = {name: answer for name, answer in shown.items() if answer is not None}
     return Dossier(student, week, answers, submission.notes, submission.found, exhibits)
+
+
+def in_page_order(week: str, root: Path = ROOT) -> list[Check]:
+    """The checks of a week as its page asks for them; where there is no page of one, it stands last."""
+    cells = notebooks.release(week, root).cells
+    names = [notebooks.exercise_id(cell.metadata.nbgrader.grade_id) for cell in cells if "nbgrader" in cell.metadata]
+    places = {name: place for place, name in reversed(list(enumerate(names)))}
+    return sorted(weeks.of_week(week), key=lambda check: places.get(check.exercise, len(names)))
 
 
 def _to_show(submission: ingest.Submission, root: Path) -> list[str]:

@@ -11,32 +11,17 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autograder import checks, exhibits, notebooks
-from autograder.answers import note_of
-from autograder.checks.base import Check
+from autograder import exhibits, notebooks, weeks
+from autograder.cluster import judge_all
 from autograder.course import ROOT
 from autograder.dossier import Dossier, open_dossier
 from autograder.integrity.hashes import checks_hash, sealed
-from autograder.judge import Judge, Verdict, clean, seed_for
+from autograder.judge import Judge
+from autograder.judging import Judged, judge_dossier, refused
 from autograder.names import not_a_student, printable
-from autograder.sandbox import level
 from autograder.verdict_files import Verdicts, kept, only_writer, run_of, verdict_file, versions, write_verdicts
-
-NOT_ANSWERED = "There is no cell for this exercise: was it deleted?"
-TOLD = " Your instructor is told."
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The verdicts of one dossier, where they were reached, and what the instructor's own cells show."""
-
-    verdicts: list[Verdict]
-    level: int
-    seconds: float
-    exhibits: dict[str, exhibits.Exhibit] = field(default_factory=dict)
 
 
 def students_in(submitted: Path, week: str) -> list[str]:
@@ -85,8 +70,6 @@ def grade(
     cluster. `done` is called after each. Returns the verdicts by student. Raises ValueError for an unknown week or
     folder, or while another run writes.
     """
-    from autograder.cluster import judge_all
-
     week = notebooks.find_week(week, root)
     names = sorted(set(students)) if students is not None else students_in(submitted, week)
     with only_writer(root), run_of(week, seed, root, whole_class=students is None) as chosen:
@@ -120,7 +103,7 @@ def _opened(student: str, week: str, submitted: Path, root: Path) -> tuple[Dossi
 
 
 def _nothing_of(student: str, week: str) -> Dossier:
-    return Dossier(student, week, {check.exercise: None for check in checks.of_week(week)}, [], True)
+    return Dossier(student, week, {check.exercise: None for check in weeks.of_week(week)}, [], True)
 
 
 def _recorded(dossier: Dossier, judged: Judged, seed: int, root: Path) -> Verdicts:
@@ -136,46 +119,6 @@ def _recorded(dossier: Dossier, judged: Judged, seed: int, root: Path) -> Verdic
         with suppress(OSError):
             write_verdicts(verdicts, root)
     return verdicts
-
-
-def refused(dossier: Dossier, stage: str, error: BaseException, *, fault: bool = False) -> Judged:
-    """The verdicts of a submission that could not be read, judged or written down, while others could."""
-    told = clean(f"Not graded: your submission could not be {stage} ({_said(error)}).{TOLD}")
-    of_week = checks.of_week(dossier.week)
-    verdicts = [Verdict(one.exercise, 0.0, one.points, told, fault=fault, look=not fault) for one in of_week]
-    return Judged(verdicts, level(), 0.0)
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {printable(str(error))[:300]}"
-
-
-def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
-    """Judge every exercise of one submission, and run the code cells that the instructor grades."""
-    began = time.monotonic()
-    judge.end_submission()  # the one before, however it ended
-    verdicts = []
-    for check in checks.of_week(dossier.week):
-        answer = dossier.answers[check.exercise]
-        if answer is None:
-            unread = not any(dossier.answers.values())
-            reason = dossier.notes[0] if unread and dossier.notes else NOT_ANSWERED
-            verdicts.append(Verdict(check.exercise, 0.0, check.points, reason))
-        else:
-            verdicts.append(_judged(judge, check, answer, seed_for(seed, dossier.student)))
-    shown = {name: exhibits.show(judge, answer) for name, answer in dossier.exhibits.items()}
-    return Judged(verdicts, level(), round(time.monotonic() - began, 3), shown)
-
-
-def _judged(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
-    """The verdict on one answer; an answer over which the judge stumbles gets 0 points, and the instructor a mark."""
-    try:
-        verdict = judge.judge(check, answer, seed)
-    except Exception as error:
-        text = clean(f"Not graded: your answer could not be judged ({_said(error)}).")
-        verdict = Verdict(check.exercise, 0.0, check.points, text, look=True)
-    told = TOLD if verdict.fault or verdict.look else ""
-    return replace(verdict, text="\n".join(filter(None, [verdict.text + told, note_of(check.exercise, answer)])))
 
 
 def grade_one(student: str, week: str, submitted: Path, judge: Judge, seed: int, root: Path = ROOT) -> Verdicts:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from autograder.checks import WEEKS
+from autograder import known
 from autograder.checks.base import Check
 from autograder.judge import Judge, JudgePool, Verdict
+from autograder.known import Known
 from autograder.self_check import PUBLIC_SEED
+from autograder.weeks import WEEKS
 
 IN_SIGHT = 0.9  # of the wrong answers that a visible check must show; each other says why it does not
-NOT_IN_SIGHT = "Not in sight: "  # begins the line of a wrong answer's docstring that gives the reason
-MUTANTS = Path(__file__).parent / "mutants"
 PREAMBLE = (
     "import math, os, time\nfrom contextlib import suppress\nimport torch\nimport torch.distributed as dist\n"
     "import shardlab\nfrom shardlab import meter\n"
@@ -53,35 +51,31 @@ def share_in_sight(rows: Iterable[Row]) -> float:
     return sum(seen) / len(seen) if seen else 1.0
 
 
-def mutants_of(check: Check) -> list[Path]:
-    """The answers kept for one exercise: `right_*.py` are honest, the others are wrong each in one way."""
-    week, name = check.exercise.split(".")
-    return sorted((MUTANTS / week / name.replace("-", "_")).glob("*.py"))
-
-
 def rows(weeks: list[str] | None = None, seed: int = 1) -> Iterator[Row]:
     """Judge every kept answer of the weeks, one a core at a time, and give the rows in order."""
-    answers = [(check, path) for week in weeks or list(WEEKS) for check in WEEKS[week] for path in mutants_of(check)]
+    answers = [
+        (check, one)
+        for week in weeks or list(WEEKS)
+        for check in WEEKS[week]
+        for one in known.answers_of(check.exercise)
+    ]
     with JudgePool(os.cpu_count() or 1) as pool:
         yield from pool.map(lambda judge, answer: row_of(judge, *answer, seed), answers)
 
 
-def row_of(judge: Judge, check: Check, path: Path, seed: int = 1) -> Row:
+def row_of(judge: Judge, check: Check, one: Known, seed: int = 1) -> Row:
     """Judge one kept answer, and say whether a student would have seen that it is wrong."""
-    source = path.read_text()
-    answer = {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}
+    answer = {"preamble": PREAMBLE, "cells": [[check.exercise, one.source, True]]}
     verdict = judge.judge(check, answer, seed)
-    story = (ast.get_docstring(ast.parse(source)) or path.stem).splitlines()
-    reasons = [line.removeprefix(NOT_IN_SIGHT) for line in story if line.startswith(NOT_IN_SIGHT)]
     return Row(
         check.exercise,
-        path.stem,
-        story[0],
-        path.stem.startswith("right_"),
+        one.name,
+        one.story,
+        one.is_right,
         verdict.is_right,
         verdict.text,
         _is_in_sight(judge, check, answer, verdict),
-        "".join(reasons),
+        one.reason,
     )
 
 

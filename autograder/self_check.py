@@ -12,7 +12,7 @@ from typing import Any
 
 from shardlab.ranks.travel import by_value, cell_sources
 
-from autograder import checks
+from autograder import weeks
 from autograder.checks.base import Case, Check
 from autograder.judge import Judge, Verdict
 
@@ -34,7 +34,7 @@ def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hin
     When the notebook is graded, fresh cases are drawn. `hint=2` and `hint=3` say more than the first hint does. Raises
     ValueError for an unknown exercise, hint or case; a wrong answer raises nothing.
     """
-    found = checks.find(exercise)
+    found = weeks.find(exercise)
     if hint not in range(1, len(found.hints) + 1):
         raise ValueError(f"hint={hint!r}: {exercise} has the hints 1 to {len(found.hints)}")
     chosen = [dict(case) for case in (cases if cases is not None else found.public)]

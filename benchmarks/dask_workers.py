@@ -7,7 +7,7 @@ from statistics import median
 
 from distributed import LocalCluster
 
-from autograder import checks
+from autograder import weeks
 from autograder.cluster import judge_all
 from autograder.demo import WEEK
 from autograder.dossier import Dossier
@@ -38,6 +38,6 @@ def _cluster(workers: int) -> LocalCluster:
 
 
 def _class() -> list[Dossier]:
-    answers = dict.fromkeys(check.exercise for check in checks.of_week(WEEK))
+    answers = dict.fromkeys(check.exercise for check in weeks.of_week(WEEK))
     answers["week01.naive-bill"] = {"preamble": "", "cells": [["week01.naive-bill", SLEEPY, True]]}
     return [Dossier(f"student-{number}", WEEK, answers, [], True) for number in range(CLASS_SIZE)]

@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from autograder import checks, kill_matrix
+from autograder import known, weeks
 from autograder.cluster import judge_all
 from autograder.course import ROOT
 from autograder.demo import WEEK, write_submission
@@ -38,6 +38,6 @@ def measure() -> list[Row]:
 
 def _wrong(number: int) -> dict[str, str]:
     """A submission with one known wrong answer."""
-    chosen = checks.of_week(WEEK)[number // WRONG_EVERY % len(checks.of_week(WEEK))]
-    wrong = [path for path in kill_matrix.mutants_of(chosen) if not path.stem.startswith("right_")]
-    return {chosen.exercise: wrong[number % len(wrong)].read_text()}
+    chosen = weeks.of_week(WEEK)[number // WRONG_EVERY % len(weeks.of_week(WEEK))]
+    wrong = [one.source for one in known.answers_of(chosen.exercise) if not one.is_right]
+    return {chosen.exercise: wrong[number % len(wrong)]}

@@ -16,7 +16,7 @@ from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
-from autograder import checks, dossier
+from autograder import dossier, weeks
 from autograder.course import ROOT, nbgrader_programs
 from autograder.demo import WEEK, write_submission
 from autograder.judge import Judge
@@ -65,7 +65,7 @@ def _our_course(folder: Path) -> Path:
 
 
 def _grade_ours(course: Path, judge: Judge) -> None:
-    check = checks.find(EXERCISE)
+    check = weeks.find(EXERCISE)
     one = dossier.open_dossier("student", WEEK, course / "autograder" / "submitted", course)
     verdict = judge.judge(check, one.answers[EXERCISE] or {}, 1, CASES)
     if not verdict.is_right:

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from multiprocessing import Process
-from pathlib import Path
 from random import Random
 
-from autograder import checks
+from autograder import known, weeks
 from autograder.checks.base import Check
 from autograder.judge import Judge, Verdict
-from autograder.kill_matrix import PREAMBLE, mutants_of
+from autograder.kill_matrix import PREAMBLE
+from autograder.known import Known
 from benchmarks.row import Row, at_most
 
 JUDGEMENTS = int(os.environ.get("JUDGEMENTS", "50"))
@@ -44,23 +44,23 @@ def measure() -> list[Row]:
     rows: list[Row] = []
     with _busy_cores(), Judge() as judge:
         for exercise, wrong in HELD_TOO_MUCH.items():
-            check = checks.find(exercise)
-            answers = {path.stem: path for path in mutants_of(check)}
-            right = islice(cycle(path for name, path in answers.items() if name.startswith("right_")), JUDGEMENTS)
-            refused = [path.stem for seed, path in enumerate(right) if not _judged(judge, check, path, seed).is_right]
+            check = weeks.find(exercise)
+            answers = {one.name: one for one in known.answers_of(exercise)}
+            right = islice(cycle(one for one in answers.values() if one.is_right), JUDGEMENTS)
+            refused = [one.name for seed, one in enumerate(right) if not _judged(judge, check, one, seed).is_right]
             tries = [(answers[name], seed) for name in wrong for seed in range(OF_A_WRONG_ONE)]
-            alive = [path.stem for path, seed in tries if _judged(judge, check, path, seed).is_right]
+            alive = [one.name for one, seed in tries if _judged(judge, check, one, seed).is_right]
             rows.append(at_most(f"{exercise}: of {JUDGEMENTS} judgements of right answers, refused", len(refused), 0))
             rows.append(at_most(f"{exercise}: of {len(tries)} judgements of wrong answers, passed", len(alive), 0))
     return rows
 
 
-def _judged(judge: Judge, check: Check, path: Path, seed: int) -> Verdict:
+def _judged(judge: Judge, check: Check, one: Known, seed: int) -> Verdict:
     """The verdict on the case about memory alone; its sentence shows that a wrong answer died of what it held."""
-    case = [one for one in [*check.public, *check.draw(Random(seed))] if one.get("part") == "memory"][-1]
-    answer = {"preamble": PREAMBLE, "cells": [[check.exercise, path.read_text(), True]]}
+    case = [drawn for drawn in [*check.public, *check.draw(Random(seed))] if drawn.get("part") == "memory"][-1]
+    answer = {"preamble": PREAMBLE, "cells": [[check.exercise, one.source, True]]}
     verdict = judge.judge(check, answer, seed, cases=[case])
-    print(f"{check.exercise} {path.stem} {seed}: {verdict.text.splitlines()[0]}", file=sys.stderr, flush=True)
+    print(f"{check.exercise} {one.name} {seed}: {verdict.text.splitlines()[0]}", file=sys.stderr, flush=True)
     return verdict
 
 

@@ -12,9 +12,8 @@ GRADER = Path(__file__).resolve().parent.parent  # autograder/
 
 def checks_hash(week: str) -> str:
     """One hash over the source of a week's checks and of the judge: file names and bytes, by name."""
-    short, checks = week.split("_", maxsplit=1)[0], GRADER / "checks"
-    own = [*checks.glob(f"{short}.py"), *checks.glob(f"{short}/**/*.py")]
-    shared = [path for path in checks.glob("*.py") if not path.stem.startswith("week")]
+    own = (GRADER / "weeks").glob(f"{week.split('_', maxsplit=1)[0]}_*/*.py")
+    shared = (GRADER / "checks").glob("*.py")
     whole = hashlib.sha256()
     for path in sorted([*own, *shared, GRADER / "judge.py"]):
         data = path.read_bytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import grade, notebooks
+from autograder import judging, notebooks
 from autograder.course import ROOT
 from autograder.dossier import open_dossier
 from autograder.integrity.audit import read_verdicts
@@ -51,7 +51,7 @@ def replay(student: str, week: str, submitted: Path, judge: Judge, root: Path = 
     dossier = open_dossier(student, week, submitted, root)
     if not dossier.found:
         raise ValueError(f"{student} has no submission of {week} in {submitted}: {dossier.notes[0]}")
-    judged = grade.judge_dossier(dossier, judge, int(verdicts["seed"]))
+    judged = judging.judge_dossier(dossier, judge, int(verdicts["seed"]))
     notes = []
     if dossier.digest != verdicts.get("digest"):
         notes.append("The submission on disk is not the one that was graded.")

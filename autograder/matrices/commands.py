@@ -14,12 +14,13 @@ Judges = Annotated[int, typer.Option(help="judges side by side")]
 @app.command("forged-matrix")
 def forged_matrix(week: Weeks = None, judges: Judges = 2) -> None:
     """Judge every wrong answer behind every forgery: status 1 if a lie about messages, order or memory earns points."""
+    from autograder import known
     from autograder.matrices import forged, reports
     from autograder.matrices.kept import RESULTS, Kept
 
     checks = _checks(week)
     rows, kept = forged.everything(checks), Kept(RESULTS / "forged-matrix.jsonl")
-    rights = {row.check.exercise: forged.right_of(row.check).read_text() for row in rows}
+    rights = {row.check.exercise: known.right_of(row.check.exercise).source for row in rows}
     seen = reports.print_forged(forged.judged(rows, rights, kept, judges))
     kept.settle({check.exercise.split(".")[0] for check in checks}, {row.key for row in rows})
     reports.write_forged(kept.rows(), RESULTS / "forged-matrix.md")
@@ -47,7 +48,7 @@ def stability(
 
 def _checks(weeks: list[str] | None) -> list:
     from autograder import sandbox
-    from autograder.checks import WEEKS
+    from autograder.weeks import WEEKS
 
     if sandbox.level() < sandbox.OFFICIAL:  # no packets are read there: rows would say nothing of grades
         typer.echo(f"this machine isolates at level {sandbox.level()}; the matrices need {sandbox.OFFICIAL}", err=True)

@@ -13,10 +13,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from autograder import known
 from autograder.checks.base import Answer, Check, calls_of
 from autograder.jobs import plain
 from autograder.judge import Judge, JudgePool, Verdict
-from autograder.kill_matrix import PREAMBLE, mutants_of
+from autograder.kill_matrix import PREAMBLE
 from autograder.matrices import sample
 from autograder.matrices.kept import Kept, Row, grader_of, key_of
 
@@ -67,18 +68,13 @@ def everything(checks: Iterable[Check]) -> list[Forged]:
 
     a forgery breaks what it should only disguise."""
     return [
-        Forged(check, path.stem, path.read_text(), name, prefix)
+        Forged(check, one.name, one.source, name, prefix)
         for check in checks
         if check.program == "on_rank"
-        for path in mutants_of(check)
-        if not path.stem.startswith("right_") or path == right_of(check)
+        for one in known.answers_of(check.exercise)
+        if not one.is_right or one == known.right_of(check.exercise)
         for name, prefix in forgeries().items()
     ]
-
-
-def right_of(check: Check) -> Path:
-    """The right answer whose calls forgeries claim."""
-    return next(path for path in mutants_of(check) if path.stem.startswith("right_"))
 
 
 def some(rng: Random, rows: Sequence[Forged], num_exercises: int, num_answers: int, num_forgeries: int) -> list[Forged]:

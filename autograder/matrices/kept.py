@@ -78,7 +78,7 @@ def grader_of(week: str) -> str:
     """A short name of everything that decides the points of a week's answers: checks, judge, sandbox, meter, ranks."""
     files = [
         *(AUTOGRADER / "checks").glob("*.py"),
-        *(AUTOGRADER / "checks" / week).glob("*.py"),
+        *(AUTOGRADER / "weeks").glob(f"{week}_*/*.py"),
         *(AUTOGRADER / "jobs").glob("*.py"),
         *(AUTOGRADER / name for name in ("judge.py", "sandbox.py")),
         *(path for part in ("meter", "ranks") for path in (LABS / part).glob("*.py")),

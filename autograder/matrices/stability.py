@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from autograder import known
 from autograder.checks.base import Check
 from autograder.judge import Judge, JudgePool
-from autograder.kill_matrix import PREAMBLE, mutants_of
+from autograder.kill_matrix import PREAMBLE
+from autograder.known import Known
 from autograder.matrices.kept import Kept, Row, grader_of, key_of
 
 RIGHT_SEEDS = 20  # of a right answer on ranks; a wrong one gets a quarter of them, one without ranks (quick) 5 / 2
@@ -31,18 +33,18 @@ class Seeded:
 def everything(checks: Iterable[Check], seeds: int = RIGHT_SEEDS) -> list[Seeded]:
     """Every kept answer of the checks, those without ranks first: they are quick."""
     rows = [
-        Seeded(check, path.stem, path.read_text(), num_seeds(check, path.stem, seeds))
+        Seeded(check, one.name, one.source, num_seeds(check, one, seeds))
         for check in checks
-        for path in mutants_of(check)
+        for one in known.answers_of(check.exercise)
     ]
     return sorted(rows, key=lambda row: row.check.program == "on_rank")
 
 
-def num_seeds(check: Check, name: str, seeds: int) -> int:
+def num_seeds(check: Check, one: Known, seeds: int) -> int:
     """How many seeds an answer is judged under."""
     if check.program == "without_ranks":
         return seeds * 5 // 2
-    return seeds if name.startswith("right_") else max(2, seeds // 4)
+    return seeds if one.is_right else max(2, seeds // 4)
 
 
 def judged(rows: Sequence[Seeded], kept: Kept | None = None, judges: int = 2) -> Iterator[Row]:

@@ -15,7 +15,7 @@ import psutil
 import suite
 from honeypot import Honeypot, laid_out
 
-from autograder import checks, demo, grade, kill_matrix, notebooks
+from autograder import demo, grade, kill_matrix, known, notebooks, weeks
 from autograder.course import ROOT
 from autograder.grade import Verdicts
 from autograder.judge import Judge, JudgePool
@@ -85,10 +85,10 @@ def _hand_in(case: suite.Case, submitted: Path, pot: Honeypot) -> str:
 def _hand_in_honest(submitted: Path, number: int) -> str:
     """The solution, with the number's turn of the honest variants of every exercise."""
     answers = {}
-    for check in checks.of_week(WEEK):
-        right = [path for path in kill_matrix.mutants_of(check) if path.stem.startswith("right_")]
+    for check in weeks.of_week(WEEK):
+        right = [one.source for one in known.answers_of(check.exercise) if one.is_right]
         if number and right:
-            answers[check.exercise] = kill_matrix.PREAMBLE + right[number % len(right)].read_text()
+            answers[check.exercise] = kill_matrix.PREAMBLE + right[number % len(right)]
     demo.write_submission(submitted, f"honest-{number:03}", answers)
     return f"honest-{number:03}"
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from autograder import checks
+from autograder import weeks
 from autograder.grade import grade_one
 from autograder.judge import Judge, Verdict
 
@@ -102,7 +102,7 @@ def judge_case(case: Case, judge: Judge, folder: Path, places: dict[str, str]) -
     if case.is_malformed:
         return _judge_submission(case, judge, folder)
     source = source_of(case, places)
-    check = checks.find(case.exercise)
+    check = weeks.find(case.exercise)
     if case.timeout is not None:
         check = replace(check, timeout=case.timeout)
     if case.sealed == "no":
@@ -157,7 +157,7 @@ def wrong_with(case: Case, verdict: Verdict, secret: str) -> str | None:
 
 def honest_answer(judge: Judge) -> str | None:
     """What is wrong with an honest answer's verdict in the sandbox where an attack has just been."""
-    check = checks.find("week01.exchange")
+    check = weeks.find("week01.exchange")
     answer = {"preamble": PREAMBLE, "cells": [[check.exercise, HONEST, True]]}
     verdict = judge.judge(check, answer, SEED, check.public[:1])
     return None if verdict.is_right else f"the next answer got {verdict.points}: {verdict.text}"

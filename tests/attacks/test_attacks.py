@@ -13,7 +13,7 @@ import suite
 from honeypot import SECRET, Honeypot, laid_out
 from nbgrader.api import Gradebook
 
-from autograder import checks, grade, nbgrader_bridge
+from autograder import grade, nbgrader_bridge, weeks
 from autograder.course import ROOT, load_config
 from autograder.judge import Judge, JudgePool
 
@@ -92,7 +92,7 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
     assert torch.ones(64, 64).matmul(torch.ones(64, 64)).sum() == 64**3 and seen
     return 2 * (num_ranks - 1), 2 * (num_ranks - 1) * num_bytes
 """
-    check = checks.find("week01.naive-bill")
+    check = weeks.find("week01.naive-bill")
     with Judge() as judge:
         verdict = judge.judge(
             check, {"preamble": suite.PREAMBLE, "cells": [[check.exercise, source, True]]}, suite.SEED

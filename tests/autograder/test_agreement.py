@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from autograder import agreement, checks, notebooks
+from autograder import agreement, notebooks, weeks
 from autograder.cli import app
 from autograder.course import ROOT
 
@@ -24,11 +24,11 @@ def test_every_page_fits_its_checks(week):
 
 
 def test_every_registered_week_has_a_page():
-    assert [notebooks.find_week(week).split("_")[0] for week in checks.WEEKS] == list(checks.WEEKS)
+    assert [notebooks.find_week(week).split("_")[0] for week in weeks.WEEKS] == list(weeks.WEEKS)
 
 
 def changed_checks(monkeypatch, change):
-    monkeypatch.setitem(checks.WEEKS, "week01", tuple(change(list(checks.WEEKS["week01"]))))
+    monkeypatch.setitem(weeks.WEEKS, "week01", tuple(change(list(weeks.WEEKS["week01"]))))
 
 
 def nine_points(found):
@@ -84,9 +84,9 @@ OTHERS = {
     "public_constant": "6, 24",
 }
 JUDGE_ALL = """
-from autograder import checks, kill_matrix
+from autograder import kill_matrix, weeks
 from autograder.judge import Judge
-check = checks.find("week01.ring-rounds")
+check = weeks.find("week01.ring-rounds")
 with Judge() as judge:
     for path in kill_matrix.mutants_of(check):
         verdict = judge.judge(check, {"cells": [[check.exercise, path.read_text(), True]]}, 1)

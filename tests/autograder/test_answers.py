@@ -6,9 +6,9 @@ from nbformat.v4 import new_code_cell
 
 from autograder import grade, notebooks
 from autograder.answers import answer_of, cells_of, note_of
-from autograder.checks import find
 from autograder.ingest import parse, take_cells
 from autograder.judge import Judge
+from autograder.weeks import find
 
 WEEK, BILL = "week01_collectives", "week01.naive-bill"
 NAMES = find(BILL).names

@@ -11,13 +11,13 @@ import pytest
 from distributed import KilledWorker
 from rich.console import Console
 
-from autograder import checks, cluster, demo, exhibits, grade, nbgrader_bridge, reports, tables
+from autograder import cluster, demo, exhibits, grade, judging, nbgrader_bridge, reports, tables, weeks
 from autograder.course import ROOT
 from autograder.judge import Judge, Verdict
 from autograder.sandbox import SandboxLost
 
 WEEK = demo.WEEK
-OF_WEEK = checks.of_week(WEEK)
+OF_WEEK = weeks.of_week(WEEK)
 
 
 @pytest.fixture
@@ -34,7 +34,8 @@ def course(tmp_path, monkeypatch):
 
 
 def full_points(dossier, judge, seed):
-    return grade.Judged([Verdict(one.exercise, float(one.points), one.points, "All right.") for one in OF_WEEK], 3, 0.1)
+    right = [Verdict(one.exercise, float(one.points), one.points, "All right.") for one in OF_WEEK]
+    return judging.Judged(right, 3, 0.1)
 
 
 def graded(course, **options):
@@ -146,7 +147,7 @@ def table_of(course):
 def test_the_table_of_a_class_keeps_everybody_when_one_is_graded_again(course, monkeypatch):
     tables.write_class(WEEK, list(graded(course).values()), course / f"{WEEK}.csv", course)
     monkeypatch.setattr(
-        cluster, "judge_dossier", lambda *_: grade.refused(grade._nothing_of("b", WEEK), "judged", ERROR)
+        cluster, "judge_dossier", lambda *_: judging.refused(grade._nothing_of("b", WEEK), "judged", ERROR)
     )
     tables.write_class(WEEK, list(graded(course, students=["b"]).values()), course / f"{WEEK}.csv", course)
     assert table_of(course) == {"a": "17.0", "b": "0.0", "c": "17.0"}
@@ -227,7 +228,7 @@ RIGHT = {"preamble": "", "cells": [["week01.naive-bill", "def naive_all_reduce_b
 
 
 def test_a_sandbox_lost_with_one_answer_alone_is_that_answers_verdict(monkeypatch):
-    check = checks.find("week01.naive-bill")
+    check = weeks.find("week01.naive-bill")
     with Judge() as judge:
         real = judge._ask
 
@@ -240,4 +241,4 @@ def test_a_sandbox_lost_with_one_answer_alone_is_that_answers_verdict(monkeypatc
         verdict = judge.judge(check, RIGHT, 1)
         assert verdict.look and not verdict.fault and verdict.points == 0
         assert "3 times with this answer" in verdict.text and "instructor" not in verdict.text
-        assert grade._judged(judge, check, RIGHT, 1).text.endswith("Your instructor is told.")
+        assert judging._judged(judge, check, RIGHT, 1).text.endswith("Your instructor is told.")

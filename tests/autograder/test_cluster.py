@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder import checks
+from autograder import weeks
 from autograder.cluster import judge_all
 from autograder.dossier import Dossier
 from autograder.sandbox import level
@@ -21,7 +21,7 @@ SLEEPY = "import time\ndef naive_all_reduce_bill(n, s):\n    time.sleep(0.1)\n  
 
 
 def dossier(student: str, source: str = SLEEPY) -> Dossier:
-    answers = dict.fromkeys(check.exercise for check in checks.of_week(WEEK))
+    answers = dict.fromkeys(check.exercise for check in weeks.of_week(WEEK))
     answers["week01.naive-bill"] = {"preamble": "", "cells": [["week01.naive-bill", source, True]]}
     return Dossier(student, WEEK, answers, [], True)
 

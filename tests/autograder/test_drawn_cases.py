@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from autograder import notebooks
-from autograder.checks import WEEKS
 from autograder.checks.groups import members_of
 from autograder.judge import Judge
+from autograder.weeks import WEEKS
 
 WEEKS_HERE = ("week00", "week01", "week02", "week03", "week04")
 CHECKS = [check for week in WEEKS_HERE for check in WEEKS[week]]

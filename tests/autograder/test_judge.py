@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autograder import checks, kill_matrix
+from autograder import kill_matrix, known, weeks
 from autograder.judge import Judge, seed_for
 from autograder.sandbox import SandboxLost
 
@@ -17,12 +17,11 @@ def judge():
 
 def judged(judge, exercise, source, seed=1, others=()):
     cells = [*([name, text, False] for name, text in others), [exercise, source, True]]
-    return judge.judge(checks.find(exercise), {"preamble": kill_matrix.PREAMBLE, "cells": cells}, seed)
+    return judge.judge(weeks.find(exercise), {"preamble": kill_matrix.PREAMBLE, "cells": cells}, seed)
 
 
-def known(exercise, name):
-    paths = {path.stem: path for path in kill_matrix.mutants_of(checks.find(exercise))}
-    return paths[name].read_text()
+def source_of(exercise, name):
+    return known.find(exercise, name).source
 
 
 @pytest.mark.parametrize(
@@ -38,14 +37,14 @@ def known(exercise, name):
     ],
 )
 def test_a_wrong_answer_gets_no_points_and_the_reason(judge, exercise, name, words):
-    verdict = judged(judge, exercise, known(exercise, name))
+    verdict = judged(judge, exercise, source_of(exercise, name))
     assert verdict.points < verdict.max
     assert words in verdict.text
     assert "autograder/" not in verdict.text
 
 
 def test_one_half_right_earns_its_share(judge):
-    verdict = judged(judge, "week01.ring-all-reduce", known("week01.ring-all-reduce", "mean_for_sum"))
+    verdict = judged(judge, "week01.ring-all-reduce", source_of("week01.ring-all-reduce", "mean_for_sum"))
     assert verdict.points == pytest.approx(1)
     assert "Right: all-gather" in verdict.text
 
@@ -76,7 +75,7 @@ def test_broken_cells_get_a_sentence(judge, source, words):
 def test_other_cells_help_but_cannot_harm(judge):
     helper = "def my_ring(chunks, *, group):\n    return 1\nprint('x')\nwhile True: pass\n"
     broken = "this is not Python"
-    source = known("week01.ring-reduce-scatter", "right_batch")
+    source = source_of("week01.ring-reduce-scatter", "right_batch")
     others = [("week01.exchange", helper), ("week01.naive-bill", broken)]
     assert judged(judge, "week01.ring-reduce-scatter", source, others=others).is_right
 
@@ -85,7 +84,7 @@ def test_the_same_seed_draws_the_same_inputs(judge):
     source = "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return num_ranks, num_bytes"
     texts = [judged(judge, "week01.naive-bill", source, seed).text for seed in (5, 5)]
     assert texts[0] == texts[1]
-    check = checks.find("week01.naive-bill")
+    check = weeks.find("week01.naive-bill")
     from random import Random
 
     assert check.draw(Random(seed_for(5, "a"))) != check.draw(Random(seed_for(5, "b")))
@@ -115,7 +114,7 @@ def exchange(tensor, *, group):
 
 
 def test_an_answer_that_was_late_gets_a_second_run_and_no_third(judge, monkeypatch):
-    check = replace(checks.find("week01.exchange"), timeout=1.0)
+    check = replace(weeks.find("week01.exchange"), timeout=1.0)
     runs, ask = [], judge._ask
 
     def counted(request):
@@ -141,10 +140,10 @@ def test_a_check_that_fails_itself_gives_no_points_and_marks_the_verdict(judge):
     def fails(case, task, answer):
         return answer.ranks[9]
 
-    check = replace(checks.find("week01.exchange"), judge=fails)
+    check = replace(weeks.find("week01.exchange"), judge=fails)
     answer = {
         "preamble": kill_matrix.PREAMBLE,
-        "cells": [["week01.exchange", known("week01.exchange", "both_send_first"), True]],
+        "cells": [["week01.exchange", source_of("week01.exchange", "both_send_first"), True]],
     }
     verdict = judge.judge(check, answer, 1)
     assert verdict.points == 0 and verdict.look and not verdict.fault

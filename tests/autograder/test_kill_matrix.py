@@ -4,8 +4,8 @@ from functools import cache
 
 import pytest
 
-from autograder.checks import WEEKS
 from autograder.kill_matrix import IN_SIGHT, Row, mutants_of, rows, share_in_sight
+from autograder.weeks import WEEKS
 
 
 @cache

@@ -8,12 +8,12 @@ import pytest
 from sample_checks import DOUBLE_ANSWERS, LUCKY, ONE_MESSAGE_ANSWERS, TRUSTING
 
 from autograder import kill_matrix, reports
-from autograder.checks import WEEKS
 from autograder.judge import Judge, seed_for
 from autograder.matrices import forged, sample, stability
 from autograder.matrices.kept import Kept
 from autograder.matrices.reports import print_forged, print_stability, write_forged, write_stability
 from autograder.sandbox import level
+from autograder.weeks import WEEKS
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
 LONGEST = 15.0  # seconds of a job in a sample

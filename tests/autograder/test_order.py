@@ -2,13 +2,13 @@
 
 import pytest
 
-from autograder import sandbox
-from autograder.checks import find
+from autograder import known, sandbox
 from autograder.checks.base import Answer
 from autograder.checks.order import matched_by_tags
 from autograder.checks.packets import Call
 from autograder.judge import Judge
-from autograder.kill_matrix import MUTANTS, PREAMBLE
+from autograder.kill_matrix import PREAMBLE
+from autograder.weeks import find
 
 
 def send(peer: int, tag: int, members=(0, 1)) -> Call:
@@ -41,7 +41,7 @@ def test_messages_of_two_groups_are_compared_apart():
 
 def judged(name: str, change=lambda source: source) -> str:
     check = find("week13.neighbours")
-    source = change((MUTANTS / "week13" / "neighbours" / f"{name}.py").read_text())
+    source = change(known.find(check.exercise, name).source)
     with Judge() as judge:
         answer = {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}
         return judge.judge(check, answer, seed=3, cases=check.public[:1]).text

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from nbformat import NotebookNode
 
-from autograder import checks, cli, grade, notebooks, own_solutions
+from autograder import cli, grade, notebooks, own_solutions, weeks
 from autograder.course import ROOT
 from autograder.self_check import close
 from tests.autograder.tiny_course import make_tiny_course
@@ -25,7 +25,7 @@ def test_every_week_gets_every_automatic_point():
     found = list(own_solutions.rows(seeds=[seed]))
     assert [row.week for row in found] == notebooks.weeks()
     assert {(row.week, row.seed): row.lost for row in found if row.lost} == {}
-    due = [sum(check.points for check in checks.of_week(row.week)) for row in found]
+    due = [sum(check.points for check in weeks.of_week(row.week)) for row in found]
     assert [row.points for row in found] == due
 
 
@@ -76,7 +76,7 @@ def _starts_ranks(cell: NotebookNode) -> bool:
 
 def test_the_check_in_the_notebook_and_the_grade_agree_on_given_helpers(capsys):
     space = run_the_page("week04", "week04-step")
-    found = checks.find("week04.step")
+    found = weeks.find("week04.step")
     try:
         assert space["check"]("week04.step", space["zero3_step"]) == found.points, capsys.readouterr().out
     finally:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from autograder import checks, kill_matrix
+from autograder import kill_matrix, known, weeks
 from autograder.judge import Judge
 from autograder.matrices import forged
 
-AVERAGE, BACKWARD = checks.find("week02.average-gradients"), checks.find("week02.ddp-backward")
+AVERAGE, BACKWARD = weeks.find("week02.average-gradients"), weeks.find("week02.ddp-backward")
 SMALL = AVERAGE.public[:1]
 IN_PLACE = """
 def average_gradients(gradients, *, group):
@@ -57,8 +57,8 @@ def test_inputs_are_seen_from_outside(judge, source, sentence):
 @pytest.mark.slow
 def test_a_backward_that_claims_to_overlap_is_found_out(judge):
     """It asks for all numbers in time, and its buckets leave after the last."""
-    late = next(path for path in kill_matrix.mutants_of(BACKWARD) if path.stem == "after_the_backward").read_text()
-    claims = forged.honest(BACKWARD, forged.right_of(BACKWARD).read_text(), judge)
+    late = known.find(BACKWARD.exercise, "after_the_backward").source
+    claims = forged.honest(BACKWARD, known.right_of(BACKWARD.exercise).source, judge)
     lie = forged.cell(claims, forged.forgeries()["marks_left_out"], late)
     alone, behind = judged(judge, BACKWARD, late), judged(judge, BACKWARD, lie)
     assert alone.points == behind.points == 2

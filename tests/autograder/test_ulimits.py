@@ -10,11 +10,11 @@ PROGRAM = """
 import resource, sys
 what, value = int(sys.argv[1]), int(sys.argv[2])
 resource.setrlimit(what, (value, value))
-from autograder import checks
+from autograder import weeks
 from autograder.judge import Judge
-check = checks.find("week01.naive-bill")
+check = weeks.find("week01.naive-bill")
 source = "def naive_all_reduce_bill(n, b):\\n    return 2 * (n - 1), 2 * (n - 1) * b\\n"
-exchange = checks.find("week01.exchange")
+exchange = weeks.find("week01.exchange")
 with Judge() as judge:
     print(judge.judge(check, {"preamble": "", "cells": [[check.exercise, source, True]]}, 1).text)
 """

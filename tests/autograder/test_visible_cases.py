@@ -7,7 +7,7 @@ from shardlab.costs import flops
 from shardlab.costs.model_zoo import find_model
 
 from autograder import notebooks
-from autograder.checks import WEEKS, find
+from autograder.weeks import WEEKS, find
 
 LATER_WEEKS = [week for week in WEEKS if week >= "week07"]
 SEEDS = range(12)
@@ -31,7 +31,7 @@ def cases_on_the_page(week: str) -> dict[str, list | None]:
 @pytest.mark.parametrize("week", LATER_WEEKS)
 def test_a_page_shows_the_public_cases(week):
     shown = cases_on_the_page(week)
-    assert list(shown) == [check.exercise for check in WEEKS[week]]
+    assert sorted(shown) == sorted(check.exercise for check in WEEKS[week])
     for check in WEEKS[week]:
         cases = shown[check.exercise]
         assert cases is None or sorted(map(str, map(sorted_items, cases))) == sorted(

@@ -126,7 +126,7 @@ zygote.main()
 GRADES = """
 import sys
 from unittest.mock import Mock
-from autograder import checks, kill_matrix, sandbox
+from autograder import kill_matrix, known, sandbox, weeks
 from autograder.judge import Judge
 
 if {few_ports}:
@@ -137,8 +137,8 @@ if {few_ports}:
             command = [*command[:place], "-c", {source!r}, *command[place + 2 :]]
         return popen(command, **options)
     sandbox.subprocess.Popen = started
-check = checks.find("week01.ring-reduce-scatter")
-right = next(path for path in kill_matrix.mutants_of(check) if path.stem.startswith("right_")).read_text()
+check = weeks.find("week01.ring-reduce-scatter")
+right = known.right_of(check.exercise).source
 answer = {{"preamble": kill_matrix.PREAMBLE, "cells": [[check.exercise, right, True]]}}
 with Judge() as judge:
     for seed in range(4):

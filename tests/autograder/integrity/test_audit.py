@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, grade
+from autograder import demo, grade, judging
 from autograder.cli import app
 from autograder.course import ROOT
 from autograder.dossier import open_dossier
@@ -28,7 +28,7 @@ def graded(tmp_path, monkeypatch):
     submitted = tmp_path / "submitted"
     demo.write_submission(submitted, "ada", {})
     dossier = open_dossier("ada", WEEK, submitted, tmp_path)
-    judged = grade.Judged([Verdict(BILL, 1.0, 1.0, "All right.")], 3, 0.5)
+    judged = judging.Judged([Verdict(BILL, 1.0, 1.0, "All right.")], 3, 0.5)
     path = grade.write_verdicts(grade.verdicts_of(dossier, judged, 7), tmp_path)
     return tmp_path, submitted, path
 

@@ -6,7 +6,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from autograder import checks, demo, grade, kill_matrix, notebooks
+from autograder import demo, grade, known, notebooks, weeks
 from autograder.cli import app
 from autograder.integrity.similarity import LEAST_PERCENT, compare, compare_week, rarity, read_answer
 
@@ -19,8 +19,7 @@ OTHER_NAMES = {"outgoing": "a", "incoming": "b", "others": "rest", "works": "job
 
 def honest(exercise):
     """The independent right answers that are kept for an exercise, by name."""
-    paths = kill_matrix.mutants_of(checks.find(exercise))
-    return {path.stem: path.read_text() for path in paths if path.stem.startswith("right_")}
+    return {one.name: one.source for one in known.answers_of(exercise) if one.is_right}
 
 
 def renamed(source, names):
@@ -48,7 +47,7 @@ def all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm):
 def submitted(tmp_path_factory):
     """Three honest students with answers of their own, two copies, one solution, one file that is no notebook."""
     folder = tmp_path_factory.mktemp("submitted")
-    kept = {check.exercise: list(honest(check.exercise).values()) for check in checks.of_week(WEEK)}
+    kept = {check.exercise: list(honest(check.exercise).values()) for check in weeks.of_week(WEEK)}
     for number in range(3):
         answers = {exercise: those[number] for exercise, those in kept.items() if number < len(those)}
         demo.write_submission(folder, f"honest{number}", answers)
@@ -86,7 +85,7 @@ def test_the_solution_itself_is_too_close_to_be_compared(report):
     assert report.num_too_short[HIERARCHICAL] == 1 and report.num_answers[HIERARCHICAL] == 6
 
 
-@pytest.mark.parametrize("exercise", [check.exercise for check in checks.of_week(WEEK)])
+@pytest.mark.parametrize("exercise", [check.exercise for check in weeks.of_week(WEEK)])
 def test_independent_right_answers_are_far_from_being_reported(exercise, monkeypatch):
     monkeypatch.setattr("autograder.integrity.similarity.LEAST_PERCENT", LEAST_PERCENT / 2)
     monkeypatch.setattr("autograder.integrity.similarity.LEAST_SHARED", 5.0)

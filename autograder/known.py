@@ -1,0 +1,118 @@
+"""Known answers of every exercise: honest ones, which must live, and wrong ones, which must die.
+
+`solutions/weekNN_topic/known/exercise/*.py` are whole answers: `right_*.py` are honest, the others wrong. In
+`known/exercise.toml` each table is a wrong answer that is another one with one change:
+
+    [sends_whole_tensors]
+    story = "every rank sends all it has"
+    of = "right_in_order"
+    old = "piece = pieces[(rank - step) % size]"
+    new = "piece = tensor"
+
+`old` and `new` are lists where a change needs several places. A wrong answer that passes the visible check says why it
+may: `not_in_sight = "…"`, in a file a docstring line `Not in sight: …`.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autograder.course import ROOT
+
+NOT_IN_SIGHT = "Not in sight: "
+KEYS = {"story", "of", "old", "new", "not_in_sight"}
+
+
+@dataclass(frozen=True)
+class Known:
+    """One known answer: its source, what it does in a line, and why the visible check may miss it, if it may."""
+
+    exercise: str
+    name: str
+    story: str
+    source: str
+    reason: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is honest and must live."""
+        return self.name.startswith("right_")
+
+
+def answers_of(exercise: str, root: Path = ROOT) -> list[Known]:
+    """Every known answer of an exercise, by name; none where the course was given out without its solutions.
+
+    Raises ValueError for a change that does not apply exactly once.
+    """
+    week, name = exercise.split(".")
+    folders = [folder / name.replace("-", "_") for folder in (root / "solutions").glob(f"{week}_*/known")]
+    found = {one.name: one for folder in folders for one in _whole(exercise, folder)}
+    for folder in folders:
+        for one in _changed(folder.with_suffix(".toml"), exercise, dict(found)):
+            if one.name in found:
+                raise ValueError(f"{folder}.toml: [{one.name}] is also a file: give it another name")
+            found[one.name] = one
+    return [found[key] for key in sorted(found)]
+
+
+def find(exercise: str, name: str) -> Known:
+    """One known answer. Raises ValueError where there is none of that name."""
+    for one in answers_of(exercise):
+        if one.name == name:
+            return one
+    raise ValueError(f"no known answer {name!r} of {exercise}")
+
+
+def right_of(exercise: str) -> Known:
+    """An honest answer. Raises ValueError where none is known."""
+    for one in answers_of(exercise):
+        if one.is_right:
+            return one
+    raise ValueError(f"no right answer of {exercise} is known: add right_….py")
+
+
+def _whole(exercise: str, folder: Path) -> Iterator[Known]:
+    for path in sorted(folder.glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        told = (ast.get_docstring(ast.parse(source)) or path.stem).splitlines()
+        reasons = [line.removeprefix(NOT_IN_SIGHT) for line in told if line.startswith(NOT_IN_SIGHT)]
+        yield Known(exercise, path.stem, told[0], source, "".join(reasons))
+
+
+def _changed(path: Path, exercise: str, whole: dict[str, Known]) -> Iterator[Known]:
+    for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items() if path.is_file() else ():
+        try:
+            source = _apply(table, whole)
+        except ValueError as error:
+            raise ValueError(f"{path}: [{name}] {error}") from None
+        story = f"Wrong: {table['story']}"
+        yield Known(exercise, name, story, f'"""{story}"""\n\n{source}', table.get("not_in_sight", ""))
+
+
+def _apply(table: dict[str, Any], whole: dict[str, Known]) -> str:
+    """The code of the answer that a table names, changed. Raises ValueError where that cannot be done."""
+    if unfit := set(table) - KEYS or KEYS - {"not_in_sight"} - set(table):
+        raise ValueError(f"has or lacks {', '.join(sorted(unfit))}: write {', '.join(sorted(KEYS))}")
+    if table["of"] not in whole:
+        raise ValueError(f"changes {table['of']!r}, which is no file: use one of {', '.join(whole)}")
+    code = _without_docstring(whole[table["of"]].source)
+    for old, new in zip(_listed(table["old"]), _listed(table["new"]), strict=True):
+        if code.count(old) != 1:
+            raise ValueError(f"changes text that occurs {code.count(old)} times in {table['of']}: {old!r}")
+        code = code.replace(old, new)
+    return code
+
+
+def _listed(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
+
+
+def _without_docstring(source: str) -> str:
+    first = ast.parse(source).body[0]
+    is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return "".join(source.splitlines(keepends=True)[first.end_lineno if is_text else 0 :]).lstrip("\n")

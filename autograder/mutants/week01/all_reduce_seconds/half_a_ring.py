@@ -1,9 +1,0 @@
-"""Wrong: only the reduce-scatter, half of the all-reduce."""
-
-import math
-
-
-def all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm):
-    if algorithm == "ring":
-        return (num_ranks - 1) * alpha + (num_ranks - 1) / num_ranks * num_bytes * beta
-    return 2 * math.ceil(math.log2(num_ranks)) * (alpha + num_bytes * beta)

@@ -1,6 +1,0 @@
-"""Wrong: right for the visible case only."""
-
-
-def state_bytes(num_parameters, num_ranks):
-    cut = num_parameters / 8
-    return [16 * num_parameters, 4 * num_parameters + 12 * cut, 2 * num_parameters + 14 * cut, 16 * cut]

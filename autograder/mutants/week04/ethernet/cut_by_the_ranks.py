@@ -1,6 +1,0 @@
-"""Wrong: a rank sends its slice once."""
-
-
-def seconds_a_step(num_parameters, num_ranks, bits_per_second):
-    whole = 2 * num_parameters / num_ranks * 8 / bits_per_second
-    return 2 * whole, 3 * whole

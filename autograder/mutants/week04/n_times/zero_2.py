@@ -1,6 +1,0 @@
-"""Wrong: the weights are not cut."""
-
-
-def zero3_saves(num_parameters, num_ranks, activation_bytes):
-    whole, cut = 16 * num_parameters, 2 * num_parameters + 14 * num_parameters / num_ranks
-    return whole / cut, (whole + activation_bytes) / (cut + activation_bytes)

@@ -1,7 +1,0 @@
-"""Wrong: GPipe's number of forwards."""
-
-reading_answers = {
-    "forwards_first": 32,
-    "divides": "forward_step_calc_loss",
-    "order": ["fwd_send_bwd_recv", "backward_one_chunk", "bwd_send_fwd_recv", "forward_one_chunk"],
-}

@@ -1,6 +1,0 @@
-"""Wrong: where the two lines cross, not a whole number."""
-
-
-def one_f_one_b_wins_from(num_ranks, weight_gradient, extra):
-    saved = (num_ranks - 1) * (2 * weight_gradient - extra)
-    return saved / extra

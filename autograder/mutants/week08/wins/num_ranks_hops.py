@@ -1,6 +1,0 @@
-"""Wrong: counts ranks for hops."""
-
-
-def one_f_one_b_wins_from(num_ranks, weight_gradient, extra):
-    saved = num_ranks * (2 * weight_gradient - extra)
-    return max(num_ranks, int(saved // extra) + 1)

@@ -1,6 +1,0 @@
-"""Wrong: ZB-H1 saves two weight gradients a hop, not one."""
-
-
-def one_f_one_b_wins_from(num_ranks, weight_gradient, extra):
-    saved = (num_ranks - 1) * (weight_gradient - extra)
-    return max(num_ranks, int(saved // extra) + 1)

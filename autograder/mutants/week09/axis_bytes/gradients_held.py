@@ -1,7 +1,0 @@
-"""Wrong: the bytes of gradients that a rank holds, not what it sends."""
-
-
-def axis_bytes(layers, hidden, sequence, microbatch, parameters, tp, pp, dp):
-    payload = 2 * microbatch * sequence * hidden
-    one = 2 * (tp - 1) / tp * payload
-    return [payload, one, 2 * one * layers / pp, payload if pp > 1 else 0, 2 * parameters]

@@ -1,5 +1,0 @@
-"""Wrong: in GB."""
-
-
-def bytes_left(num_parameters, tp, pp, dp, activation_bytes, gpu_bytes):
-    return (gpu_bytes - num_parameters / (tp * pp) * (2 + 4 + 12 / dp) - activation_bytes) / 1e9

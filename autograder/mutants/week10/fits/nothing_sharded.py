@@ -1,5 +1,0 @@
-"""Wrong: every data-parallel rank keeps the whole optimizer."""
-
-
-def bytes_left(num_parameters, tp, pp, dp, activation_bytes, gpu_bytes):
-    return gpu_bytes - num_parameters / (tp * pp) * (2 + 4 + 12) - activation_bytes

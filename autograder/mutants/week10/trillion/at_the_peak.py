@@ -1,6 +1,0 @@
-"""Wrong: days at the peak."""
-
-
-def used_and_days(num_parameters, tokens_per_step, step_seconds, num_gpus, peak_flops, total_tokens):
-    used = 6 * num_parameters * tokens_per_step / (step_seconds * num_gpus * peak_flops)
-    return used, 6 * num_parameters * total_tokens / (num_gpus * peak_flops) / 86400

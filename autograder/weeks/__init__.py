@@ -1,0 +1,41 @@
+"""Every check of the course, found by listing folders: `weekNN_topic/exercise.py` holds the CHECK of one exercise.
+
+A file that begins with `_` is shared by the checks of its week. Three readers use the checks: the notebook, the grade,
+and the kill matrix.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from autograder.checks.base import Check
+
+FOLDERS = {path.name.split("_")[0]: path for path in sorted(Path(__file__).parent.glob("week*")) if path.is_dir()}
+
+
+def _checks_in(folder: Path) -> tuple[Check, ...]:
+    modules = [import_module(f"{__name__}.{folder.name}.{path.stem}") for path in sorted(folder.glob("[!_]*.py"))]
+    for module in modules:
+        if not isinstance(getattr(module, "CHECK", None), Check):
+            raise ImportError(f"{module.__file__} has no CHECK: add one, or let the file's name begin with _")
+    return tuple(module.CHECK for module in modules)
+
+
+WEEKS: dict[str, tuple[Check, ...]] = {name: _checks_in(folder) for name, folder in FOLDERS.items()}
+
+
+def of_week(week: str) -> tuple[Check, ...]:
+    """The checks of a week, named `week01` or by its folder `week01_collectives`. Raises ValueError for another."""
+    name = week.split("_", maxsplit=1)[0]
+    if name not in WEEKS:
+        raise ValueError(f"no checks for {week!r}: there are checks for {', '.join(WEEKS)}")
+    return WEEKS[name]
+
+
+def find(exercise: str) -> Check:
+    """The check of one exercise, such as `week01.ring-all-reduce`. Raises ValueError for another."""
+    everything = {check.exercise: check for checks in WEEKS.values() for check in checks}
+    if exercise not in everything:
+        raise ValueError(f"no exercise {exercise!r}: there are {', '.join(everything)}")
+    return everything[exercise]

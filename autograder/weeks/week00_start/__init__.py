@@ -1,0 +1,1 @@
+"""Week 0: one all-reduce, to see that everything works."""

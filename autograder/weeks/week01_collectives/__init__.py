@@ -1,0 +1,4 @@
+"""Week 1: messages, ring collectives, their bytes and seconds; one file an exercise, in the notebook's order.
+
+Tensors are compared exactly: inputs are small whole numbers, whose sums are exact in every order and dtype.
+"""

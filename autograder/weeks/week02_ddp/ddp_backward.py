@@ -1,0 +1,219 @@
+"""Broadcast, hooks, buckets and overlap: one backward of data parallelism on a module that the check builds.
+
+Gradients are compared with one process, within 1e-5. Overlap is seen from outside: every layer of the module asks the
+supervisor for a number that its gradients need (`autograder.jobs.marked`), which shows where the backward is when a
+bucket leaves; and a rank that waits in a hook never gets the next number.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograder.checks.base import Answer, Case, Check, Task, calls_of, whole_numbers
+from autograder.checks.groups import members_of, working
+from autograder.checks.packets import Call
+from autograder.checks.training import failed, module, training_task, wrong_grads, wrong_weights
+from autograder.jobs import trained
+from autograder.jobs.marked import MARK_BYTES, set_keys
+from autograder.weeks.week02_ddp.assign_buckets import due_buckets
+from autograder.weeks.week02_ddp.average_gradients import MASKED
+
+GRADIENTS, OVERLAP = "gradients", "overlap"
+TOLERANCE = 1e-5
+ROWS = 3
+TWO = {"microbatches": 2}
+
+
+def _make_backward(case: Case, rng: Random) -> Task:
+    members, widths = members_of(case), case["widths"]
+    plans = {rank: _module(case, place, rng) for place, rank in enumerate(members)}
+    batches = {rank: [_rows(rng, widths[0]) for _ in range(case["microbatches"])] for rank in members}
+    first = trained.build_module(plans[members[0]])
+    weights = {name: parameter.detach().clone() for name, parameter in first.named_parameters()}
+    sizes = [weight.nbytes for weight in weights.values()]
+    buckets = due_buckets({"sizes": sizes, "bucket_bytes": case["bucket_bytes"]})
+    payloads = [sum(sizes[number] for number in bucket) for bucket in buckets]
+    keys = _keys(case, buckets, rng)
+    return training_task(
+        case,
+        "ddp_backward",
+        {rank: [plans[rank], batches[rank], buckets] for rank in members},
+        dict.fromkeys(members, (weights, _mean_gradients(plans, batches, weights, keys))),
+        keys=keys,
+        buckets=buckets,
+        payloads=payloads * case.get("calls", 1),
+    )
+
+
+def _module(case: Case, place: int, rng: Random) -> dict[str, Any]:
+    """What is built for the rank at this place; "orders" names for each the order in which its forward uses layers."""
+    kind = "marked-mlp" if case["part"] == OVERLAP else "mlp"
+    sizes: dict[str, Any] = {"widths": case["widths"]}
+    if "orders" in case:
+        kind, sizes = "chain", {"width": case["widths"][0], "order": case["orders"][place]}
+    return module(kind, seed=rng.randrange(1 << 30), whole=True, **sizes)
+
+
+def _mean_gradients(
+    plans: dict[int, dict], batches: dict[int, list[Tensor]], weights: dict[str, Tensor], keys: dict[str, Any] | None
+) -> dict[str, Tensor]:
+    """By one process: the mean over ranks of the gradients of each rank's losses, at these weights, with its keys."""
+    means = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    for rank, plan in plans.items():
+        net = trained.build_module(plan | {"weights": weights})
+        for number, rows in enumerate(batches[rank]):
+            if keys is not None:
+                begin = number * keys["layers"]
+                set_keys(net, keys["numbers"][rank][begin : begin + keys["layers"]])
+            gradients = torch.autograd.grad(net(rows).sum(), list(net.parameters()))
+            for mean, gradient in zip(means.values(), gradients, strict=True):
+                mean.add_(gradient / len(plans))
+    return means
+
+
+def _rows(rng: Random, width: int) -> Tensor:
+    return whole_numbers(rng, ROWS * width).clamp(-3, 3).reshape(ROWS, width)
+
+
+def _judge_backward(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        waits = "Here a rank gets into the next layer only while gradients travel: a hook that waits never ends.\n"
+        return waits + problem if case["part"] == OVERLAP and problem == answer.report else problem
+    for rank in working(task):
+        if problem := wrong_weights(rank, answer.ranks[rank], task.expected[rank][0]):
+            return f"{problem} All ranks must begin with the weights of the group's first rank."
+    for rank in working(task):
+        came, grads = answer.ranks[rank], task.expected[rank][1]
+        problem = (
+            _is_sum(rank, came, grads, len(working(task)))
+            or wrong_grads(rank, came, grads, relative=TOLERANCE)
+            or _wrong_calls(rank, answer, task.facts["payloads"], len(task.facts["buckets"]))
+        )
+        if not problem and case["part"] == OVERLAP:
+            problem = _no_overlap(rank, answer, case, task.facts["buckets"])
+        if problem:
+            return problem
+    return None
+
+
+def _is_sum(rank: int, came: dict[str, Any], grads: dict[str, Tensor], num_ranks: int) -> str | None:
+    total = {name: grad * num_ranks for name, grad in grads.items()}
+    if any(grad.any() for grad in grads.values()) and not wrong_grads(rank, came, total, relative=TOLERANCE):
+        return f"The gradients on rank {rank} are {num_ranks} times the mean: the sum over the ranks."
+    return None
+
+
+def _wrong_calls(rank: int, answer: Answer, payloads: list[int], num_buckets: int) -> str | None:
+    """One all-reduce a bucket, in the order of the buckets, and nothing else but the first broadcast."""
+    calls = sorted(_without_marks(answer, rank), key=lambda call: call.number)
+    other = [call.kind for call in calls if call.kind not in ("broadcast", "all_reduce")]
+    if other:
+        return f"Rank {rank} calls {other[0]}; a broadcast before and one all_reduce per bucket are enough."
+    reduced = [call.payload_bytes for call in calls if call.kind == "all_reduce"]
+    if len(reduced) != len(payloads):
+        counts = f"{len(reduced)} all-reduces where {len(payloads)} are expected"
+        return f"Rank {rank} makes {counts}: one per bucket and step, in the last microbatch alone."
+    if _broadcasts_late([call.kind for call in calls], num_buckets):
+        return f"Rank {rank} broadcasts after its first all_reduce; weights are broadcast before the backward."
+    if reduced != payloads:
+        return f"Rank {rank} all-reduces {reduced} bytes, in this order, where the buckets have {payloads}."
+    return None
+
+
+def _broadcasts_late(kinds: list[str], num_buckets: int) -> bool:
+    """Whether a broadcast stands behind the first bucket of a step and before the next step."""
+    reduced = [kinds[:place].count("all_reduce") for place, kind in enumerate(kinds) if kind == "broadcast"]
+    return any(number % num_buckets or number == kinds.count("all_reduce") for number in reduced)
+
+
+def _without_marks(answer: Answer, rank: int) -> list[Call]:
+    """A rank's calls but the marks, and the messages that hold layers back."""
+    return [call for call in calls_of(answer, rank) if call.payload_bytes != MARK_BYTES]
+
+
+def _no_overlap(rank: int, answer: Answer, case: Case, buckets: list[list[int]]) -> str | None:
+    """Each bucket leaves before the backward reaches the layer in front of its gradients, and of the last microbatch.
+
+    Every layer asks for its number outside, and what the rank had begun by then is noted there (`jobs.keys`).
+    """
+    num_layers, asked = len(case["widths"]) - 1, answer.asked[rank]
+    if len(asked) != case["microbatches"] * num_layers:
+        return f"On rank {rank}, the backward of each of the {case['microbatches']} microbatches must run once."
+    last = asked[-num_layers:]
+    if last[0] > 0:
+        return f"Rank {rank} all-reduces before the last microbatch: add gradients up first."
+    for layer, begun, due in zip(reversed(range(num_layers)), last, _due(case, buckets), strict=True):
+        if begun < due:
+            return (
+                f"Right, but bucket {begun} of rank {rank} has not left when the backward reaches layer {layer}; its "
+                f"gradients were there after layer {_lowest(buckets[: begun + 1])}. Send it from the hook of its last "
+                "gradient."
+            )
+    return None
+
+
+def _lowest(buckets: list[list[int]]) -> int:
+    """The layer whose gradients complete these buckets; each layer has two parameters."""
+    return min(parameter // 2 for bucket in buckets for parameter in bucket)
+
+
+def _due(case: Case, buckets: list[list[int]]) -> list[int]:
+    """How many buckets must have left when the last backward reaches each layer, the last layer first."""
+    complete = [_lowest(buckets[: number + 1]) for number in range(len(buckets))]
+    return [sum(lowest > layer for lowest in complete) for layer in reversed(range(len(case["widths"]) - 1))]
+
+
+def _keys(case: Case, buckets: list[list[int]], rng: Random) -> dict[str, Any] | None:
+    """What layers multiply their gradients by, for each rank in the order of the asking."""
+    if case["part"] != OVERLAP:
+        return None
+    num_layers = len(case["widths"]) - 1
+    num_turns = case["microbatches"] * num_layers
+    return {
+        "numbers": [[float(rng.randint(1, 3)) for _ in range(num_turns)] for _ in range(case["ranks"])],
+        "due": [0] * (num_turns - num_layers) + _due(case, buckets),
+        "layers": num_layers,
+    }
+
+
+def _draw_backward(rng: Random) -> list[Case]:
+    """Buckets that end inside a layer, one of everything, one a layer, one for two; the first rank is not always 0."""
+    width = rng.randint(2, 5)
+    layer = 4 * (width + 1) * width  # bytes
+    gradients = [
+        {"ranks": 4, "widths": [width] * 4, "microbatches": 3, "bucket_bytes": layer + 4 * width},
+        {"ranks": 3, "widths": [3, width, 2], "microbatches": 1, "bucket_bytes": 10**6, "subgroup": [1, 2]},
+    ]
+    overlap = [
+        {"ranks": 3, "widths": [width] * 6, "microbatches": 1, "bucket_bytes": 2 * layer},
+        {"ranks": 2, "widths": [width] * 4, "microbatches": 3, "bucket_bytes": layer},
+    ]
+    return [case | {"part": GRADIENTS} for case in gradients] + [case | {"part": OVERLAP} for case in overlap]
+
+
+CHECK = Check(
+    exercise="week02.ddp-backward",
+    points=4,
+    names=("ddp_backward",),
+    public=(
+        {"ranks": 4, "widths": [3, 4, 2], "bucket_bytes": 40, "subgroup": [1, 3], "calls": 2, **TWO, "part": GRADIENTS},
+        {"ranks": 2, "widths": [3] * 4, "bucket_bytes": 1, "orders": [[1, 0, 2], [2, 1, 0]], **TWO, "part": GRADIENTS},
+        {"ranks": 2, "widths": [3, 4, 4, 2], "microbatches": 2, "bucket_bytes": 1, "part": OVERLAP},
+    ),
+    draw=_draw_backward,
+    make=_make_backward,
+    judge=_judge_backward,
+    masked=MASKED,
+    timeout=20.0,
+    parts={GRADIENTS: 0.5, OVERLAP: 0.5},
+    trains=True,
+    hints=(
+        "Broadcast, then all microbatches but the last, then hooks, the last backward, and only then wait.",
+        "A hook notes that its parameter has arrived; a bucket leaves when all of it has, and after those before it.",
+        "In the hook: work = all_reduce(flat, async_op=True). After the backward: work.wait(), / N, back into .grad.",
+    ),
+)

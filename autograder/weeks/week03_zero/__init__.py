@@ -1,0 +1,1 @@
+"""Week 3, one file an exercise: bytes of model states, sharded Adam, gradients reduced in the backward."""

@@ -1,0 +1,61 @@
+"""How many microbatches keep the bubble below a limit, in whole per cent so that the limit can be met exactly."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+from shardlab.costs.clock.step import bubble_share
+
+from autograder.checks.base import Answer, Case, Check, Task
+from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.weeks.week07_pipeline.bubble import FORMULAS
+
+
+def smallest(num_ranks: int, percent: int) -> int:
+    """The smallest M with 100 (P-1) < percent (M+P-1), by trying."""
+    num_microbatches = 1
+    while not 100 * (num_ranks - 1) < percent * (num_microbatches + num_ranks - 1):
+        num_microbatches += 1
+    return num_microbatches
+
+
+def _judge_smallest(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got, due = value_of(answer), task.expected[0]
+    if type(got) is not int:
+        return f"For ({shown(case)}) return a whole number of microbatches."
+    if 1 <= got < due:
+        idle = bubble_share(case["num_ranks"], got)
+        return f"For ({shown(case)}) M = {got} leaves a bubble of {idle:.4%}: that is not below {case['percent']}%."
+    return f"For ({shown(case)}) {got} is not the smallest M." if got != due else None
+
+
+def _draw_smallest(rng: Random) -> list[Case]:
+    """Limits that can be met exactly (7 and 13 are where floats go wrong) and others, on few ranks and on many."""
+    ranks = [1, 2, 3, 8, 14, 15, 27, rng.randint(4, 7), rng.randint(16, 32)]
+    sizes = product(ranks, (3, 5, 7, 9, 10, 11, 13, 20, 25, 30, 50))
+    return [{"num_ranks": ranks, "percent": percent} for ranks, percent in sizes]
+
+
+CHECK = Check(
+    exercise="week07.smallest",
+    points=1,
+    names=("smallest_num_microbatches",),
+    public=tuple(
+        {"num_ranks": ranks, "percent": percent} for ranks, percent in ((4, 30), (8, 10), (8, 7), (14, 13), (1, 5))
+    ),
+    draw=_draw_smallest,
+    make=formula_task(
+        "smallest_num_microbatches", ("num_ranks", "percent"), lambda case: smallest(case["num_ranks"], case["percent"])
+    ),
+    judge=_judge_smallest,
+    program="without_ranks",
+    masked=FORMULAS,
+    hints=(
+        "Solve (P-1)/(M+P-1) < b for M, and mind the <.",
+        "M > (P-1)(1/b - 1): the next whole number above it, also when it is whole itself.",
+        "In whole numbers: M + P - 1 > 100 (P-1) / percent, so M = 100 (P-1) // percent + 1 - (P-1), at least 1.",
+    ),
+)

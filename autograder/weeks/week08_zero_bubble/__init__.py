@@ -1,0 +1,1 @@
+"""Week 8: interleaving, the backward in two halves, zero-bubble schedules; one file an exercise, in notebook order."""

@@ -1,0 +1,105 @@
+"""Six lines of a calculator, five of them with an error that public calculators have had; one part a line."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from shardlab.costs.clock.step import bubble_share
+from shardlab.costs.flops import attention_core_flops
+from shardlab.costs.memory import gpt_layer_activation_bytes
+from shardlab.costs.memory_states import zero_state_bytes
+from shardlab.costs.model import Transformer, num_parameters
+from shardlab.costs.traffic import ring_all_reduce_bytes
+
+from autograder.checks.base import Answer, Case, Check, Task, close
+from autograder.checks.formulas import failed, numbers_of
+from autograder.weeks.week10_planning._clusters import MASKED
+
+WHY = {
+    "parameters": "Count each kind of matrix and norm, and look at the width of keys and values.",
+    "state_bytes": "Look at the type of gradients that are summed up, and at what ZeRO-1 cuts.",
+    "activation_bytes": "Look at what a fused attention kernel does not keep.",
+    "all_reduce_bytes": "Follow one byte round the ring: how often is it sent, and by how many of the ranks?",
+    "attention_flops": "Look at what a kernel with a causal mask skips.",
+    "bubble": "The line as you found it computes (P-1)/(M+P-1).",
+}
+PUBLIC = {
+    "layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128256, "sequence": 8192,
+    "microbatch": 1, "tp": 8, "pp": 4, "dp": 16, "microbatches": 32, "parameters_on_rank": 2_200_000_000,
+}  # fmt: skip
+
+
+def calculated(sizes: dict[str, Any]) -> dict[str, float]:
+    """What each line means: see the exercise."""
+    names = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "sequence")
+    model = Transformer("drawn", **{name: sizes[name] for name in names}, gated=True)
+    s, b, h, tp = sizes["sequence"], sizes["microbatch"], sizes["hidden"], sizes["tp"]
+    return {
+        "parameters": num_parameters(model),
+        "state_bytes": zero_state_bytes(sizes["parameters_on_rank"], sizes["dp"], 1, gradient_bytes=4).total,
+        "activation_bytes": gpt_layer_activation_bytes(
+            s, b, h, sizes["heads"], tp, sequence_parallel=True, recompute="selective"
+        ),
+        "all_reduce_bytes": ring_all_reduce_bytes(tp, 2 * s * b * h),
+        "attention_flops": model.layers * attention_core_flops(model, causal=True),
+        "bubble": bubble_share(sizes["pp"], sizes["microbatches"]),
+    }
+
+
+def _make(case: Case, rng: Random) -> Task:
+    expected = calculated(case["sizes"])[case["part"]]
+    return Task(call="calculate", ranks=1, inputs=[[[case["sizes"]]]], expected=[expected], groups=[])
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got, name = numbers_of(answer), case["part"]
+    if not isinstance(got, dict) or name not in got:
+        return f"calculate must return a dict with {', '.join(WHY)}."
+    diagonal = 1.5 / case["sizes"]["sequence"]  # a token may see itself: (s + 1) / 2 is as honest as s / 2
+    if close(got[name], task.expected[0], diagonal if name == "attention_flops" else 1e-6):
+        return None
+    return f"{name} is {got[name]!r}, which is not right. {WHY[name]} Sizes: {case['sizes']}."
+
+
+def _draw(rng: Random) -> list[Case]:
+    drawn = []
+    for kv_heads, tp in ((1, 2), (4, 8), (32, 1)):
+        sizes = {
+            "layers": rng.randint(2, 99),
+            "hidden": 32 * rng.choice([64, 96, 128]),
+            "heads": 32,
+            "kv_heads": kv_heads,
+            "ffn": rng.randint(100, 30000),
+            "vocab": rng.randint(1000, 200_000),
+            "sequence": rng.choice([512, 2048, 4096, 32768]),
+            "microbatch": rng.randint(1, 4),
+            "tp": tp,
+            "pp": rng.randint(1, 16),
+            "dp": rng.randint(1, 64),
+            "microbatches": rng.randint(1, 64),
+            "parameters_on_rank": rng.randint(10**8, 10**10),
+        }
+        drawn.append(sizes)
+    return [{"sizes": sizes, "part": part} for part in WHY for sizes in drawn]
+
+
+CHECK = Check(
+    exercise="week10.calculator",
+    points=3,
+    names=("calculate",),
+    public=tuple({"sizes": PUBLIC, "part": part} for part in WHY),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    program="without_ranks",
+    masked=MASKED,
+    parts={part: 0.1 if part == "bubble" else 0.18 for part in WHY},
+    hints=(
+        "Take one line at a time, and a size at which you know the answer: kv_heads = heads, tp = 1, one layer.",
+        "Keys and values are kv_heads/heads as wide; the output layer is a second matrix of vocab * hidden.",
+        "fp32 gradients: 6 + 12/dp. Flash attention: no 5as/h. All-reduce: 2(tp-1)/tp. A causal mask: half the FLOPs.",
+    ),
+)

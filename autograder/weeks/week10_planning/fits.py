@@ -1,0 +1,68 @@
+"""Bytes that are left on a GPU beside model states and activations; below 0 where it does not fit."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+from shardlab.costs.memory_states import zero_state_bytes
+
+from autograder.checks.base import Answer, Case, Check, Task, close
+from autograder.checks.formulas import failed, formula_task, numbers_of, shown
+from autograder.weeks.week10_planning._clusters import MASKED
+
+NAMES = ("num_parameters", "tp", "pp", "dp", "activation_bytes", "gpu_bytes")
+
+
+def left(case: Case) -> float:
+    states = zero_state_bytes(case["num_parameters"] / (case["tp"] * case["pp"]), case["dp"], 1, gradient_bytes=4)
+    return case["gpu_bytes"] - states.total - case["activation_bytes"]
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got, due = numbers_of(answer), task.expected[0]
+    if type(got) in (int, float) and abs(got - due) <= 1e-6 * case["gpu_bytes"]:
+        return None
+    if close(got, -due):
+        return f"For ({shown(case)}) the sign is wrong: what is left is above 0 where the rank fits."
+    return f"For ({shown(case)}) {got!r} is not the number of bytes left."
+
+
+def _draw(rng: Random) -> list[Case]:
+    """Each kind of layout with a model that fits, with one that does not, and on every GPU."""
+    sizes = [
+        (1, 1, 1),
+        (8, 1, rng.randint(2, 9)),
+        (rng.randint(2, 8), rng.randint(2, 16), 1),
+        (8, 16, rng.randint(3, 64)),
+    ]
+    cases = []
+    for tp, pp, dp in sizes:
+        for fill, gib in product((0.3, 3.0), (32, 80, 141)):
+            num_parameters = int(fill * gib * 2**30 / 18) * tp * pp  # 18 bytes for each, if nothing is shared
+            activations = rng.randint(1, 10) * 10**9
+            cases.append(dict(zip(NAMES, (num_parameters, tp, pp, dp, activations, gib * 2**30), strict=True)))
+    return cases
+
+
+CHECK = Check(
+    exercise="week10.fits",
+    points=1,
+    names=("bytes_left",),
+    public=tuple(
+        dict(zip(NAMES, (70_000_000_000, 8, pp, dp, activations, 80 * 2**30), strict=True))
+        for pp, dp, activations in ((1, 8, 20_000_000_000), (4, 8, 20_000_000_000), (1, 2, 5_000_000_000))
+    ),
+    draw=_draw,
+    make=formula_task("bytes_left", NAMES, left),
+    judge=_judge,
+    program="without_ranks",
+    masked=MASKED,
+    hints=(
+        "How many parameters has a rank? tp and pp both cut the model, dp does not.",
+        "A parameter costs 2 bytes as a weight, 4 as a gradient, 12 in the optimizer; ZeRO-1 cuts the 12 by dp.",
+        "gpu_bytes - num_parameters / (tp * pp) * (6 + 12 / dp) - activation_bytes.",
+    ),
+)

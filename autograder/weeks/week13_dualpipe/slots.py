@@ -1,0 +1,82 @@
+"""From words to the texts of one rank: which microbatch each word means."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import zip_longest
+from random import Random
+
+from autograder.checks.base import Answer, Case, Check, Task
+from autograder.checks.formulas import failed, value_of
+from autograder.checks.schedules import BUILDERS
+from autograder.weeks.week13_dualpipe.eight_steps import steps_of
+
+
+def numbered(words: list[str], stages: dict[str, int], streams: dict[str, list[int]]) -> list[str]:
+    """Each word takes the next microbatch of its stream; a W belongs to the oldest I that has none."""
+    left = {letter + end: deque(numbers) for end, numbers in streams.items() for letter in "FB"}
+    waiting: deque[str] = deque()
+
+    def text(word: str) -> str:
+        if word == "W":
+            return waiting.popleft()
+        letter, end = word
+        microbatch = left[word.replace("I", "B")].popleft()
+        if letter == "I":
+            waiting.append(f"{stages[end]}W{microbatch}")
+        return f"{stages[end]}{letter}{microbatch}"
+
+    pairs = [[text(part) for part in word.split("&")] for word in words]
+    return [pair[0] if len(pair) == 1 else f"({pair[0]};{pair[1]})OVERLAP_F_B" for pair in pairs]
+
+
+def _make(case: Case, rng: Random) -> Task:
+    given = [case["words"], case["stages"], case["streams"]]
+    return Task(call="slots_of", ranks=1, inputs=[[given]], expected=[numbered(*given)], groups=[])
+
+
+def _judge(case: Case, task: Task, answer: Answer) -> str | None:
+    if problem := failed(answer):
+        return problem
+    got = value_of(answer)
+    if not isinstance(got, list | tuple) or not all(isinstance(text, str) for text in got):
+        return 'Return one list of texts such as "1F3".'
+    for word, text, due in zip_longest(case["words"], got, task.expected[0]):
+        if text != due:
+            place = f"word {word!r}" if word else "what comes after the last word"
+            what = "no text" if text is None else f"{text[:30]!r}"
+            return f"With stages {case['stages']}, {place} becomes {what}: look at its stage, letter and microbatch."
+    return None
+
+
+def _draw(rng: Random) -> list[Case]:
+    cases = []
+    for to_end, length in ((0, 2), (1, 2), (0, 4), (1, 4), (2, 4), (3, 4)):
+        num = 2 * length + rng.randint(0, 3)
+        words = [word for step in steps_of(to_end, length, num) for word in step]
+        low, high = list(range(num)), list(range(num, 2 * num))
+        cases.append(_case(words, to_end, 2 * length - 1 - to_end, high, low))
+        cases.append(_case(words, to_end, 2 * length - 1 - to_end, low, low))
+    return cases
+
+
+def _case(words: list[str], near: int, far: int, near_stream: list[int], far_stream: list[int]) -> Case:
+    return {"words": words, "stages": {"n": near, "f": far}, "streams": {"n": near_stream, "f": far_stream}}
+
+
+CHECK = Check(
+    exercise="week13.slots",
+    points=2,
+    names=("slots_of",),
+    public=(_case(["Fn", "Ff", "If", "Fn&Bf", "In", "W", "W"], 0, 3, [0, 1], [4, 5]),),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    program="without_ranks",
+    masked=BUILDERS,
+    hints=(
+        "Four counters: the next forward and the next backward of near and of far. And a queue of W.",
+        "I and B are both backwards: they share a counter. An I puts its W into the queue, with its stage.",
+        'A pair is word.split("&"): two texts, an F and a B, each counted, in "(...;...)OVERLAP_F_B".',
+    ),
+)

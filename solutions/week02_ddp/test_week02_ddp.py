@@ -1,0 +1,91 @@
+"""Week 2: the references of its checks, partial credit, and the facts that its text and its questions name."""
+
+import inspect
+import re
+from random import Random
+
+import pytest
+import torch
+import torch.distributed as dist
+from shardlab.costs import overlap, traffic
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+
+from autograder import known, notebooks, weeks
+from autograder.jobs.marked import marked_mlp
+from autograder.jobs.trained import mlp
+from autograder.judge import Judge
+from autograder.kill_matrix import PREAMBLE
+from autograder.weeks.week02_ddp import ten_and_eight, top_k, unused
+from autograder.weeks.week02_ddp.assign_buckets import due_buckets
+from autograder.weeks.week02_ddp.reading import READING
+
+
+def text() -> str:
+    lines = notebooks.source_path("week02_ddp").read_text().splitlines()
+    return " ".join(line.removeprefix("# ").removeprefix("> ") for line in lines)
+
+
+def test_numbers_in_the_text_are_those_of_the_functions():
+    worst, best = ten_and_eight.both({})
+    assert f"only {int(100 * worst)}% efficiency" in text() and f"no more than {best:.0%} can be had" in text()
+    assert f"Without overlap 10/18 = {worst:.0%}" in text() and f"the best is 10/11.3 = {best:.0%}" in text()
+    layers = 8
+    ready = overlap.ready_times(10 / 3, [20 / 3 / layers] * layers)
+    exposed = overlap.exposed_seconds(10, overlap.transfers(ready, [8 / layers] * layers))
+    assert f"With eight it is {overlap.efficiency(10, exposed):.0%}" in text()
+    assert 1000 * traffic.ring_all_reduce_bytes(2, 4e6 * 64) / 32e9 == 8
+    assert 1000 * traffic.ring_all_reduce_bytes(2, 4e6 * 24) / 32e9 == 3
+
+
+def test_what_the_reading_questions_ask_is_in_torch():
+    assert READING["first_bucket"] == dist._DEFAULT_FIRST_BUCKET_BYTES
+    assert f"{READING['at_the_start']}(" in inspect.getsource(DistributedDataParallel.__init__)
+    source = inspect.getsource(default_hooks._compress_hook)
+    called = re.findall(r"\b(to|div_|all_reduce|copy_)\(", source.split("else:\n        fut")[1])
+    assert called == ["all_reduce"]  # copy_ is in decompress, which its future calls
+    assert source.index("buffer.to(dtype).div_(") < source.index("def decompress")
+
+
+def test_buckets_of_the_text():
+    assert due_buckets({"sizes": [4, 4, 4, 4], "bucket_bytes": 8}) == [[3, 2], [1, 0]]
+
+
+def test_what_top_k_leaves_out_comes_later():
+    first, second = torch.tensor([3.0, -2.0, 1.0]), torch.tensor([0.0, -1.0, 2.5])
+    means = top_k.due_means([[first, second], [first, second]], 1)
+    assert torch.equal(means[0], torch.tensor([3.0, 0.0, 0.0]))
+    assert torch.equal(means[1], torch.tensor([0.0, 0.0, 3.5]))
+
+
+def test_gradients_that_some_ranks_lack_count_as_zeros():
+    task = unused.CHECK.make({"ranks": 2, "numbers": 3, "missing": [[0], [0, 1], []]}, Random(0))
+    gradients = [mine["args"][0] for mine in task.inputs]
+    assert gradients[0][0] is None and torch.equal(task.expected[0][0], gradients[1][0] / 2)
+    assert gradients[1][1] is None and task.expected[0][1] is None
+    assert torch.equal(task.expected[1][2], (gradients[0][2] + gradients[1][2]) / 2)
+
+
+def test_marks_change_nothing_on_one_process():
+    plain, marked = mlp([3, 4, 2]), marked_mlp([3, 4, 2])
+    marked.load_state_dict(plain.state_dict())
+    for net in (plain, marked):
+        net(torch.ones(2, 3)).sum().backward()
+    for one, other in zip(plain.parameters(), marked.parameters(), strict=True):
+        assert one.grad is not None and other.grad is not None and torch.equal(one.grad, other.grad)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "name", "points", "words"),
+    [
+        ("ddp-backward", "after_the_backward", 2, "has not left when the backward reaches layer"),
+        ("ddp-backward", "synchronous", 2, "a hook that waits never ends"),
+        ("top-k", "no_feedback", 1.5, "Right: one step."),
+    ],
+)
+def test_partial_credit(exercise, name, points, words):
+    check = weeks.find(f"week02.{exercise}")
+    source = known.find(check.exercise, name).source
+    with Judge() as judge:
+        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
+    assert verdict.points == pytest.approx(points, abs=1e-3) and words in verdict.text

@@ -1,0 +1,62 @@
+"""Week 3: the numbers that its page names, partial credit, and the facts that its reading questions ask for."""
+
+import inspect
+
+import pytest
+import shardlab
+import torch
+from shardlab import meter
+from shardlab.costs.memory_states import shard_elements, zero_state_bytes
+from shardlab.data_parallel import zero2
+from shardlab.data_parallel.zero1 import Zero1
+from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+from autograder import known, weeks
+from autograder.checks import shards
+from autograder.judge import Judge
+from autograder.kill_matrix import PREAMBLE
+from autograder.weeks.week03_zero.reading import READING
+
+
+def held(num_ranks: int) -> list[float]:
+    return [zero_state_bytes(1.0, num_ranks, stage).total for stage in range(4)]
+
+
+def test_four_times_and_eight_times_are_limits():
+    assert held(8) == [16, 5.5, 3.75, 2]
+    assert [round(16 / one, 1) for one in held(8)[1:]] == [2.9, 4.3, 8.0]
+    assert [16 / one for one in held(10**9)[1:3]] == pytest.approx([4, 8])
+    assert [one * 100e6 / 1e9 for one in held(2)] == pytest.approx([1.6, 1.0, 0.9, 0.8])
+
+
+@pytest.mark.parametrize(("num_ranks", "size", "padding"), [(2, 929, 1), (4, 465, 3)])
+def test_1857_parameters_are_cut_as_the_page_says(num_ranks, size, padding):
+    assert shard_elements(1857, num_ranks) == (size, padding)
+    tensors = [torch.ones(32, 56), torch.ones(32), torch.ones(1, 32), torch.ones(1)]
+    flat = shards.padded(tensors, num_ranks)
+    assert flat.numel() == num_ranks * size and flat[-padding:].eq(0).all() and flat.sum() == 1857
+
+
+def kinds_of_a_step():
+    zero = Zero1(nn.Linear(3, 2), torch.optim.Adam)
+    zero.module(torch.ones(1, 3)).sum().backward()
+    with meter.record() as bill:
+        zero.step(max_norm=1.0)
+    return bill.kinds
+
+
+def test_what_the_reading_questions_ask_is_so():
+    assert shardlab.run(kinds_of_a_step, ranks=2) == [READING["order"]] * 2
+    assert READING["on_the_way"] == zero2.MOST_ON_THE_WAY
+    assert "leave=MOST_ON_THE_WAY" in inspect.getsource(zero2.Zero2._send_full_buckets)
+    assert "_broadcast_params_from_rank" in inspect.getsource(ZeroRedundancyOptimizer._sync_params)
+    assert f"dist.{READING['params_by']}(" in inspect.getsource(ZeroRedundancyOptimizer._broadcast_params_from_rank)
+
+
+def test_half_of_the_cut_earns_half_of_the_points():
+    check = weeks.find("week03.flatten")
+    source = known.find("week03.flatten", "no_padding").source
+    with Judge() as judge:
+        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
+    assert verdict.points == 1 and "1858 are due" in verdict.text and "Right: unflatten." in verdict.text

@@ -1,0 +1,68 @@
+"""Week 4: the numbers that its page names, the references of its checks, and the facts that its reading asks for."""
+
+import inspect
+from random import Random
+
+import pytest
+from shardlab.costs import traffic
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group
+
+from autograder.weeks.week04_fsdp import ethernet, n_times, plan, reshard
+from autograder.weeks.week04_fsdp.reading import READING
+
+
+def test_zero_3_saves_n_times_of_the_states_and_less_of_all():
+    states, together = n_times.CHECK.make(n_times.CHECK.public[0], Random(0)).expected[0]
+    assert states == 64
+    assert together == pytest.approx(122 / 11.75)
+
+
+def test_65b_over_10_gbe():
+    assert ethernet.CHECK.make(ethernet.CHECK.public[0], Random(0)).expected[0] == pytest.approx((204.75, 307.125))
+    assert traffic.zero_bytes(64, 130e9, 3) == pytest.approx(1.5 * traffic.zero_bytes(64, 130e9, 0))
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2, 5])
+def test_the_window_holds_the_units_of_prefetch_and_one_more_pass(prefetch):
+    played = plan.play(plan.window_plan(6, prefetch), 6)
+    assert played.held == min(prefetch + 1, 6)
+    assert played.gathers == 12 - (prefetch + 2) // 2
+
+
+def test_a_gather_as_long_as_a_forward_is_exposed_once_with_prefetch_and_eleven_times_without():
+    clock = plan.CLOCKS.index((1.0, 1.0))
+    assert [plan.play(plan.window_plan(6, d), 6).exposed[clock] for d in (0, 1, 2)] == [11, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        (["forward 0"], "not there"),
+        (["gather 0", "gather 0"], "there already"),
+        (["gather 0", "forward 0", "backward 0"], "still whole"),
+        (["gather 0", "backward 0", "forward 0"], "too early"),
+        (["gather 1"], "no unit 1"),
+        (["fetch 0"], "no event"),
+    ],
+)
+def test_a_plan_that_cannot_run_is_told_why(events, told):
+    with pytest.raises(plan.WrongPlan, match=told):
+        plan.play(events, 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_new_slices_together_are_the_model(seed):
+    for case in reshard.CHECK.draw(Random(seed)):
+        ranks = [case | {"rank": rank} for rank in range(case["num_ranks"])]
+        numbers = [n for one in ranks for n in reshard.CHECK.make(one, Random(0)).expected[0][0]]
+        assert sorted(numbers) == list(range(sum(case["unit_sizes"])))
+
+
+def test_the_code_says_what_the_reading_asks_for():
+    group = _fsdp_param_group.FSDPParamGroup
+    assert f"self.{READING['records']}()" in inspect.getsource(group.post_forward)
+    source = inspect.getsource(group.post_backward)
+    assert "post_backward_reduce" in source
+    reduced = source[source.index("Save the autograd-computed gradients") :]
+    assert source.index(READING["order"][0]) < source.index(".reshard()")
+    assert reduced.index(".reshard()") < reduced.index("foreach_reduce(")

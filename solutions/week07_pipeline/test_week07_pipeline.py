@@ -1,0 +1,117 @@
+"""Week 7: the references of its checks, partial credit, and the facts that its reading questions ask for."""
+
+import inspect
+import re
+from fractions import Fraction
+from random import Random
+from types import ModuleType
+
+import pytest
+import torch
+from shardlab.pipeline_parallel import builders
+from shardlab.pipeline_parallel.bounds import least_makespan
+from shardlab.pipeline_parallel.schedule import parse_schedule
+from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from torch.distributed.pipelining import Schedule1F1B
+
+from autograder import known, notebooks, sandbox, weeks
+from autograder.judge import Judge, Verdict
+from autograder.kill_matrix import PREAMBLE
+from autograder.weeks.week07_pipeline import pipeline_step, smallest, split_stages
+from autograder.weeks.week07_pipeline.reading import READING
+
+
+def answer_of(folder: str, name: str) -> str:
+    return known.find(f"week07.{folder.replace('_', '-')}", name).source
+
+
+def function_of(folder: str, name: str, function: str):
+    module = ModuleType(name)
+    exec(answer_of(folder, name), module.__dict__)
+    return getattr(module, function)
+
+
+@pytest.mark.parametrize("name", ["right_clock", "right_tick_by_tick", "right_events"])
+def test_a_free_rank_that_prefers_backwards_meets_the_bound(name):
+    capped = function_of("capped", name, "capped")
+    for ranks, microbatches, cap in [(1, 4, 1), (3, 4, 2), (4, 8, 2), (4, 8, 3), (6, 17, 4), (8, 24, 5), (5, 7, 9)]:
+        schedule = parse_schedule(capped(ranks, microbatches, cap))
+        assert simulate(schedule).makespan == least_makespan(ranks, microbatches, cap)
+        assert max(peak_activations(schedule)) <= cap
+
+
+def test_the_least_slowest_stage_is_that_of_every_way_to_cut():
+    every_cut = function_of("split_stages", "right_every_cut", "split_stages")
+    for case in (case for seed in range(5) for case in split_stages.CHECK.draw(Random(seed))):
+        sizes = every_cut(case["seconds"], case["num_stages"])
+        begins = [sum(sizes[:stage]) for stage in range(len(sizes))]
+        slowest = max(sum(case["seconds"][b : b + size]) for b, size in zip(begins, sizes, strict=True))
+        assert slowest == split_stages.slowest_stage(case["seconds"], case["num_stages"])
+
+
+def test_eight_stages_need_64_microbatches_for_less_than_ten_per_cent():
+    assert smallest.smallest(8, 10) == 64
+    assert smallest.smallest(1, 5) == 1
+
+
+def test_one_process_is_the_mean_over_all_rows():
+    weights, rows = [torch.eye(2, dtype=torch.float64)] * 2, torch.ones(3, 2, dtype=torch.float64)
+    loss, gradients = pipeline_step.one_process(weights, rows, torch.zeros_like(rows))
+    assert loss.item() == pytest.approx(torch.tanh(torch.tanh(torch.tensor(1.0, dtype=torch.float64))).item() ** 2)
+    assert [gradient.shape for gradient in gradients] == [(2, 2), (2, 2)]
+
+
+def judged(exercise: str, source: str) -> Verdict:
+    check = weeks.find(exercise)
+    with Judge() as judge:
+        return judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "folder", "name", "points", "right"),
+    [
+        ("week07.pipeline-step", "pipeline_step", "mean_of_means", 2, "Right: equal microbatches."),
+        ("week07.one-f-one-b", "one_f_one_b", "forgets_few_microbatches", 2, "Right: as many microbatches as ranks."),
+    ],
+)
+def test_partial_credit(exercise, folder, name, points, right):
+    verdict = judged(exercise, answer_of(folder, name))
+    assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
+
+
+def test_what_the_reading_questions_ask_is_in_torch():
+    source = inspect.getsource(Schedule1F1B._step_microbatches)
+    assert "self._num_stages - self._stage.stage_index" in source and READING["forwards_first"] == min(32, 8 - 2)
+    turn = source[source.index("while True") : source.index("# Cooldown")]
+    assert re.findall(r'desc="(\w+_recv)"|(?:_stage\.)(\w+_one_chunk)', turn) == [
+        (name, "") if "recv" in name else ("", name) for name in READING["order"]
+    ]
+
+
+READS_THE_FILE = """
+import os
+import shardlab
+
+
+def gpipe(num_ranks, num_microbatches):
+    folder = os.path.join(os.path.dirname(shardlab.__file__), "pipeline_parallel")
+    return open(os.path.join(folder, "builders", "gpipe.py" if "check.py" in os.listdir(folder) else "")).read()
+"""
+
+
+@pytest.mark.skipif(sandbox.level() < sandbox.OFFICIAL, reason="needs namespaces")
+def test_of_a_package_that_a_check_hides_no_file_is_left():
+    assert "FileNotFoundError" in judged("week07.gpipe", READS_THE_FILE).text
+
+
+def test_numbers_in_the_text_are_those_of_the_functions():
+    text = " ".join(line.removeprefix("# ") for line in notebooks.source_path("week07").read_text().splitlines())
+    for build in (builders.gpipe, builders.one_f_one_b):
+        timeline = simulate(build(4, 8))
+        assert f"{Fraction(timeline.bubble).limit_denominator(99)}" == "3/11" and "(P−1)/(M+P−1) = 3/11" in text
+        assert ", ".join(map(str, peak_activations(build(4, 8)))) in text
+    short = parse_schedule(function_of("capped", "short_warm_up", "capped")(4, 8, 2))
+    assert f"{least_makespan(4, 8, 2):g} units instead of {least_makespan(4, 8, 4):g}" in text
+    assert f"obeys the cap, but takes {simulate(short).makespan:g}" in text
+    busy = 1 - simulate(builders.gpipe(2, 4)).bubble
+    assert f"used at M/(M+P−1) = {busy:.0%}, and the step is {2 * busy:g} times" in text

@@ -1,0 +1,15 @@
+"""Different: as the page solves it."""
+
+
+def input_gradient(weights, inputs, gradient):
+    arrived = []
+    for layer in reversed(range(len(weights))):
+        arrived.insert(0, gradient)
+        gradient = gradient @ weights[layer].T
+        if layer > 0:
+            gradient = gradient * (inputs[layer] > 0)
+    return gradient, arrived
+
+
+def weight_gradients(inputs, arrived):
+    return [layer_input.T @ gradient for layer_input, gradient in zip(inputs, arrived, strict=True)]

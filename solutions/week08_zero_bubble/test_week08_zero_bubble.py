@@ -1,0 +1,94 @@
+"""Week 8: the numbers that its page names, the references of its checks, and the facts that its reading asks for."""
+
+import inspect
+from random import Random
+
+import pytest
+import torch
+from shardlab.pipeline_parallel import execute, split_backward
+from shardlab.pipeline_parallel.builders import interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zbv
+from shardlab.pipeline_parallel.communicate import Batch, communicate
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.schedule import Kind
+from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from torch import nn
+from torch.distributed.pipelining import _backward
+
+from autograder import known, weeks
+from autograder.judge import Judge
+from autograder.kill_matrix import PREAMBLE
+from autograder.weeks.week08_zero_bubble import bubbles, v_schedule, wins
+from autograder.weeks.week08_zero_bubble.reading import READING
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_both_bubbles_are_the_printed_formulas(seed):
+    for case in bubbles.CHECK.draw(Random(seed)):
+        expected = bubbles.CHECK.make(case, Random(0)).expected[0]
+        hops, f, i, w = (case[name] for name in bubbles.NAMES)
+        assert expected == pytest.approx(((hops - 1) * (f + i + w), (hops - 1) * (f + i - w)))
+
+
+def test_zb_h2_idles_by_the_same_letters_with_b_for_the_input():
+    timeline = simulate(zb_h2(4, 8), Costs(1, 1.2, 0.8))
+    assert timeline.span_idle[0] == pytest.approx(3 * (1 + 1.2 - 2 * 0.8))
+    assert simulate(zb_h2(4, 8)).span_idle == [0, 0, 0, 0]
+    assert simulate(zb_h2(4, 8)).idle == [3, 3, 3, 3]
+
+
+def test_zb_h1_idles_a_ninth_on_four_ranks():
+    assert simulate(zb_h1(4, 8)).bubble == pytest.approx(1 / 9)
+
+
+@pytest.mark.parametrize(("chunks", "boundaries"), [(1, 3), (2, 7), (4, 15)])
+def test_chunks_divide_the_bubble_and_multiply_the_messages(chunks, boundaries):
+    schedule = interleaved(4, 8, chunks) if chunks > 1 else one_f_one_b(4, 8)
+    assert simulate(schedule, Costs(1 / chunks, 1 / chunks, 1 / chunks)).idle[0] == pytest.approx(9 / chunks)
+    batches = [step for steps in communicate(schedule) for step in steps if isinstance(step, Batch)]
+    assert sum(len(batch.messages) for batch in batches) == 2 * (2 * 8 * boundaries)  # a send and a receive each
+
+
+def test_half_the_memory_is_the_bound_of_v_half_and_interleaving_holds_nearly_twice():
+    for ranks, bound in (("half", v_half), ("ZBV", zbv)):
+        held = peak_activations(bound(4, 8), until=Kind.W)
+        assert max(held) == v_schedule.BOUNDS[ranks](4)
+    assert peak_activations(interleaved(4, 8))[0] == 11
+    assert simulate(v_half(4, 8)).idle[0] == 5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_1f1b_wins_where_the_formula_says(seed):
+    for case in wins.CHECK.draw(Random(seed)) + list(wins.CHECK.public):
+        ranks, weight, extra = (case[name] for name in wins.NAMES)
+        crossing = (ranks - 1) * (2 * weight - extra) / extra
+        assert wins.CHECK.make(case, Random(0)).expected == [max(ranks, int(crossing) + 1)]
+        assert crossing == round(crossing) or abs(crossing - round(crossing)) > 0.01  # no rounding decides
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "points", "right"),
+    [
+        ("v_schedule", "zbv_only", 1.5, "Right: ZBV."),
+        ("v_schedule", "half_only", 1.5, "Right: half."),
+        ("split_backward", "last_layer_first", 2 / 3, "Right: W."),
+    ],
+)
+def test_partial_credit(folder, name, points, right):
+    exercise = f"week08.{folder.replace('_', '-')}"
+    check = weeks.find(exercise)
+    source = known.find(f"week08.{folder.replace('_', '-')}", name).source
+    with Judge() as judge:
+        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
+    assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
+
+
+def test_what_the_reading_questions_ask_is_so():
+    a, b = nn.Linear(4, 4), nn.Linear(4, 4)
+    rows = torch.ones(2, 4, requires_grad=True)
+    output = nn.Sequential(a, nn.ReLU(), b, nn.ReLU(), a)(rows)
+    finish = split_backward.backward_input(output, torch.ones(2, 4), rows)
+    assert len(inspect.getclosurevars(finish).nonlocals["late"]) == READING["late_cuts"]
+    assert f"torch.autograd.{READING['weights_by']}(" in inspect.getsource(_backward.stage_backward_weight)
+    calls = inspect.getsource(execute._input) + inspect.getsource(execute._compute)
+    last = [calls.rindex(f".{name}") for name in READING["order"]]
+    assert last == sorted(last)

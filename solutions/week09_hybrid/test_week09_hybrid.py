@@ -1,0 +1,86 @@
+"""Week 9: the numbers that its page names, partial credit, and the facts that its reading questions ask for."""
+
+import inspect
+
+import pytest
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel import layers
+from shardlab.costs.hardware import find_accelerator
+from shardlab.costs.layout import Layout
+from shardlab.costs.memory_states import parameters_on_stage, zero_state_bytes
+from shardlab.costs.model_zoo import ZOO
+from shardlab.mesh import MEGATRON_ORDER, Mesh
+from shardlab.mesh.axes import DENSE
+from shardlab.mesh.nodes import link_bytes_per_second
+
+from autograder import known, notebooks, weeks
+from autograder.judge import Judge
+from autograder.kill_matrix import PREAMBLE
+from autograder.weeks.week09_hybrid.axis_bytes import GPT3, due
+from autograder.weeks.week09_hybrid.rank_37 import MESH, RANK
+from autograder.weeks.week09_hybrid.reading import READING
+
+
+def page() -> str:
+    return "\n".join(cell.source for cell in notebooks.read_source("week09").cells)
+
+
+def test_gpt3_on_1024_gpus_sends_what_the_page_says():
+    payload, sent, forward, boundary, gradients = (round(number / 1e6, 1) for number in due(GPT3))
+    assert (payload, sent, forward, boundary, gradients) == (50.3, 88.1, 4227.9, 50.3, 21065.7)
+    layout = Layout(tp=8, pp=4, dp=32)
+    assert GPT3["parameters"] == parameters_on_stage(ZOO["gpt3-175b"], layout, 1).dense
+    one_copy = zero_state_bytes(175e9, 1, 0).total
+    assert -(-one_copy // 80e9) == 35 and "need 35 of them" in page()
+
+
+def test_64_gpus_take_the_milliseconds_of_the_interview():
+    forward, boundary, gradients = due(GPT3 | {"dp": 2})[2:]
+    sent = {"tp": 8 * 2 * forward, "pp": 8 * 2 * boundary, "dp": gradients}
+    assert {name: round(number / 1e9, 1) for name, number in sent.items()} == {"tp": 67.6, "pp": 0.8, "dp": 10.9}
+
+    def milliseconds(order):
+        mesh, gpu = Mesh(tp=8, pp=4, dp=2, order=order), find_accelerator("h100")
+        return {name: round(1e3 * sent[name] / link_bytes_per_second(mesh.group_of(37, name), gpu)) for name in sent}
+
+    assert milliseconds("tp-dp-pp") == {"tp": 150, "pp": 16, "dp": 217}
+    assert milliseconds("dp-pp-tp")["tp"] == pytest.approx(9 * 150, abs=9)
+
+
+def test_rank_37_and_the_number_of_groups():
+    assert [MESH.group_of(RANK, name) for name in ("dp", "pp")] == [[37, 45], [5, 21, 37, 53]]
+    assert MESH.group_of(RANK, "tp") == list(range(32, 40))
+    counts = [len(Mesh(tp=8, pp=4, dp=32).groups(name)) for name in ("tp", "pp", "dp")]
+    assert counts == [128, 256, 32] and sum(counts) == 416 and "all 416" in page()
+    tp, dp, pp = (len(MESH.groups(name)) for name in ("tp", "dp", "pp"))
+    assert f"{tp} groups of tp, {dp} of dp, {pp} of pp" in page()
+
+
+def test_what_the_reading_questions_ask_is_so():
+    order = inspect.signature(parallel_state.initialize_model_parallel).parameters["order"].default
+    assert READING["default_order"] == order == MEGATRON_ORDER
+    source = inspect.getsource(layers.param_is_not_tensor_parallel_duplicate)
+    assert f"tp_group.rank() == {READING['counts']}" in source
+    assert READING["order"] == list(DENSE)
+
+
+def judged(exercise, mutant, seed=3):
+    check = weeks.find(exercise)
+    source = known.find(exercise, mutant).source
+    with Judge() as judge:
+        return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=seed)
+
+
+def test_gradients_over_the_wrong_group_are_named_by_their_place():
+    verdict = judged("week09.hybrid-step", "dp_over_tp")
+    assert verdict.points == 0 and "is not that of one process on the whole batch" in verdict.text
+
+
+def test_a_step_that_forgets_the_replicas_earns_half():
+    verdict = judged("week09.hybrid-step", "no_dp")
+    assert verdict.points == 1.5 and "Right: one replica." in verdict.text
+
+
+def test_a_hang_ends_with_the_line_of_every_rank():
+    verdict = judged("week09.same-order", "own_group_first")
+    assert verdict.points == 0 and "in sum_on_each_axis()" in verdict.text

@@ -1,0 +1,80 @@
+"""Week 13: the numbers that its page names, and the references of its checks against the package's own orders."""
+
+from random import Random
+from types import ModuleType
+
+import pytest
+from shardlab.pipeline_parallel.builders import dualpipe, dualpipe_v, one_f_one_b, zbv
+from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.schedule import parse_schedule
+from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+
+from autograder import known, weeks
+from autograder.judge import Judge
+from autograder.kill_matrix import PREAMBLE
+from autograder.weeks.week13_dualpipe import bill, eight_steps, one_copy, slots
+from autograder.weeks.week13_dualpipe.reading import READING
+
+
+def answer_of(folder: str, name: str) -> str:
+    return known.find(f"week13.{folder.replace('_', '-')}", name).source
+
+
+def printed(num_ranks: int, pair: float, backward: float, weight_gradient: float) -> float:
+    return (num_ranks / 2 - 1) * (pair + backward - 3 * weight_gradient)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bill_is_the_printed_formula_at_balance(seed):
+    for case in bill.CHECK.draw(Random(seed)):
+        idle, held = bill.CHECK.make(case, Random(0)).expected[0]
+        weight = case["weight_gradient"]
+        assert idle == pytest.approx(printed(case["num_ranks"], case["pair"], case["forward"] + weight, weight))
+        assert held == case["num_ranks"] + 1
+
+
+def test_away_from_balance_the_clock_says_less_and_the_first_pair_is_why():
+    costs = Costs(1, 1.2, 0.8)
+    assert simulate(dualpipe(8, 20)).idle == [6] * 8 and simulate(dualpipe(8, 20)).makespan == 66
+    assert max(simulate(dualpipe(8, 20), costs).idle) == pytest.approx(7.2)
+    assert printed(8, 1 + 1.2 + 0.8, 1.2 + 0.8, 0.8) == pytest.approx(7.8)
+    module = ModuleType("paired")
+    exec(answer_of("dualpipe", "right_overlaps_the_first_pair"), module.__dict__)
+    assert max(simulate(parse_schedule(module.dualpipe(8, 20)), costs).idle) == pytest.approx(7.8)
+
+
+def test_words_and_numbers_give_the_packages_order():
+    streams = {"n": list(range(10)), "f": list(range(10, 20))}
+    for rank in range(4):
+        words = [word for step in eight_steps.steps_of(rank, 4, 10) for word in step]
+        texts = slots.numbered(words, {"n": rank, "f": 7 - rank}, streams)
+        assert texts == [str(slot) for slot in dualpipe(8, 20)[rank]]
+        assert len(eight_steps.steps_of(3, 4, 10)[3]) // 2 == READING["main_steps"]
+
+
+def test_one_copy_hides_the_transfers_for_more_activations():
+    schedule = one_copy.overlapped_1f1b(8, 20)
+    assert simulate(schedule, one_copy.HIDDEN).makespan == 89
+    assert simulate(one_f_one_b(8, 20), one_copy.HIDDEN).makespan == 108
+    assert peak_activations(schedule) == [2 * (8 - rank) for rank in range(8)]
+
+
+def test_what_the_second_copy_buys():
+    halves = Costs(0.75, 0.75, 0.5, overlapped=1.5)
+    assert simulate(dualpipe(8, 20), one_copy.HIDDEN).makespan == 76.5
+    assert simulate(dualpipe_v(8, 20), halves).makespan == 77.25
+    assert peak_activations(dualpipe_v(8, 20))[0] == 17
+    slow, slower = (simulate(dualpipe(8, 20), Costs(1.5, 1.5, 1, overlapped=pair)).makespan for pair in (3.6, 3.7))
+    assert slow < simulate(zbv(8, 20), halves).makespan < slower
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [("upside_down", "Right: DualPipe."), ("streams_not_mirrored", "Right: DualPipeV.")],
+)
+def test_partial_credit(name, right):
+    check = weeks.find("week13.dualpipe")
+    with Judge() as judge:
+        answer = {"preamble": PREAMBLE, "cells": [[check.exercise, answer_of("dualpipe", name), True]]}
+        verdict = judge.judge(check, answer, seed=3)
+    assert verdict.points == 1 and right in verdict.text
