@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -44,6 +45,34 @@ def build(
             print(f"{notebooks.build(name, force=force)}{' (new)' if name in stale else ''}")
     except ValueError as error:
         _fail(str(error))
+
+
+@app.command("new-exercise")
+def new_exercise(
+    exercise: Annotated[str, typer.Argument(help="week01.ring-rounds: the week, a dot, a name of its own")],
+    points: Annotated[float, typer.Option(help="what it is worth", min=0.5)] = 2,
+) -> None:
+    """Lay out an exercise that works: cells of the page, check, known answers."""
+    from autograder.new_exercise import add_exercise
+
+    _laid_out(lambda: add_exercise(exercise, points))
+
+
+@app.command("new-week")
+def new_week(week: Annotated[str, typer.Argument(help="week05_tensor_parallel: the number, and its topic")]) -> None:
+    """Lay out a week with a page, one exercise that works, and a test."""
+    from autograder.new_exercise import add_week
+
+    _laid_out(lambda: add_week(week))
+
+
+def _laid_out(add: Callable[[], list[Path]]) -> None:
+    try:
+        paths = add()
+    except ValueError as error:
+        _fail(str(error))
+    print("It works as it is. Now edit, then run `make notebooks` and `autograder kill-matrix`:")
+    print("\n".join(str(path) for path in paths))
 
 
 @app.command()
