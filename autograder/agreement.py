@@ -16,7 +16,7 @@ from autograder.jobs.needed import binds
 def refuse_disagreement(week: str) -> None:
     """Raise ValueError that names every cell of a week's page which does not fit the registered checks."""
     week = notebooks.find_week(week)
-    problems = list(disagreements(notebooks.read_source(week), weeks.of_week(week)))
+    problems = list(disagreements(notebooks.page(week), weeks.of_week(week)))
     if problems:
         raise ValueError(f"{week}: " + "; ".join(problems))
 

@@ -101,7 +101,10 @@ def _apply(table: dict[str, Any], whole: dict[str, Known]) -> str:
     if table["of"] not in whole:
         raise ValueError(f"changes {table['of']!r}, which is no file: use one of {', '.join(whole)}")
     code = _without_docstring(whole[table["of"]].source)
-    for old, new in zip(_listed(table["old"]), _listed(table["new"]), strict=True):
+    places, texts = _listed(table["old"]), _listed(table["new"])
+    if len(places) != len(texts):
+        raise ValueError(f"changes {len(places)} places, and {len(texts)} texts are given for them")
+    for old, new in zip(places, texts, strict=True):
         if code.count(old) != 1:
             raise ValueError(f"changes text that occurs {code.count(old)} times in {table['of']}: {old!r}")
         code = code.replace(old, new)

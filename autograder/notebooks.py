@@ -35,9 +35,13 @@ MARKS = ("exercise", "check", "manual", "points")
 
 
 def weeks(root: Path = ROOT) -> list[str]:
-    """List the weeks that have a source, by name: ["week00_start", "week01_collectives", ...]."""
-    sources = (Path(root) / "solutions").glob("week*/week*.py")
-    return sorted(path.stem for path in sources if path.stem == path.parent.name)
+    """List the weeks that have a source, by name: ["week00_start", "week01_collectives", ...].
+
+    A course that was given out without solutions/ has the weeks of its notebooks.
+    """
+    sources = list((Path(root) / "solutions").glob("week*/week*.py"))
+    pages = sources or (Path(root) / "course").glob("week*/week*.ipynb")
+    return sorted(path.stem for path in pages if path.stem == path.parent.name)
 
 
 def find_week(week: str, root: Path = ROOT) -> str:
@@ -73,6 +77,11 @@ def exercise_id(grade_id: str) -> str:
     return grade_id.removesuffix("-check").replace("-", ".", 1)
 
 
+def page(week: str, root: Path = ROOT) -> NotebookNode:
+    """Read a week with its solutions, or without them where there is no source."""
+    return read_source(week, root) if source_path(week, root).is_file() else release(week, root)
+
+
 def read_source(week: str, root: Path = ROOT) -> NotebookNode:
     """Read a week with its solutions, marked for nbgrader.
 
@@ -106,7 +115,12 @@ def nbgrader_marks(cell: NotebookNode) -> dict:
 
 
 def release(week: str, root: Path = ROOT) -> NotebookNode:
-    """Make the students' notebook of a week in memory: solutions replaced by stubs, checks locked."""
+    """Make the students' notebook of a week in memory: solutions replaced by stubs, checks locked.
+
+    Where there is no source, the notebook of course/ is the one that was given out.
+    """
+    if not source_path(week, root).is_file():
+        return nbformat.read(release_path(week, root), 4)
     return nbformat.reads(_released_text(find_week(week, root), Path(root), source_path(week, root).read_bytes()), 4)
 
 

@@ -1,0 +1,58 @@
+"""What students get, the course without solutions/: its checks work, and it grades a notebook of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from autograder import demo
+from autograder.course import ROOT
+
+CHECKED = """
+from pathlib import Path
+from autograder import known, notebooks
+from autograder.course import ROOT
+from autograder.self_check import check
+assert not (ROOT / "solutions").exists() and "week01_collectives" in notebooks.weeks()
+assert check("week01.naive-bill", lambda num_ranks, num_bytes: (num_ranks, num_bytes)) == 0
+assert known.answers_of("week01.naive-bill") == []
+"""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    """The course as a student has it."""
+    folder = tmp_path_factory.mktemp("bundle")
+    ignored = shutil.ignore_patterns("__pycache__", "submitted", "verdicts", "feedback", "autograded", "*.db")
+    for name in ("autograder", "course"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    return folder
+
+
+def run_in(bundle, *arguments):
+    paths = os.pathsep.join([str(bundle), str(ROOT / "labs")])
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=bundle,
+        env=os.environ | {"PYTHONPATH": paths, "AUTOGRADER_LEVEL": "1"},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+
+def test_a_check_works_without_solutions(bundle):
+    checked = run_in(bundle, "-c", CHECKED)
+    assert checked.returncode == 0, checked.stderr
+    assert "week01.naive-bill: 0 of 1 points" in checked.stdout
+
+
+def test_a_student_grades_a_notebook_without_solutions(bundle, tmp_path):
+    demo.write_submission(tmp_path, "me", {})
+    command = ("grade", demo.WEEK, "--submitted", str(tmp_path), "--self-check", "--no-publish")
+    graded = run_in(bundle, "-m", "autograder.cli", *command)
+    assert graded.returncode == 0 and "17" in graded.stdout, graded.stderr
