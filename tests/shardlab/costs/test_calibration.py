@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from shardlab.cli import app
+from shardlab.commands.cli import app
 from shardlab.costs.clock.calibrated import (
     SmallGPT,
     adam_step_seconds,

@@ -2,7 +2,7 @@
 
 import torch
 import torch.distributed as dist
-from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.execution import execute
 from torch.nn.functional import mse_loss
 
 
