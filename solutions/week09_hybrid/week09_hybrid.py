@@ -47,8 +47,8 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import figures, hybrid, meter
-from shardlab.costs.hardware import find_accelerator
 from shardlab.costs.layout import Layout
+from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory_states import state_bytes
 from shardlab.costs.model_zoo import ZOO
 from shardlab.hybrid.asleep import asleep_seconds, predicted_seconds

@@ -32,8 +32,9 @@ def memory(
     json: Json = False,
 ) -> None:
     """Show what the fullest rank of a layout holds, in GiB: the first stage, or the last with its logits."""
-    from shardlab.costs.hardware import GIB, find_accelerator
+    from shardlab.costs.hardware import GIB
     from shardlab.costs.layout import Layout, check_layout, check_world
+    from shardlab.costs.machines import find_accelerator
     from shardlab.costs.memory import peak_memory
     from shardlab.costs.model_file import load_model
 

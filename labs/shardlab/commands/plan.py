@@ -48,7 +48,7 @@ def plan(
     Times are predictions; `python -m shardlab.costs.validation` shows how wrong they are on published runs.
     """
     from shardlab.commands.plan_text import show
-    from shardlab.costs.hardware import find_accelerator
+    from shardlab.costs.machines import find_accelerator
     from shardlab.costs.model_file import load_model
     from shardlab.costs.planning.batch import exact_batch as batch_as_it_is
     from shardlab.costs.planning.batch import shared_batch
