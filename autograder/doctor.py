@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 
-from shardlab.doctor import NOTE, OK, Finding
+from shardlab.commands.doctor import NOTE, OK, Finding
 
 from autograder import containers
 from autograder.sandbox import LEVELS, level, missing

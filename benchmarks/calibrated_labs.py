@@ -18,9 +18,9 @@ from typing import NamedTuple
 import shardlab
 import torch
 from rich.console import Console
-from shardlab.calibrate.links import BATCH as TOGETHER_BATCH
-from shardlab.calibrate.links import MESSAGE_BYTES, TOGETHER, measure_sharing, sharing_of, slowest
-from shardlab.calibrate.measure import calibrate
+from shardlab.commands.calibration.links import BATCH as TOGETHER_BATCH
+from shardlab.commands.calibration.links import MESSAGE_BYTES, TOGETHER, measure_sharing, sharing_of, slowest
+from shardlab.commands.calibration.measure import calibrate
 from shardlab.costs.clock.calibrated import SmallGPT, collective_seconds, gpt_pass_seconds, zero_step_seconds
 from shardlab.costs.clock.calibration import Calibration, Together
 from shardlab.costs.traffic import Link
@@ -28,7 +28,7 @@ from shardlab.data_parallel.experiment import build, train, vector_sizes
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.model.text import read_text
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.simulate import simulate
+from shardlab.pipeline_parallel.simulation import simulate
 
 from benchmarks.row import Row, at_most
 

@@ -10,10 +10,10 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.costs import Costs
-from shardlab.pipeline_parallel.execute import execute, measured
+from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.execution import execute, measured
 from shardlab.pipeline_parallel.schedule import Schedule, num_stages, stages_of_rank
-from shardlab.pipeline_parallel.simulate import simulate
+from shardlab.pipeline_parallel.simulation import simulate
 from shardlab.pipeline_parallel.stages import ModuleStage, Sleeper, sleeping_stages
 from torch import Tensor, nn
 

@@ -14,7 +14,7 @@ from shardlab.costs.planning.planner import plan
 from benchmarks.row import Row, at_most
 
 ROUNDS = 5
-HELP = [sys.executable, "-c", "from shardlab.cli import app; app()", "plan", "--help"]
+HELP = [sys.executable, "-c", "from shardlab.commands.cli import app; app()", "plan", "--help"]
 
 
 def _plan_seconds(num_gpus: int, sequences: int) -> float:

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"shardlab": ROOT / "labs" / "shardlab", "autograder": ROOT / "autograder"}
 PARALLELISMS = ("data_parallel", "tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel")
-ABOVE_RANKS = ("figures", "collectives", "mesh", "model", "hybrid", "train", "cli", *PARALLELISMS)
+ABOVE_RANKS = ("figures", "collectives", "mesh", "model", "hybrid", "train", "commands", *PARALLELISMS)
 
 
 def modules_of(package: str) -> Iterator[tuple[str, Path]]:
@@ -56,9 +56,9 @@ def shard(*names: str) -> tuple[str, ...]:
 FORBIDDEN = [
     (("shardlab",), ("autograder",)),
     (shard("costs"), ("torch", *shard("ranks", "meter", *ABOVE_RANKS))),
-    (shard("figures"), ("torch.distributed", *shard("ranks", "meter", "collectives", "cli"))),
+    (shard("figures"), ("torch.distributed", *shard("ranks", "meter", "collectives", "commands"))),
     (shard("ranks", "meter"), shard(*ABOVE_RANKS)),
-    (shard("collectives"), shard("ranks", "figures", "cli", *PARALLELISMS)),
+    (shard("collectives"), shard("ranks", "figures", "commands", *PARALLELISMS)),
     (shard("model"), ("torch.distributed", *shard("ranks", "mesh", "collectives", *PARALLELISMS))),
     *((shard(one), shard(*(other for other in PARALLELISMS if other != one))) for one in PARALLELISMS),
     (("autograder.jobs",), ("autograder.checks", "autograder.judge", "autograder.grade", "autograder.ingest")),

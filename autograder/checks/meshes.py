@@ -8,7 +8,7 @@ from shardlab.mesh import Grid
 
 from autograder.checks.base import Case
 
-MASKED = ("shardlab.mesh", "shardlab.mesh_command", "shardlab.hybrid")
+MASKED = ("shardlab.mesh", "shardlab.commands.mesh", "shardlab.hybrid")
 
 
 def grid_of(case: Case) -> Grid:

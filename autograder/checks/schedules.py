@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from shardlab.pipeline_parallel.check import problems
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, all_actions, parse_schedule
-from shardlab.pipeline_parallel.simulate import Timeline, peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import Timeline, peak_activations, simulate
 
 from autograder.checks.base import Answer, Case, Task
 from autograder.checks.formulas import failed, shown

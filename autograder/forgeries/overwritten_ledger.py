@@ -1,6 +1,6 @@
 """The ledger that the supervisor shares says what an honest answer's would, and the meter writes to nobody."""
 
-from shardlab.ranks import ledger as _ledger
+from shardlab.meter import ledger as _ledger
 
 _recorder = _record._recorder
 if _recorder is not None and _recorder.writer is not None:

@@ -47,7 +47,7 @@ def calibration_for(ranks: int, path: Path | None) -> Calibration:
             here = read_calibration(path)
             here.of_ranks(ranks)
             return here
-        from shardlab.calibrate.measure import calibrate
+        from shardlab.commands.calibration.measure import calibrate
 
         typer.echo("no calibration yet: measuring, half a minute (`shardlab calibrate` keeps it)", err=True)
         return calibrate([ranks] if ranks > 1 else [])

@@ -11,12 +11,12 @@ from shardlab.costs.clock.calibrated import linear_layer_seconds, message_betwee
 from shardlab.costs.clock.calibration import Calibration
 from shardlab.costs.clock.step import bubble_share
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import num_microbatches, num_stages, stages_of_rank
-from shardlab.pipeline_parallel.simulate import Timeline, peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import Timeline, peak_activations, simulate
 
 if TYPE_CHECKING:
-    from shardlab.pipeline_parallel.execute import RankTimes
+    from shardlab.pipeline_parallel.execution import RankTimes
     from shardlab.pipeline_parallel.schedule import Schedule
 
 FP32, LAYERS = 4, 3  # linear layers with ReLU in a stage that computes
@@ -26,7 +26,7 @@ def compute_steps(schedule: "Schedule", width: int, rows: int, rounds: int) -> "
     """On each rank: the slots' times of each round, with stages of real layers and messages of rows x width."""
     import torch
     import torch.distributed as dist
-    from shardlab.pipeline_parallel.execute import execute
+    from shardlab.pipeline_parallel.execution import execute
     from shardlab.pipeline_parallel.stages import ModuleStage
     from torch import nn
 
@@ -79,7 +79,7 @@ def predict(here: Calibration, schedule: "Schedule", width: int, rows: int) -> f
 
 def measure(schedule: "Schedule", width: int, rows: int, rounds: int) -> Timeline:
     """The timeline of the median round, of stages that compute."""
-    from shardlab.pipeline_parallel.execute import measured
+    from shardlab.pipeline_parallel.execution import measured
 
     by_rank = shardlab.run(
         compute_steps, schedule, width, rows, rounds, ranks=len(schedule), timeout=240, transport="gloo"

@@ -18,9 +18,9 @@ from matplotlib.patches import Patch
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.palette import PALETTE
 from shardlab.figures.timeline import draw_timeline
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, num_stages, parse_slot
-from shardlab.pipeline_parallel.simulate import Timeline, simulate
+from shardlab.pipeline_parallel.simulation import Timeline, simulate
 
 Spans = list[tuple[float, float]]  # begins and ends in microseconds, in order, none overlapping
 

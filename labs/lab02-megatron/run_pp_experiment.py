@@ -12,11 +12,11 @@ import torch.distributed as dist
 import typer
 from shardlab import meter
 from shardlab.pipeline_parallel.builders import interleaved, one_f_one_b
-from shardlab.pipeline_parallel.communicate import Batch, communicate
-from shardlab.pipeline_parallel.costs import Costs
-from shardlab.pipeline_parallel.execute import RankTimes, execute, measured
+from shardlab.pipeline_parallel.communication import Batch, communicate
+from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.execution import RankTimes, execute, measured
 from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule, actions_of, num_stages
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from shardlab.pipeline_parallel.stages import ModuleStage
 from shardlab.pipeline_parallel.traces import to_trace
 from shardlab.ranks.launch import on_ranks

@@ -47,7 +47,7 @@ import torch
 import torch.distributed as dist
 from shardlab import figures, meter
 from shardlab.costs import compression, overlap, traffic
-from shardlab.costs.hardware import find_accelerator
+from shardlab.costs.machines import find_accelerator
 from shardlab.data_parallel.compression import QSGD, OneBit, TernGrad, TopK, mean_of_messages
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.emulated import AsleepLayer, over_link

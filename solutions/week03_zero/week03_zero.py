@@ -45,12 +45,13 @@ from dataclasses import asdict
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import adam, figures, meter
+from shardlab import figures, meter
 from shardlab.costs import traffic
 from shardlab.costs.memory_states import shard_elements, zero_state_bytes
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
+from shardlab.model import adam
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 
 from autograder import check

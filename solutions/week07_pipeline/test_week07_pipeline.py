@@ -11,7 +11,7 @@ import torch
 from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.bounds import least_makespan
 from shardlab.pipeline_parallel.schedule import parse_schedule
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from torch.distributed.pipelining import Schedule1F1B
 
 from autograder import known, notebooks, sandbox, weeks

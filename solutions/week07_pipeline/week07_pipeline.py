@@ -50,9 +50,9 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.model_zoo import find_model
 from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.asleep import run_asleep
-from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import parse_schedule
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from shardlab.pipeline_parallel.stages import ModuleStage
 from torch.nn.functional import mse_loss
 

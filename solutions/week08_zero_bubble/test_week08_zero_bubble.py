@@ -7,10 +7,10 @@ import pytest
 import torch
 from shardlab.pipeline_parallel import execute, split_backward
 from shardlab.pipeline_parallel.builders import interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zbv
-from shardlab.pipeline_parallel.communicate import Batch, communicate
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.communication import Batch, communicate
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Kind
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from torch import nn
 from torch.distributed.pipelining import _backward
 

@@ -48,11 +48,11 @@ import torch.distributed as dist
 from shardlab import figures
 from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.asleep import run_asleep
-from shardlab.pipeline_parallel.communicate import Batch, communicate
-from shardlab.pipeline_parallel.costs import Costs
-from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.communication import Batch, communicate
+from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import Action, Kind, inputs_of
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from shardlab.pipeline_parallel.stages import ModuleStage
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

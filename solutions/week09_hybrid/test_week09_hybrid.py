@@ -5,8 +5,8 @@ import inspect
 import pytest
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel import layers
-from shardlab.costs.hardware import find_accelerator
 from shardlab.costs.layout import Layout
+from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory_states import parameters_on_stage, zero_state_bytes
 from shardlab.costs.model_zoo import ZOO
 from shardlab.mesh import MEGATRON_ORDER, Mesh

@@ -47,11 +47,11 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import figures, hybrid, meter
-from shardlab.costs.hardware import find_accelerator
 from shardlab.costs.layout import Layout
+from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory_states import state_bytes
 from shardlab.costs.model_zoo import ZOO
-from shardlab.hybrid_asleep import asleep_seconds, predicted_seconds
+from shardlab.hybrid.asleep import asleep_seconds, predicted_seconds
 from shardlab.mesh import Mesh
 from shardlab.mesh.nodes import link_bytes_per_second, position
 from shardlab.mesh.process_groups import create_process_groups

@@ -7,8 +7,8 @@ from itertools import product
 from random import Random
 
 import pytest
-from shardlab.costs.hardware import find_accelerator
 from shardlab.costs.layout import Layout
+from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory import peak_memory
 from shardlab.costs.memory_states import zero_state_bytes
 from shardlab.costs.model import num_parameters

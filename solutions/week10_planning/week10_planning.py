@@ -45,8 +45,9 @@ from dataclasses import replace
 
 from shardlab import figures
 from shardlab.costs import flops, model
-from shardlab.costs.hardware import GIB, find_accelerator
+from shardlab.costs.hardware import GIB
 from shardlab.costs.layout import Layout
+from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory_states import state_bytes
 from shardlab.costs.model_zoo import find_model
 from shardlab.costs.planning import claims, neighbours, planner

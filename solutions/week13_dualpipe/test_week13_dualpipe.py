@@ -5,9 +5,9 @@ from types import ModuleType
 
 import pytest
 from shardlab.pipeline_parallel.builders import dualpipe, dualpipe_v, one_f_one_b, zbv
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import parse_schedule
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 from autograder import known, weeks
 from autograder.judge import Judge

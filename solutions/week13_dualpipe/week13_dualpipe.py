@@ -49,11 +49,11 @@ from shardlab import figures
 from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.asleep import run_asleep
 from shardlab.pipeline_parallel.check_messages import message_problems
-from shardlab.pipeline_parallel.communicate import Batch, communicate
-from shardlab.pipeline_parallel.costs import Costs
-from shardlab.pipeline_parallel.execute import add_twin_gradients, run_program
+from shardlab.pipeline_parallel.communication import Batch, communicate
+from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.execution import add_twin_gradients, run_program
 from shardlab.pipeline_parallel.schedule import Kind
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from shardlab.pipeline_parallel.stages import ModuleStage
 from torch import nn
 

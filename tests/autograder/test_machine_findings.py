@@ -1,7 +1,7 @@
 """What `shardlab doctor` says about the sandbox: the level, and what would raise it."""
 
 import pytest
-from shardlab.doctor import NOTE, OK
+from shardlab.commands.doctor import NOTE, OK
 
 from autograder import doctor
 

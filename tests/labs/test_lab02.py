@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from shardlab.pipeline_parallel.builders import dualpipe, interleaved, one_f_one_b, zb_h1
-from shardlab.pipeline_parallel.simulate import simulate
+from shardlab.pipeline_parallel.simulation import simulate
 from shardlab.pipeline_parallel.traces import to_trace
 
 LAB = Path(__file__).parents[2] / "labs" / "lab02-megatron"

@@ -9,7 +9,7 @@ from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
 from shardlab.data_parallel.zero3 import Zero3
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
 from shardlab.pipeline_parallel.stages import ModuleStage
 from shardlab.ranks.transports import NCCL_SHARED, choose_transport

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 import torch
-from shardlab import adam
 from shardlab.costs import traffic
+from shardlab.model import adam
 
 from autograder.checks.base import (
     Answer,

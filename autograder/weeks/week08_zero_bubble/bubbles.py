@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 
 from shardlab.pipeline_parallel.builders import one_f_one_b, zb_h1
-from shardlab.pipeline_parallel.costs import Costs
-from shardlab.pipeline_parallel.simulate import simulate
+from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.simulation import simulate
 
 from autograder.checks.base import Case, Check
 from autograder.checks.formulas import formula_task, judge_pair

@@ -67,7 +67,7 @@ CHECK = Check(
     draw=_draw_hooks,
     make=_make_hooks,
     judge=_judge_hooks,
-    masked=("shardlab.collectives", "shardlab.pipeline_parallel.execute"),
+    masked=("shardlab.collectives", "shardlab.pipeline_parallel.execution"),
     hints=(
         "Print weight.grad on both ranks: are the ranks equal, and who would have made them so?",
         "Autograd calls the hook when it has added to .grad itself. Here nobody asks autograd.",

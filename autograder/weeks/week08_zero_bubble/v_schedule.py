@@ -11,7 +11,7 @@ from random import Random
 
 from shardlab.pipeline_parallel.builders import interleaved, zbv
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, Slot
-from shardlab.pipeline_parallel.simulate import simulate
+from shardlab.pipeline_parallel.simulation import simulate
 
 from autograder.checks.base import Case, Check, Task
 from autograder.checks.schedules import (

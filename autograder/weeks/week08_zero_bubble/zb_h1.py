@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.schedule import Kind, Schedule
-from shardlab.pipeline_parallel.simulate import peak_activations
+from shardlab.pipeline_parallel.simulation import peak_activations
 
 from autograder.checks.base import Case, Check, Task
 from autograder.checks.schedules import (

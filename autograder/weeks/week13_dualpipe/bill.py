@@ -8,8 +8,8 @@ from __future__ import annotations
 from random import Random
 
 from shardlab.pipeline_parallel.builders import dualpipe
-from shardlab.pipeline_parallel.costs import Costs
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 from autograder.checks.base import Case, Check
 from autograder.checks.formulas import formula_task, judge_pair

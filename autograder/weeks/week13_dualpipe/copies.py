@@ -58,7 +58,7 @@ CHECK = Check(
     draw=_draw_copies,
     make=_make_copies,
     judge=_judge_copies,
-    masked=("shardlab.collectives", "shardlab.pipeline_parallel.execute"),
+    masked=("shardlab.collectives", "shardlab.pipeline_parallel.execution"),
     hints=(
         "Which rank holds the other copy of stage r? And at which place of its list?",
         "Rank P-1-r has them in the other order: your first pairs with its second.",

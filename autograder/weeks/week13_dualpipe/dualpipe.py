@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from shardlab.pipeline_parallel import builders
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Kind
 
 from autograder.checks.base import Answer, Case, Check, Task

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, Schedule, Slot, passes
-from shardlab.pipeline_parallel.simulate import peak_activations
+from shardlab.pipeline_parallel.simulation import peak_activations
 
 from autograder.checks.base import Case, Check, Task
 from autograder.checks.schedules import BUILDERS, as_quick, judge_schedule, same_homes, schedule_task, too_much_held

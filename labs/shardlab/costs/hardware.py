@@ -7,7 +7,6 @@ The network is what a server of eight usually has for each GPU: 200 Gb/s with A1
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 GIB = 2**30
 
@@ -78,23 +77,6 @@ ACCELERATORS = {
         Accelerator("laptop", "cpu", 0.2e12, 0, 16 * GIB, 50e9, 5e9, 5e9, per_node=8),
     )
 }
-
-
-def find_accelerator(name: str) -> Accelerator:
-    """The accelerator of that name; `here`, or a file of `shardlab calibrate`, is the machine that was measured.
-
-    Raises ValueError that lists the names, or says what is wrong with the file.
-    """
-    if name.lower() == "here" or name.endswith(".json"):
-        from shardlab.costs.clock.calibration import (  # which knows what an Accelerator is
-            as_accelerator,
-            read_calibration,
-        )
-
-        return as_accelerator(read_calibration(None if name.lower() == "here" else Path(name)))
-    if name.lower() not in ACCELERATORS:
-        raise ValueError(f"there is no GPU {name!r} here: use one of {', '.join(ACCELERATORS)}, here")
-    return ACCELERATORS[name.lower()]
 
 
 def slowest_link(accelerator: Accelerator, ranks_spanned: int) -> float:

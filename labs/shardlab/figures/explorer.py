@@ -9,9 +9,9 @@ import ipywidgets as widgets
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.timeline import draw_timeline
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Schedule
-from shardlab.pipeline_parallel.simulate import Timeline, simulate
+from shardlab.pipeline_parallel.simulation import Timeline, simulate
 
 Run = Callable[[Schedule, Costs], Timeline]
 

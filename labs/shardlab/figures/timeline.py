@@ -8,9 +8,9 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from shardlab.figures.palette import PALETTE, text_colour
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, Schedule, Slot, num_microbatches, stages_of_rank
-from shardlab.pipeline_parallel.simulate import Timeline, peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import Timeline, peak_activations, simulate
 
 FILLS = {Kind.F: PALETTE["forward"], Kind.I: PALETTE["backward"], Kind.W: PALETTE["weights"]}
 MEANINGS = {Kind.F: "F: forward", Kind.I: "I: gradient of the input", Kind.W: "W: gradient of the weights"}

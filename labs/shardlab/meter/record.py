@@ -18,9 +18,8 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from shardlab.costs import traffic
-from shardlab.meter import operators
+from shardlab.meter import ledger, operators
 from shardlab.meter.place import caller
-from shardlab.ranks import ledger
 
 
 @dataclass

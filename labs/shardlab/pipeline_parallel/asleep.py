@@ -5,10 +5,10 @@ from dataclasses import replace
 import torch.distributed as dist
 
 from shardlab.pipeline_parallel.check import check
-from shardlab.pipeline_parallel.costs import Costs
-from shardlab.pipeline_parallel.execute import RankTimes, execute, measured
+from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.execution import RankTimes, execute, measured
 from shardlab.pipeline_parallel.schedule import Schedule
-from shardlab.pipeline_parallel.simulate import Timeline, simulate
+from shardlab.pipeline_parallel.simulation import Timeline, simulate
 from shardlab.pipeline_parallel.stages import sleeping_stages
 from shardlab.ranks.run import run
 

@@ -11,7 +11,7 @@ from shardlab.pipeline_parallel.schedule import (
     num_microbatches,
     num_stages,
 )
-from shardlab.pipeline_parallel.simulate import simulate
+from shardlab.pipeline_parallel.simulation import simulate
 
 SHOWN = 5  # sentences of one sort; more of the same teach nothing
 

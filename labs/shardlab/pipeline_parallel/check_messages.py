@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from shardlab.pipeline_parallel.communicate import Batch, Message, Program, result_of
+from shardlab.pipeline_parallel.communication import Batch, Message, Program, result_of
 from shardlab.pipeline_parallel.schedule import Action, actions_of, inputs_of
 
 

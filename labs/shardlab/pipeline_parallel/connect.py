@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.distributed as dist
 
-from shardlab.pipeline_parallel.communicate import Batch, Program
+from shardlab.pipeline_parallel.communication import Batch, Program
 
 Pair = tuple[int, int]  # source, destination
 _connected: WeakKeyDictionary[dist.ProcessGroup, set[Pair]] = WeakKeyDictionary()

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab.pipeline_parallel.communicate import Batch, Message
+from shardlab.pipeline_parallel.communication import Batch, Message
 from shardlab.pipeline_parallel.schedule import Action, Kind
 from shardlab.pipeline_parallel.stages import Stage
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, stages_of_rank
 from shardlab.pipeline_parallel.split_backward import backward_input
 

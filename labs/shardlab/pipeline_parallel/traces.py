@@ -5,7 +5,7 @@ import io
 import json
 
 from shardlab.pipeline_parallel.schedule import Schedule, actions_of, parse_slot
-from shardlab.pipeline_parallel.simulate import Timeline
+from shardlab.pipeline_parallel.simulation import Timeline
 
 
 def to_csv(schedule: Schedule) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shardlab.ranks.call import OUTPUT_LIMIT, Call, Outcome, RankEnd
-from shardlab.ranks.travel import child_environment
+from shardlab.ranks.travel import child_environment, run_payload
 from shardlab.ranks.warm import end_session, torchrun
 
 DIE_WITH_PARENT = """if True:
@@ -82,7 +82,6 @@ def _be_a_rank(folder: Path) -> None:
     from shardlab.meter.record import recording
     from shardlab.ranks import inside
     from shardlab.ranks.supervise import end_with_parent
-    from shardlab.ranks.worker import run_payload
 
     end_with_parent()
     if os.getppid() != int(os.environ.pop("SHARDLAB_TORCHRUN")):  # it ended while we imported torch

@@ -6,9 +6,9 @@ import re
 import signal
 from collections import defaultdict
 
+from shardlab.meter.ledger import CAPACITY, DONE, POINT_TO_POINT, Entry
 from shardlab.meter.place import describe, is_machinery
 from shardlab.ranks.call import Outcome, RankEnd
-from shardlab.ranks.ledger import CAPACITY, DONE, POINT_TO_POINT, Entry
 
 Ledger = tuple[int, list[Entry]]
 NOT_KEPT: Ledger = (-1, [])

@@ -20,10 +20,10 @@ from typing import NoReturn
 import torch
 import torch.distributed as dist
 
+from shardlab.meter.ledger import Writer
 from shardlab.meter.place import is_cell, is_ours
 from shardlab.meter.record import recording
 from shardlab.ranks import transports
-from shardlab.ranks.ledger import Writer
 
 RESULT, ERROR = b"R", b"E"
 LENGTH = struct.Struct("<Q")  # precedes a rank's message

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from mmap import mmap
 
-from shardlab.ranks import ledger
+from shardlab.meter import ledger
 
 CERTAIN = 10  # looks in a row that find no new call, no change of state and no work of a processor
 INTERVAL = 0.1  # seconds between two looks

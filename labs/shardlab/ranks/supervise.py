@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from shardlab.ranks import inside, ledger, transports
+from shardlab.meter import ledger
+from shardlab.ranks import inside, transports
 from shardlab.ranks.call import Outcome, RankEnd
 from shardlab.ranks.explain import NOT_KEPT, explain
 from shardlab.ranks.inside import World

@@ -98,6 +98,13 @@ def pack_result(function: Callable, result: Any) -> bytes:
         ) from None
 
 
+def run_payload(payload: bytes, rank: int) -> bytes:
+    """Run the packed function as one rank and pack its result; the caller's surroundings come first."""
+    function, args = unpack(payload)
+    result = function(*[argument[rank] if isinstance(argument, PerRank) else argument for argument in args])
+    return pack_result(function, result)
+
+
 def _name(function: Callable) -> str:
     return getattr(function, "__name__", type(function).__name__)
 

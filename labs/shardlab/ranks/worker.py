@@ -21,7 +21,7 @@ import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a se
 
 from shardlab.ranks.call import Call
 from shardlab.ranks.supervise import adopt_orphans, end_with_parent, supervise
-from shardlab.ranks.travel import PerRank, pack_result, unpack
+from shardlab.ranks.travel import run_payload
 
 KEY_VARIABLE = "SHARDLAB_WORKER_KEY"
 
@@ -79,13 +79,6 @@ def _program(connection: Connection, call: Call) -> Any:
         return [run_payload(call.payload, rank)]
 
     return program
-
-
-def run_payload(payload: bytes, rank: int) -> bytes:
-    """Run the packed function as one rank and pack its result; the caller's surroundings come first."""
-    function, args = unpack(payload)
-    result = function(*[argument[rank] if isinstance(argument, PerRank) else argument for argument in args])
-    return pack_result(function, result)
 
 
 def send_at_once(connection: Connection) -> None:

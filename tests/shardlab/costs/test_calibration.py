@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from shardlab.cli import app
+from shardlab.commands.cli import app
 from shardlab.costs.clock.calibrated import (
     SmallGPT,
     adam_step_seconds,
@@ -19,9 +19,9 @@ from shardlab.costs.clock.calibrated import (
     with_overlap,
     zero_step_seconds,
 )
-from shardlab.costs.clock.calibration import Together, as_accelerator, read_calibration, write_calibration
+from shardlab.costs.clock.calibration import Together, read_calibration, write_calibration
 from shardlab.costs.clock.efficiency import FITTED, NVLINK
-from shardlab.costs.hardware import find_accelerator
+from shardlab.costs.machines import as_accelerator, find_accelerator
 from shardlab.costs.traffic import all_gather_seconds, all_reduce_seconds
 from typer.testing import CliRunner
 

@@ -28,8 +28,8 @@ from shardlab.costs.traffic import (
     zero_bytes,
 )
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, zb_h1
-from shardlab.pipeline_parallel.costs import Costs
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 GPT3, TP8_PP4_DP32 = ZOO["gpt3-175b"], Layout(tp=8, pp=4, dp=32)
 

@@ -12,8 +12,9 @@ from shardlab.costs.axis_traffic import (
     traffic_of_step,
 )
 from shardlab.costs.flops import hardware_flops_per_token, model_flops_per_token, utilisation
-from shardlab.costs.hardware import ACCELERATORS, find_accelerator, slowest_link
+from shardlab.costs.hardware import ACCELERATORS, slowest_link
 from shardlab.costs.layout import Layout
+from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory_states import parameters_on_stage
 from shardlab.costs.model import Transformer, num_parameters
 from shardlab.costs.model_zoo import ZOO, gpt

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shardlab.cli import app
+from shardlab.commands.cli import app
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.model import divisors
 from shardlab.costs.model_zoo import ZOO

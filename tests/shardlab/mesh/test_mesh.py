@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from megatron.core.parallel_state import RankGenerator
-from shardlab.cli import app
+from shardlab.commands.cli import app
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.mesh import MEGATRON_ORDER, Mesh
 from shardlab.mesh.axes import DENSE, mesh_of_world
@@ -146,5 +146,5 @@ def test_the_command_prints_json_and_refuses_what_does_not_fit():
 
 
 def test_neither_mesh_nor_command_needs_torch():
-    program = "import shardlab.mesh.nodes, shardlab.mesh_command, sys; sys.exit('torch' in sys.modules)"
+    program = "import shardlab.mesh.nodes, shardlab.commands.mesh, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

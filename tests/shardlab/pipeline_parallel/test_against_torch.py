@@ -7,9 +7,9 @@ import torch.distributed as dist
 from models import layer, loss, microbatches
 from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import Kind, num_stages, parse_slot, stages_of_rank
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from shardlab.pipeline_parallel.traces import to_csv
 from test_execute import module_stages
 

@@ -10,7 +10,7 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.pipeline_parallel.builders import dualpipe_v
-from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import Overlap, num_stages, stages_of_rank
 from shardlab.pipeline_parallel.stages import ModuleStage
 from shardlab.ranks.transports import NCCL_SHARED, choose_transport

@@ -6,7 +6,7 @@ import pytest
 from shardlab.pipeline_parallel.bounds import least_makespan
 from shardlab.pipeline_parallel.builders import one_f_one_b
 from shardlab.pipeline_parallel.schedule import Schedule, parse_schedule
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 
 def orders_of(rank: int, num_microbatches: int) -> list[list[str]]:

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from oracle import named
 from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.check import check
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Action, Kind, parse_slot
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 EXACT = [
     *[(builders.gpipe, entry) for entry in named("torch", "GPipe")],

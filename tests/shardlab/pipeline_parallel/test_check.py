@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, gpipe, one_f_one_b, zb_h1
 from shardlab.pipeline_parallel.check import check, problems
 from shardlab.pipeline_parallel.check_messages import check_messages, message_problems
-from shardlab.pipeline_parallel.communicate import Batch, Message, communicate
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.communication import Batch, Message, communicate
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, num_stages, parse_slot
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 sizes = st.tuples(st.integers(1, 5), st.integers(1, 11))
 

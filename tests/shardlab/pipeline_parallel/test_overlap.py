@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from oracle import named
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, dualpipe_v
-from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.overlap import Streams, streams_of
 from shardlab.pipeline_parallel.schedule import Overlap, actions_of, parse_slot
 from shardlab.pipeline_parallel.stages import ModuleStage

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from models import WIDTH, loss, microbatches
 from shardlab.pipeline_parallel.builders import BUILDERS, gpipe
-from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
 from shardlab.pipeline_parallel.stages import ModuleStage
 from torch import nn

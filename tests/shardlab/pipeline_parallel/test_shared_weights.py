@@ -7,7 +7,7 @@ import torch.distributed as dist
 from models import WIDTH, layer, loss, microbatches, one_process
 from shardlab import meter
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.execute import execute
+from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
 from shardlab.pipeline_parallel.shared_weights import add_gradients
 from shardlab.pipeline_parallel.stages import ModuleStage

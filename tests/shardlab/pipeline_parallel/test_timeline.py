@@ -5,9 +5,9 @@ from shardlab import figures
 from shardlab.figures.page import png
 from shardlab.figures.timeline import boxes_of
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, gpipe, one_f_one_b
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Kind, Overlap, parse_slot
-from shardlab.pipeline_parallel.simulate import simulate
+from shardlab.pipeline_parallel.simulation import simulate
 
 
 def test_the_numbers_of_week_7_stand_in_title_and_sentence():

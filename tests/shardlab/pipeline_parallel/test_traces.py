@@ -6,7 +6,7 @@ import pytest
 from oracle import recorded
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe
 from shardlab.pipeline_parallel.schedule import parse_slot
-from shardlab.pipeline_parallel.simulate import simulate
+from shardlab.pipeline_parallel.simulation import simulate
 from shardlab.pipeline_parallel.traces import from_csv, to_csv, to_trace
 
 

@@ -1,9 +1,9 @@
 """The report of a call, from ends and ledgers alone."""
 
 import pytest
+from shardlab.meter.ledger import DONE, WAITING, Entry
 from shardlab.ranks.call import Outcome, RankEnd
 from shardlab.ranks.explain import explain, first_divergence, misread_messages
-from shardlab.ranks.ledger import DONE, WAITING, Entry
 
 RIGHT = RankEnd(result=b"")
 LOST_PEER = RankEnd(error="RuntimeError: [gloo/transport/tcp/pair.cc] Connection closed by peer [127.0.0.1]:1")

@@ -3,8 +3,9 @@
 import os
 
 import pytest
-from shardlab.ranks import ledger, stall
-from shardlab.ranks.ledger import DONE, WAITING, Writer
+from shardlab.meter import ledger
+from shardlab.meter.ledger import DONE, WAITING, Writer
+from shardlab.ranks import stall
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from shardlab.costs.clock.efficiency import FITTED, NVLINK, Efficiency
-from shardlab.costs.hardware import Accelerator
 from shardlab.costs.traffic import Link
 
 FORMAT = 1
@@ -112,30 +110,6 @@ def read_calibration(path: Path | None = None) -> Calibration:
         return _from_plain(data)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is no calibration: {error}; {again}") from None
-
-
-def as_accelerator(calibration: Calibration, efficiency: Efficiency = FITTED) -> Accelerator:
-    """The machine as the step-time model knows accelerators: peaks of which its usual shares are what was measured.
-
-    One rank a core or GPU; bf16 if that was measured, else fp32. Ranks share memory and links of one server.
-    """
-    generation = calibration.device
-    per_node = max([n for n in calibration.ranks if n <= calibration.cores], default=1)
-    together = calibration.of_ranks(per_node)
-    rates = calibration.matmul.get("bfloat16") or calibration.matmul["float32"]
-    link = together.links.get("all_reduce", Link(0.0, 0.0))
-    bandwidth = 1 / link.beta if link.beta else calibration.memory[max(calibration.memory)]
-    return Accelerator(
-        "here",
-        generation,
-        bf16_flops=max(rates.values()) / together.slowdown / efficiency.matmul(generation),
-        fp8_flops=0,
-        memory_bytes=calibration.memory_bytes / (calibration.cores if calibration.device == "cpu" else 1),
-        memory_bandwidth=calibration.memory[max(calibration.memory)] / together.slowdown / efficiency.memory,
-        nvlink=bandwidth / NVLINK.share,
-        network=bandwidth / efficiency.network,
-        per_node=per_node,
-    )
 
 
 def _from_plain(data: Any) -> Calibration:

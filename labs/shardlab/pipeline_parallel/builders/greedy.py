@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from shardlab.pipeline_parallel.builders.sizes import need_sizes
-from shardlab.pipeline_parallel.costs import Costs
+from shardlab.pipeline_parallel.durations import Costs
 from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule
 
 

@@ -2,7 +2,7 @@
 
 import torch
 import torch.distributed as dist
-from shardlab import adam
+from shardlab.model import adam
 
 
 def flatten_and_pad(tensors, num_ranks):

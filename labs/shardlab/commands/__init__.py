@@ -1,0 +1,1 @@
+"""The command `shardlab`: one module for each of its subcommands, named as it is."""

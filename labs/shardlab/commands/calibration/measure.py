@@ -1,0 +1,92 @@
+"""The whole calibration: one rank alone, then each number of ranks together."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import psutil
+
+from shardlab.commands.calibration.compute import measure_alone
+from shardlab.commands.calibration.engines import bookkeeping_of, measure_bookkeeping
+from shardlab.commands.calibration.links import links_of, measure_links, measure_sharing, sharing_of
+from shardlab.costs.clock.calibration import Calibration, Together
+from shardlab.ranks.run import run
+from shardlab.ranks.transports import GLOO, choose_transport
+
+SECONDS = 240  # the limit of each of the measurements
+
+
+def calibrate(
+    rank_counts: Sequence[int] = (2, 4), *, device: str = "", say: Callable[[str], None] = lambda _: None
+) -> Calibration:
+    """Measure this machine; `say` is told what comes next.
+
+    device: `cuda` or `cpu`, by default what ranks of this machine use. Raises ValueError for a number of ranks below 2
+    and for a GPU where there is none.
+    """
+    if min(rank_counts, default=2) < 2:
+        raise ValueError(f"{min(rank_counts)} ranks are not together: use 2 or more")
+    transport = transport_for(device, max(rank_counts, default=1))
+    device = device or ("cpu" if transport == GLOO else "cuda")
+
+    def on(ranks: int, function: Callable[..., object]) -> list:
+        return run(function, device, ranks=ranks, timeout=SECONDS, transport=GLOO if device == "cpu" else None)
+
+    say("one rank alone: products, memory, layers, Adam")
+    alone = on(1, measure_alone)[0]
+    together = {}
+    for ranks in rank_counts:
+        say(f"{ranks} ranks: collectives, compute on shared cores, overlap")
+        links = links_of(on(ranks, measure_links))
+        slowdown, hidden = sharing_of(on(ranks, measure_sharing))
+        together[ranks] = Together(slowdown=slowdown, hidden=hidden, links=links)
+    return Calibration(
+        machine=description(device),
+        bookkeeping=bookkeeping_of(run(measure_bookkeeping, ranks=1, timeout=SECONDS, transport=GLOO)[0]),
+        measured=datetime.now(UTC).isoformat(timespec="seconds"),
+        device=device,
+        transport=transport,
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_bytes=device_memory(device),
+        ranks=together,
+        **alone._asdict(),
+    )
+
+
+def transport_for(device: str, ranks: int) -> str:
+    """How the ranks will talk. Raises ValueError for a device that is none, or that this machine does not have."""
+    chosen = choose_transport(ranks)
+    if device not in ("", "cpu", "cuda"):
+        raise ValueError(f"there is no device {device!r}: use cpu or cuda")
+    if device == "cuda" and chosen == GLOO:
+        raise ValueError(f"{ranks} ranks cannot use a GPU of this machine: use cpu")
+    return GLOO if device == "cpu" else chosen
+
+
+def description(device: str) -> str:
+    """The machine in words: processor or GPU, system, torch."""
+    import torch
+
+    name = torch.cuda.get_device_name() if device == "cuda" else _processor()
+    return f"{name}; {platform.system()} {platform.machine()}; torch {torch.__version__}"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def device_memory(device: str) -> int:
+    """Bytes of the GPU, or of the machine."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.get_device_properties(0).total_memory
+    return psutil.virtual_memory().total

@@ -1,0 +1,77 @@
+"""The command `shardlab`."""
+
+from __future__ import annotations
+
+import json as json_format
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from shardlab.commands.calibrate import calibrate
+from shardlab.commands.memory import memory
+from shardlab.commands.mesh import mesh
+from shardlab.commands.plan import plan
+from shardlab.commands.predict import predict
+from shardlab.commands.schedule import schedule
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="The lab package of SYS-602.")
+
+
+@app.command()
+def doctor(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="A second: no ranks; show only what needs attention.")] = False,
+) -> None:
+    """Look at this machine: what it has, what it lacks, and what to do about that. Runs a real all-reduce.
+
+    Exit code 0, or 1 when something stands in the way of the course.
+    """
+    from shardlab.commands.doctor import NOTE, OK, PROBLEM, Finding, examine
+
+    findings: list[Finding] = []
+    for finding in examine(brief):
+        findings.append(finding)
+        if not json and not (brief and finding.state == OK):
+            _show(finding)
+    states = [finding.state for finding in findings]
+    worst = next((state for state in (PROBLEM, NOTE) if state in states), OK)
+    if json:
+        typer.echo(json_format.dumps({"state": worst, "findings": [asdict(f) for f in findings]}, indent=2))
+    else:
+        _summarise(states, brief)
+    raise typer.Exit(1 if worst == PROBLEM else 0)
+
+
+app.command()(calibrate)
+app.command()(schedule)
+app.command()(mesh)
+app.command()(plan)
+app.command()(memory)
+app.command()(predict)
+
+
+def _show(finding) -> None:
+    """One line, and the advice below it; colour only repeats the word."""
+    from rich.console import Console
+    from rich.table import Table
+
+    colour = {"ok": "green", "note": "yellow", "problem": "bold red"}[finding.state]
+    line = Table.grid(padding=(0, 2))
+    line.add_column(width=7)
+    line.add_column(width=16)
+    line.add_column(overflow="fold")
+    line.add_row(f"[{colour}]{finding.state}[/]", finding.name, finding.value, style=None)
+    if finding.advice:
+        line.add_row("", "", f"→ {finding.advice}")
+    Console(highlight=False).print(line)
+
+
+def _summarise(states: list[str], brief: bool) -> None:
+    notes, problems = states.count("note"), states.count("problem")
+    if problems:
+        typer.echo(f"\n{problems} of {len(states)} checks stand in the way of the course: follow the arrows (→).")
+        return
+    more = "; `shardlab doctor` also runs real ranks" if brief else ""
+    noted = f", {notes} noted" if notes else ""
+    typer.echo(f"{'' if brief else chr(10)}This machine is fit for the course ({len(states)} checks{noted}){more}.")

@@ -1,0 +1,103 @@
+"""The command `shardlab memory`: formulas only, no ranks and no torch."""
+
+from __future__ import annotations
+
+import json as json_format
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shardlab.commands.plan import MOST_GPUS, Gpu, Json, Model
+
+if TYPE_CHECKING:
+    from shardlab.costs.hardware import Accelerator
+    from shardlab.costs.memory import MemoryBytes
+
+
+def memory(
+    model: Model = "llama3-8b",
+    gpu: Gpu = "h100",
+    tp: Annotated[int, typer.Option("--tp", help="Tensor parallel size.")] = 1,
+    pp: Annotated[int, typer.Option("--pp", help="Pipeline parallel size.")] = 1,
+    dp: Annotated[int, typer.Option("--dp", help="Data parallel size.")] = 1,
+    cp: Annotated[int, typer.Option("--cp", help="Context parallel size.")] = 1,
+    ep: Annotated[int, typer.Option("--ep", help="Expert parallel size.")] = 1,
+    zero: Annotated[int, typer.Option("--zero", help="ZeRO stage, 0 to 3.")] = 0,
+    microbatch: Annotated[int, typer.Option("--microbatch", help="Sequences of a microbatch.")] = 1,
+    microbatches: Annotated[int, typer.Option("--microbatches", help="Microbatches of a step.")] = 1,
+    virtual: Annotated[int, typer.Option("--virtual", help="Chunks of layers on a stage (interleaved 1F1B).")] = 1,
+    schedule: Annotated[str, typer.Option("--schedule", help="1f1b, gpipe or zero-bubble.")] = "1f1b",
+    recompute: Annotated[str, typer.Option("--recompute", help="none, selective or full.")] = "none",
+    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="What the degrees have to multiply to.")] = None,
+    json: Json = False,
+) -> None:
+    """Show what the fullest rank of a layout holds, in GiB: the first stage, or the last with its logits."""
+    from shardlab.costs.hardware import GIB
+    from shardlab.costs.layout import Layout, check_layout, check_world
+    from shardlab.costs.machines import find_accelerator
+    from shardlab.costs.memory import peak_memory
+    from shardlab.costs.model_file import load_model
+
+    try:
+        wanted, accelerator = load_model(model), find_accelerator(gpu)
+        if (ranks := tp * pp * dp * cp) > MOST_GPUS:
+            raise ValueError(f"tp x pp x dp x cp = {ranks} ranks: use degrees whose product is at most {MOST_GPUS}")
+        layout = Layout(
+            tp=tp,
+            pp=pp,
+            dp=dp,
+            cp=cp,
+            ep=ep,
+            zero=zero,
+            microbatch=microbatch,
+            num_microbatches=microbatches,
+            virtual=virtual,
+            schedule=schedule,  # type: ignore[arg-type]
+            recompute=recompute,  # type: ignore[arg-type]
+            sequence_parallel=tp > 1,
+        )
+        check_layout(wanted, layout)
+        if gpus is not None:
+            check_world(layout, gpus)
+    except (ValueError, RecursionError) as error:  # the latter from a file of nothing but brackets
+        raise typer.BadParameter(str(error)) from None
+    held = peak_memory(wanted, layout, gradient_bytes=4)
+    parts = _parts(held)
+    if json:
+        typer.echo(json_format.dumps({name: round(value) for name, value in parts.items()}))
+        return
+    for name, value in parts.items():
+        if value:
+            typer.echo(f"{name:20}{value / GIB:9.2f} GiB")
+    typer.echo(_verdict(held.total, accelerator))
+
+
+def _parts(held: MemoryBytes) -> dict[str, float]:
+    """What is held, by name, in bytes; 0 for what this layout does not have."""
+    return {
+        "parameters": held.states.parameters,
+        "gradients, fp32": held.states.gradients,
+        "optimizer": held.states.optimizer,
+        "activations": held.activations,
+        "logits and ends": held.output,
+        "gathered by ZeRO-3": held.gathered,
+        "buffers": held.buffers,
+        "total": held.total,
+    }
+
+
+def _verdict(total: float, gpu: Accelerator) -> str:
+    """Whether it fits, by the rule of `shardlab plan`, which leaves a share of the GPU's memory free."""
+    from shardlab.costs.hardware import GIB
+    from shardlab.costs.planning.planner import USABLE, usable_bytes
+
+    free, spare = gpu.memory_bytes - total, gpu.memory_bytes - usable_bytes(gpu)
+    has = f"{gpu.name} has {gpu.memory_bytes / GIB:.0f} GiB"
+    if free < 0:
+        return f"{has}: does not fit: {-free / GIB:.2f} GiB too much"
+    if free < spare:
+        return (
+            f"{has}: leaves {free / GIB:.2f} GiB, too little: driver, collectives and fragments take up to "
+            f"{spare / GIB:.1f} GiB, the {1 - USABLE:.0%} that `shardlab plan` keeps free"
+        )
+    return f"{has}: leaves {free / GIB:.2f} GiB"

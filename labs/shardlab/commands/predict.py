@@ -1,0 +1,159 @@
+"""The command `shardlab predict`: a table of runs in, the same table with predictions out; no ranks and no torch."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shardlab.commands.plan import MOST_GPUS
+
+WHOLE = (
+    *("layers", "hidden", "heads", "kv_heads", "vocab", "seq", "n_gpus", "tp", "pp", "virtual_pp", "dp", "cp", "ep"),
+    *("micro_batch", "global_batch"),
+)
+DEGREES = ("tp", "pp", "dp", "cp")
+NEEDED = (*WHOLE, "ffn", "gpu", "arch")
+MAY_BE_ABSENT = ("id", "source", "model", "recompute", "sp", "zero_stage", "schedule", "note", "precision")
+DELIMITERS = ",;\t|"
+PRECISIONS = ("16", "fp8", "fp4", "half", "mixed", "amp")  # of products; those in fp32 have no clock
+LONGEST = 200  # characters of a reason that are printed
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file as it was read: its rows by column, the fields of a row beyond the last column under None."""
+
+    columns: list[str]
+    rows: list[dict]
+    delimiter: str
+
+
+def predict(
+    runs: Annotated[Path, typer.Option("--runs", help="CSV with the columns of costs/data/published_runs.csv.")],
+    out: Annotated[Path, typer.Option("--out", help="The CSV to write: the same rows, three columns more.")],
+) -> None:
+    """Predict the step time and memory of each run of a CSV file; reads no column that was reported.
+
+    Adds predicted_step_s, predicted_mem_GB and not_predicted, the reason where there is no prediction.
+    """
+    from shardlab.costs.validation.predictions import ADDED
+
+    try:
+        table = _read(runs)
+    except ValueError as error:
+        raise typer.BadParameter(f"{runs} {error}", param_hint="--runs") from None
+    if absent := [name for name in MAY_BE_ABSENT if name not in table.columns]:
+        typer.echo(f"{runs} has no column {', '.join(absent)}: read as not stated")
+    done = [row | _answer(row) for row in table.rows]
+    columns = [*table.columns, *(name for name in ADDED if name not in table.columns)]
+    try:
+        with out.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(
+                file, columns, lineterminator="\n", extrasaction="ignore", delimiter=table.delimiter
+            )
+            writer.writeheader()
+            writer.writerows(done)
+    except OSError as error:
+        raise typer.BadParameter(f"{out} cannot be written: {error.strerror}", param_hint="--out") from None
+    refused = [row for row in done if row["not_predicted"]]
+    typer.echo(f"wrote {out}: {len(done) - len(refused)} of {len(done)} runs predicted")
+    for row in refused[:10]:
+        typer.echo(f"  {_short(row.get('id') or '(no id)')}: {_short(row['not_predicted'])}")
+    if len(refused) > 10:
+        typer.echo(f"  and {len(refused) - 10} more: see the column not_predicted")
+
+
+def _read(path: Path) -> Table:
+    """A file as a table; a byte-order mark is dropped, the delimiter is what the header shows.
+
+    Raises ValueError with the end of a sentence that begins with the file's name.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig").lstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"cannot be read: {error.reason} at byte {error.start}, save it as CSV in UTF-8") from None
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+    try:
+        delimiter = max(DELIMITERS, key=lambda sign: len({*NEEDED} & {*_header(text, sign)}))
+        columns = _header(text, delimiter)
+    except csv.Error as error:
+        raise ValueError(f"cannot be read: {error}, in its first line") from None
+    lines = csv.DictReader(_lines(text), columns, delimiter=delimiter, strict=True)
+    try:
+        rows = list(lines)[1:]
+    except csv.Error as error:
+        raise ValueError(f"cannot be read: {error}, on line {lines.reader.line_num}") from None
+    if not rows:
+        raise ValueError("has no rows: give a header and at least one run")
+    if twice := sorted({name for name in columns if name and columns.count(name) > 1}):
+        raise ValueError(f"has the column {', '.join(twice)} more than once: keep one")
+    if missing := [name for name in NEEDED if name not in columns]:
+        raise ValueError(f"lacks the column {', '.join(missing)}: costs/data/README.md says what each holds")
+    return Table(columns, rows, delimiter)
+
+
+def _header(text: str, delimiter: str) -> list[str]:
+    return [name.strip() for name in next(csv.reader(_lines(text), delimiter=delimiter, strict=True), [])]
+
+
+def _lines(text: str) -> io.StringIO:
+    return io.StringIO(text, newline="")
+
+
+def _answer(row: dict) -> dict[str, str]:
+    """What is added to a row: time and memory, or why there are none."""
+    from shardlab.costs.validation.predictions import ADDED, predicted_rows
+
+    if fault := next(_faults(row), ""):
+        return dict(zip(ADDED, ("", "", fault), strict=True))
+    [done] = predicted_rows([_as_published(row)])
+    return {name: done[name] for name in ADDED}
+
+
+def _as_published(row: dict) -> dict[str, str]:
+    """The row with all columns that a run is made of, written as the published table writes them."""
+    stated = dict.fromkeys(MAY_BE_ABSENT, "") | {name: (value or "").strip() for name, value in row.items() if name}
+    spelled = {"sp": stated["sp"].capitalize(), "recompute": stated["recompute"].lower()}
+    return stated | spelled | {"zero_stage": stated["zero_stage"].removesuffix(".0")}
+
+
+def _faults(row: dict) -> Iterator[str]:
+    """What contradicts itself or would be misread in silence. Other faults are told where they matter."""
+    if beyond := row.get(None):
+        yield f"the row has more fields than columns, by {len(beyond)}: put text with a delimiter in quotes"
+    given, written = _as_published(row), {name: (value or "").strip() for name, value in row.items() if name}
+    for name in (*WHOLE, "ffn"):
+        if math.isfinite(number := _number(given[name])) and not number.is_integer():
+            yield f"{name} = {given[name]!r} is no whole number: give one"
+    if math.prod(max(1.0, _number(given[name])) for name in DEGREES) > MOST_GPUS:
+        yield f"{', '.join(DEGREES)}: use degrees whose product is at most {MOST_GPUS}"
+    if given["sp"] not in ("True", "False", ""):
+        yield f"sp = {written['sp']!r} is unknown: use True or False, or leave it empty"
+    if given["recompute"] not in ("none", "full", "") and not given["recompute"].startswith("selective"):
+        yield f"recompute = {written['recompute']!r} is unknown: use none, selective or full, or leave it empty"
+    if given["zero_stage"] not in ("0", "1", "2", "3", ""):
+        yield f"zero_stage = {written['zero_stage']!r} is unknown: use 0, 1, 2 or 3, or leave it empty"
+    if given["precision"] and not any(name in given["precision"].lower() for name in PRECISIONS):
+        yield f"precision = {written['precision']!r} is not modelled: use bf16, fp16 or fp8, or leave it empty"
+
+
+def _number(text: str) -> float:
+    """A cell's number; nan for text that is none, which has a sentence of its own."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _short(text: str) -> str:
+    """On one line, cut where it is too long to read."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."

@@ -1,0 +1,128 @@
+"""Put the messages into a schedule: what each rank sends and receives between its slots, as data again.
+
+Messages between two ranks carry no name: the k-th that one sends is the k-th that the other receives. So both must list
+them in one order, whatever the order in which they are used. The order here is that of a simulation.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from shardlab.pipeline_parallel.schedule import (
+    Action,
+    Kind,
+    Schedule,
+    Slot,
+    actions_of,
+    num_stages,
+)
+from shardlab.pipeline_parallel.simulation import simulate
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The result of one action on its way to the rank that needs it: an activation (F) or its gradient (I)."""
+
+    result: Action
+    source: int
+    destination: int
+
+    def __str__(self) -> str:
+        return f"{self.result} from rank {self.source} to rank {self.destination}"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages that a rank posts together, before it waits for any: sends and receives, in order."""
+
+    messages: tuple[Message, ...]
+
+    def __str__(self) -> str:
+        return "[" + ", ".join(str(message) for message in self.messages) + "]"
+
+
+Program = list[list[Slot | Batch]]  # program[rank] = slots and batches, in order
+
+
+def result_of(action: Action) -> Action | None:
+    """What others can use of an action: its activation (F) or input gradient (I, also of a B); None of a W."""
+    if action.kind is Kind.W:
+        return None
+    return action if action.kind is Kind.F else Action(Kind.I, action.stage, action.microbatch)
+
+
+def homes_of(schedule: Schedule) -> dict[Action, int]:
+    """The rank on which each result is computed."""
+    found = ((result_of(a), rank) for rank, slots in enumerate(schedule) for slot in slots for a in actions_of(slot))
+    return {result: rank for result, rank in found if result is not None}
+
+
+def user_of(result: Action, stages: int) -> Action | None:
+    """Who waits for a result: the forward of the next stage, or the backward of the stage before; None at an end."""
+    stage = result.stage + (1 if result.kind is Kind.F else -1)
+    return Action(result.kind, stage, result.microbatch) if 0 <= stage < stages else None
+
+
+def communicate(schedule: Schedule) -> Program:
+    """Each message is sent when its slot has ended, and its receive posted before the receiver's next slot.
+
+    "Next" is by a simulation with equal costs, so that every rank lists its messages in the order of one clock: no
+    order of waiting can then close a circle, even when a send waits for its receive. Messages at the same place of a
+    rank are one batch: two neighbours that exchange at the same time do not wait for each other in turn.
+    Raises ValueError when the schedule cannot be run.
+    """
+    timeline = simulate(schedule)
+    stages, homes = num_stages(schedule), homes_of(schedule)
+
+    posts: list[tuple[float, int, int, Message]] = []  # when, from whom, after which of its slots, what
+    for source, slots in enumerate(schedule):
+        for place, slot in enumerate(slots):
+            for result in filter(None, map(result_of, actions_of(slot))):
+                user = user_of(result, stages)
+                if user is not None and homes[user] != source:
+                    message = Message(result, source, homes[user])
+                    posts.append((timeline.ends[source][place], source, place, message))
+    posts.sort(key=lambda post: post[:3])
+
+    batches: list[dict[int, list[Message]]] = [{} for _ in schedule]  # by rank: the messages before each slot
+    for end, source, place, message in posts:
+        receiver = message.destination
+        batches[source].setdefault(place + 1, []).append(message)
+        batches[receiver].setdefault(bisect_left(timeline.begins[receiver], end), []).append(message)
+    return [_woven(slots, before) for slots, before in zip(schedule, batches, strict=True)]
+
+
+def _woven(slots: list[Slot], before: dict[int, list[Message]]) -> list[Slot | Batch]:
+    woven: list[Slot | Batch] = []
+    for place in range(len(slots) + 1):
+        if place in before:
+            woven.append(Batch(tuple(before[place])))
+        woven.extend(slots[place : place + 1])
+    return woven
+
+
+def receive_early(steps: list[Slot | Batch], rank: int, *, num_slots: int) -> list[Slot | Batch]:
+    """The same steps of one rank, every receive posted `num_slots` slots earlier: the message finds its buffer ready.
+
+    Each rank keeps the order of its sends and of its receives. The order of a send among receives changes, so this is
+    for transports on which a rank need not wait for a receive that it has posted: gloo, not NCCL.
+    A gradient's buffer is not posted before the forward whose output it is shaped like. At one place the sends are
+    first: somebody waits for them, and nobody yet for a receive that is early.
+    """
+    slots = [step for step in steps if not isinstance(step, Batch)]
+    after = {action: place + 1 for place, slot in enumerate(slots) for action in actions_of(slot)}
+    before: dict[int, tuple[list[Message], list[Message]]] = {place: ([], []) for place in range(len(slots) + 1)}
+    here = 0
+    for step in steps:
+        if not isinstance(step, Batch):
+            here += 1
+            continue
+        for message in step.messages:
+            if message.source == rank:
+                before[here][1].append(message)
+                continue
+            result = message.result
+            shaped = 0 if result.kind is Kind.F else after[Action(Kind.F, result.stage - 1, result.microbatch)]
+            before[max(here - num_slots, shaped)][0].append(message)
+    return _woven(
+        slots, {place: [*sends, *receives] for place, (receives, sends) in before.items() if receives or sends}
+    )

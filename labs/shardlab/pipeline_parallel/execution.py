@@ -1,0 +1,147 @@
+"""Run a schedule on real ranks. There is one loop for all schedules, as the order is data."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from shardlab.pipeline_parallel.check import check
+from shardlab.pipeline_parallel.communication import Batch, Program, communicate, receive_early
+from shardlab.pipeline_parallel.connect import connect
+from shardlab.pipeline_parallel.mailbox import Mailbox
+from shardlab.pipeline_parallel.overlap import PairTimes, Streams, gpu_of
+from shardlab.pipeline_parallel.schedule import (
+    Action,
+    Kind,
+    Overlap,
+    Schedule,
+    Slot,
+    actions_of,
+    num_stages,
+    stages_of_rank,
+)
+from shardlab.pipeline_parallel.shared_weights import add_twin_gradients, average_over_replicas
+from shardlab.pipeline_parallel.simulation import Timeline
+from shardlab.pipeline_parallel.stages import Stage
+
+RECEIVE_AHEAD = 1  # slots; gloo tells the sender that a buffer is ready, which takes a while on a busy machine
+
+
+class RankTimes(NamedTuple):
+    """Begin and end of each slot of one rank, in seconds of the machine's monotonic clock."""
+
+    begins: list[float]
+    ends: list[float]
+
+
+def execute(
+    schedule: Schedule,
+    stages: Mapping[int, Stage],
+    *,
+    group: dist.ProcessGroup | None,
+    verify: bool = False,
+    pair_times: list[PairTimes] | None = None,
+) -> RankTimes:
+    """Run this rank's part: check, weave the messages in, compute, add up the gradients of weights that are held twice.
+
+    schedule: the whole one, the same on every rank. stages: those of this rank, by number. verify: name every message.
+    An overlapped pair runs on two streams of a GPU, and its F before its B on a CPU. pair_times: a list that gets the
+    GPU's events of each pair.
+    Raises ValueError, on every rank alike and before any message, when the schedule cannot be run by this group.
+    """
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    if len(schedule) != size:
+        raise ValueError(f"the schedule is for {len(schedule)} ranks, the group has {size}: build it for {size}")
+    check(schedule)
+    missing = [stage for stage in stages_of_rank(schedule, rank) if stage not in stages]
+    if missing:
+        raise ValueError(f"rank {rank} has slots of the stages {missing}, but no such stage: give stages[{missing[0]}]")
+
+    program = _with_messages(tuple(map(tuple, schedule)))
+    times = run_program(program, stages, num_stages(schedule), group=group, verify=verify, pair_times=pair_times)
+    add_twin_gradients(schedule, stages, group=group)
+    average_over_replicas(stages)
+    return times
+
+
+@lru_cache(maxsize=32)
+def _with_messages(schedule: tuple[tuple[Slot, ...], ...]) -> Program:
+    """Made once for all steps of a training that have one schedule."""
+    return communicate([list(slots) for slots in schedule])
+
+
+def run_program(
+    program: Program,
+    stages: Mapping[int, Stage],
+    stages_in_all: int,
+    *,
+    group: dist.ProcessGroup | None,
+    verify: bool = False,
+    pair_times: list[PairTimes] | None = None,
+) -> RankTimes:
+    """Do the steps of this rank one after the other: post a batch, or wait for the inputs of a slot and compute."""
+    rank = dist.get_rank(group)
+    device = gpu_of(stages.values())
+    if device is not None:
+        connect(program, device, group=group)
+    ahead = 0 if device is not None else RECEIVE_AHEAD
+    mailbox = Mailbox(stages, group=group, verify=verify)
+    slots = [step for step in program[rank] if not isinstance(step, Batch)]
+    paired = any(isinstance(slot, Overlap) for slot in slots)
+    streams = Streams(slots, device, [] if pair_times is None else pair_times) if paired and device else None
+    begins, ends = [], []
+    for step in receive_early(program[rank], rank, num_slots=ahead):
+        if isinstance(step, Batch):
+            mailbox.post(step)
+            continue
+        inputs = [_input(action, mailbox, stages_in_all) for action in actions_of(step)]
+        begins.append(time.monotonic())
+        with streams.slot(step) if streams else nullcontext():
+            for action, tensor in zip(actions_of(step), inputs, strict=True):
+                with streams.action(action, tensor) if streams else nullcontext():
+                    _compute(action, tensor, stages[action.stage], mailbox, stages_in_all)
+        ends.append(time.monotonic())
+    mailbox.finish()
+    return RankTimes(begins, ends)
+
+
+def _input(action: Action, mailbox: Mailbox, stages_in_all: int) -> torch.Tensor | None:
+    """What the stage before or behind has computed for this action, waited for; None at an end and for W."""
+    kind, stage, microbatch = action.kind, action.stage, action.microbatch
+    if kind is Kind.F:
+        return mailbox.take(Action(Kind.F, stage - 1, microbatch)) if stage > 0 else None
+    if kind is Kind.W or stage + 1 == stages_in_all:
+        return None
+    return mailbox.take(Action(Kind.I, stage + 1, microbatch))
+
+
+def _compute(action: Action, tensor: torch.Tensor | None, stage: Stage, mailbox: Mailbox, stages_in_all: int) -> None:
+    """One pass; what others need of it goes into the mailbox."""
+    microbatch = action.microbatch
+    if action.kind is Kind.F:
+        output = stage.forward(microbatch, tensor)
+        if action.stage + 1 < stages_in_all:
+            mailbox.put(action, output)
+        return
+    if action.kind is Kind.W:
+        stage.weight_gradient(microbatch)
+        return
+    backward = stage.backward if action.kind is Kind.B else stage.input_gradient
+    gradient = backward(microbatch, tensor)
+    if action.stage > 0:
+        assert gradient is not None
+        mailbox.put(Action(Kind.I, action.stage, microbatch), gradient)
+
+
+def measured(schedule: Schedule, times: Sequence[RankTimes]) -> Timeline:
+    """The timeline that the ranks of one machine have measured, from the first begin on."""
+    first = min(begins[0] for begins, _ in times if begins)
+    return Timeline(
+        schedule,
+        [[begin - first for begin in begins] for begins, _ in times],
+        [[end - first for end in ends] for _, ends in times],
+    )

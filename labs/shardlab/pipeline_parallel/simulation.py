@@ -1,0 +1,182 @@
+"""Play a schedule on a clock: when every slot begins and ends, how long each rank idles, what it must hold."""
+
+from dataclasses import dataclass
+
+from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.schedule import (
+    Action,
+    Kind,
+    Overlap,
+    Schedule,
+    actions_of,
+    inputs_of,
+    num_microbatches,
+    num_stages,
+)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """begins[rank][i] and ends[rank][i]: seconds of slot i of that rank. Simulated or measured."""
+
+    schedule: Schedule
+    begins: list[list[float]]
+    ends: list[list[float]]
+
+    @property
+    def makespan(self) -> float:
+        """From the first begin to the last end, over all ranks."""
+        return max((ends[-1] for ends in self.ends if ends), default=0.0) - self._first
+
+    @property
+    def busy(self) -> list[float]:
+        """Seconds that each rank computes."""
+        return [
+            sum(end - begin for begin, end in zip(begins, ends, strict=True))
+            for begins, ends in zip(self.begins, self.ends, strict=True)
+        ]
+
+    @property
+    def idle(self) -> list[float]:
+        """The bubble by makespan: seconds of the whole step in which the rank does not compute."""
+        return [self.makespan - busy for busy in self.busy]
+
+    @property
+    def span_idle(self) -> list[float]:
+        """The bubble by the rank's own span: idle between its first begin and its last end ("zero bubble" is this)."""
+        spans = [ends[-1] - begins[0] if ends else 0.0 for begins, ends in zip(self.begins, self.ends, strict=True)]
+        return [span - busy for span, busy in zip(spans, self.busy, strict=True)]
+
+    @property
+    def bubble(self) -> float:
+        """The largest share of the makespan that any rank idles."""
+        return max(self.idle) / self.makespan if self.makespan else 0.0
+
+    @property
+    def _first(self) -> float:
+        return min((begins[0] for begins in self.begins if begins), default=0.0)
+
+
+# A slot in numbers: its seconds, the results that it needs and those that it gives. A result is a place in one flat
+# list, so that looking it up costs no hashing: a schedule of 64 ranks and 1024 microbatches plays in half a second.
+_Step = tuple[float, tuple[int, ...], tuple[int, ...]]
+
+
+def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
+    """Start every slot as soon as its rank is free and its inputs are there.
+
+    Raises ValueError naming ranks, slots and missing inputs when no rank can go on, and for costs that are missing.
+    """
+    costs = costs or Costs()
+    stages, microbatches = num_stages(schedule), num_microbatches(schedule)
+    steps = _in_numbers(schedule, costs, stages, microbatches)
+    results = 2 * stages * microbatches
+    ready: list[float | None] = [None] * results  # when each result is there, on the rank that computed it
+    homes = [-1] * results  # and which rank that is
+    begins: list[list[float]] = [[] for _ in schedule]
+    ends: list[list[float]] = [[] for _ in schedule]
+
+    def advance(rank: int) -> bool:
+        """Run this rank until an input is missing; True when it ran anything."""
+        mine, clock, first = steps[rank], ends[rank][-1] if ends[rank] else 0.0, len(ends[rank])
+        for place in range(first, len(mine)):
+            seconds, needs, gives = mine[place]
+            for result in needs:
+                time = ready[result]
+                if time is None:
+                    return place > first
+                if homes[result] != rank:
+                    time += costs.message
+                clock = max(clock, time)
+            begins[rank].append(clock)
+            clock += seconds
+            ends[rank].append(clock)
+            for result in gives:
+                ready[result], homes[result] = clock, rank
+        return len(mine) > first
+
+    while any([advance(rank) for rank in range(len(schedule))]):
+        pass
+    if any(len(done) < len(slots) for done, slots in zip(ends, schedule, strict=True)):
+        raise ValueError(explain_stuck(schedule, [len(done) for done in ends]))
+    return Timeline(schedule, begins, ends)
+
+
+def _in_numbers(schedule: Schedule, costs: Costs, stages: int, microbatches: int) -> list[list[_Step]]:
+    """Every slot as a `_Step`. Place 2(sM + m) is the forward of stage s and microbatch m, the next its backward."""
+    seconds = costs.table(stages)
+
+    def step(kind: Kind, stage: int, microbatch: int) -> _Step:
+        forward = 2 * (stage * microbatches + microbatch)
+        backward = forward + 1
+        if kind is Kind.F:
+            return (seconds[kind][stage], (forward - 2 * microbatches,) if stage else (), (forward,))
+        if kind is Kind.W:
+            return (seconds[kind][stage], (backward,), ())
+        behind = (backward + 2 * microbatches,) if stage + 1 < stages else ()
+        return (seconds[kind][stage], (forward, *behind), (backward,))
+
+    def pair(slot: Overlap) -> _Step:
+        (_, needs, gives), (_, more_needs, more_gives) = (step(a.kind, a.stage, a.microbatch) for a in actions_of(slot))
+        return (costs.of_slot(slot), needs + more_needs, gives + more_gives)
+
+    return [
+        [step(slot.kind, slot.stage, slot.microbatch) if isinstance(slot, Action) else pair(slot) for slot in slots]
+        for slots in schedule
+    ]
+
+
+def explain_stuck(schedule: Schedule, done: list[int]) -> str:
+    """Why no rank can go on: each waiting rank's slot, and where the input that it misses would come from.
+
+    done[rank] = the number of slots that this rank has finished.
+    """
+    finished = {
+        _as_result(a) for slots, n in zip(schedule, done, strict=True) for slot in slots[:n] for a in actions_of(slot)
+    }
+    waiting = {
+        _as_result(action): (rank, place, action)
+        for rank, slots in enumerate(schedule)
+        for place, slot in enumerate(slots[done[rank] :], done[rank])
+        for action in actions_of(slot)
+        if action.kind is not Kind.W
+    }
+    sentences = []
+    for rank, slots in enumerate(schedule):
+        if done[rank] == len(slots):
+            continue
+        slot = slots[done[rank]]
+        needed = [need for action in actions_of(slot) for need in inputs_of(action, num_stages(schedule))]
+        missing = next(need for need in needed if need not in finished)
+        if missing in waiting:
+            there, place, missing = waiting[missing]  # by its own name: a B where the schedule has whole backwards
+            source = f"which is slot {place} of rank {there}: move it before what waits for it"
+        else:
+            source = "which is on no rank: add it"
+        sentences.append(f"rank {rank}, slot {done[rank]} ({slot}) waits for {missing}, {source}")
+    return "no rank can go on: " + "; ".join(sentences)
+
+
+def _as_result(action: Action) -> Action:
+    """What an action gives: a full backward gives the input gradient too."""
+    return Action(Kind.I, action.stage, action.microbatch) if action.kind is Kind.B else action
+
+
+def peak_activations(schedule: Schedule, *, until: Kind = Kind.I) -> list[int]:
+    """The most microbatch activations that each rank holds at a time, counted in stages of the schedule.
+
+    A forward takes one; the input gradient gives it back (until=I, the count of Zero Bubble's papers for what an
+    input gradient needs), or only the weight gradient does (until=W). A full backward gives it back either way.
+    An overlapped pair holds its forward's activations before its backward's are free.
+    """
+    if until not in (Kind.I, Kind.W):
+        raise ValueError(f"activations are held until I or W, not until {until}: use until=Kind.I or Kind.W")
+    peaks = []
+    for slots in schedule:
+        held = peak = 0
+        for slot in slots:
+            for action in actions_of(slot):
+                held += (action.kind is Kind.F) - (action.kind in (until, Kind.B))
+                peak = max(peak, held)
+        peaks.append(peak)
+    return peaks
