@@ -1,11 +1,10 @@
-"""One set of versions: constraints.txt, environment.yml, Dockerfile and Makefile agree; pages name what exists."""
+"""One set of versions: constraints.txt, environment.yml, Dockerfile and Makefile agree."""
 
 import re
 import tomllib
 from importlib import metadata
 from pathlib import Path
 
-import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -15,7 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LINES = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
 PINS = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in LINES}
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 
 
 def read(name):
@@ -62,16 +60,6 @@ def test_the_image_installs_with_the_constraints_and_has_no_root():
     installs = re.findall(r"pip install[^\n]*", dockerfile)
     assert len(installs) == 2 and all("-c constraints.txt" in line for line in installs)
     assert re.findall(r"^USER (.*)", dockerfile, re.MULTILINE) == ["1000"] and "HEALTHCHECK" in dockerfile
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_names_only_make_targets_and_files_that_exist(page):
-    text = page.read_text()
-    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
-    for command in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE):
-        assert command in targets, f"make {command}"
-    for link in re.findall(r"\]\(([^)#]+)", text):
-        assert link.startswith("http") or (page.parent / link).exists(), link
 
 
 def test_an_image_holds_nothing_that_git_does_not_know():

@@ -687,6 +687,8 @@ check("week02.ten-and-eight", ten_and_eight)
 # - Wen et al., *TernGrad*, arXiv 1705.07878, and Alistarh et al., *QSGD*, arXiv 1610.02132. Look for: where each proves
 #   that the mean is right, and what the noise costs. Seide et al., *1-bit SGD* (2014), came first, from speech.
 # - *FSDP tutorial* of PyTorch and the *Ultra-Scale Playbook*, data parallelism. Look for: how both draw the overlap.
+# - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal in the top folder, predicts a step on
+#   your machine and measures it (`labs/README.md`). `docs/one-screen/ddp.md` shows DDP's whole step in one screen.
 #
 # **An experiment, not graded.** `TopK(0.01)` keeps a fourth of that. Which learning rate does it still bear, and why is
 # error feedback like a delay of n/k steps?

@@ -621,6 +621,8 @@ check("week03.two-gpus", hundred_million_on_two)
 # - Micikevicius and others, *Mixed Precision Training*, arXiv 1710.03740. Look for: the share of updates that fp16
 #   would lose, and what the loss is scaled for. Does bf16 need that?
 # - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size` and `overlap_comm`, which are section 10's layers.
+# - **Labs 1 and 3**: `labs/README.md` says how to run `memory_calculator.py`, and ZeRO's stages 1 and 2 on a small GPT,
+#   with predicted and measured bytes side by side.
 #
 # **An experiment, not graded.** Train the GPT of section 7 for 200 steps with `master_dtype=torch.float32` and without,
 # at `lr=1e-4`. Where do the two losses part, and why there?

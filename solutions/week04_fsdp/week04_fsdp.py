@@ -709,6 +709,8 @@ check("week04.ethernet", seconds_a_step, cases=cases)
 #   and the rate limiter that keeps prefetch from filling the memory.
 # - Wang et al., *ZeRO++*, arXiv 2306.10209. Look for: the error of a scale for the tensor against one for each block.
 # - Ren et al., *ZeRO-Offload*, arXiv 2101.06840. Look for: why the optimizer goes to the host, the backward not.
+# - **Lab 3**: `labs/README.md` says how to run ZeRO-3 on a small GPT, and all stages beside PyTorch's DDP and FSDP.
+#   `docs/one-screen/zero3.md` shows the whole step in one screen.
 #
 # **An experiment, not graded.** In section 6, try units of 2 and 3 layers, and a model whose third layer is four times
 # as wide. Which unit sets the peak, and would you cut it differently?

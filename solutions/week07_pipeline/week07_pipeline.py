@@ -632,6 +632,8 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 # - Fan et al., *DAPPLE*, arXiv 2007.01045. Look for: how they choose stages of unequal size.
 # - Megatron Bridge, *Parallelisms Guide*, its part on the pipeline. Look for: how the first and last stage get fewer
 #   layers.
+# - **Labs 1 and 2**: `labs/README.md` says how to run `pp_simulation.py` on your machine, and Megatron's own pipeline
+#   beside ours. `docs/one-screen/pipeline-1f1b.md` shows the whole 1F1B step in one screen.
 #
 # **An experiment, not graded.** Simulate 1F1B with `Costs(forward=[1, 1, 1, 2])` (and the same for the gradients): one
 # stage is twice as slow. How much of your carefully reduced bubble is left?

@@ -609,6 +609,8 @@ check("week09.rank-37", groups_of_rank_37)
 #   which axis lies inside a node, and which batch size the layout forces.
 # - Zhao and others, *PyTorch FSDP*, arXiv 2304.11277. Look for: hybrid sharding, and the factor F that turns it into
 #   DDP or into full sharding.
+# - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and Megatron's own tensor-parallel layers.
+#   `docs/one-screen/` shows a whole step with tensor parallelism, and one with all three axes, in a screen each.
 #
 # **An experiment, not graded.** Train the GPT of section 8 with `order="dp-pp-tp"`. What changes in the loss, and what
 # in the bytes that cross nodes of four?

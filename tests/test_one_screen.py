@@ -1,0 +1,119 @@
+"""Each page of docs/one-screen runs as it is printed, on real ranks, and trains as one process does."""
+
+import re
+from pathlib import Path
+
+import pytest
+import shardlab
+import torch
+from torch.nn.functional import pad
+
+PAGES = Path(__file__).parents[1] / "docs" / "one-screen"
+HIDDEN, INNER, ROWS, STEPS = 5, (6, 10, 2, 4), 12, 3
+MOST_LINES = {"hybrid": 82}  # three axes; the others: 65
+
+
+def code_of(page):
+    (code,) = re.findall(r"^```python\n(.*?)^```", (PAGES / f"{page}.md").read_text(), re.DOTALL | re.MULTILINE)
+    return code
+
+
+def problem():
+    """Layers of several widths, and one batch for each step, in float64."""
+    torch.manual_seed(0)
+    double = {"dtype": torch.float64}
+    layers = [(torch.randn(HIDDEN, inner, **double) / 3, torch.randn(inner, HIDDEN, **double) / 3) for inner in INNER]
+    batches = [(torch.randn(ROWS, HIDDEN, **double), torch.randn(ROWS, HIDDEN, **double)) for _ in range(STEPS)]
+    return layers, batches
+
+
+def train(code):
+    """Losses and weights, after the page's own program has run on this process."""
+    names = {}
+    exec(code, names)
+    losses, weights = names["train"](*problem(), 0.1)
+    return losses, [weight.detach() for weight in weights]
+
+
+def all_weights(weights, rank):
+    return weights
+
+
+def slices(weights, rank):
+    flats = [torch.cat([up.flatten(), down.flatten()]) for up, down in zip(weights[::2], weights[1::2], strict=True)]
+    return [pad(flat, (0, -len(flat) % 3)).chunk(3)[rank] for flat in flats]
+
+
+def columns_and_rows(weights, rank):
+    return [weight.chunk(2, 1 - place % 2)[rank] for place, weight in enumerate(weights)]
+
+
+def one_layer(weights, rank):
+    return weights[2 * rank : 2 * rank + 2]
+
+
+def parts_of_a_stage(weights, rank):
+    return columns_and_rows(weights[4 * (rank // 4) : 4 * (rank // 4) + 4], rank % 2)
+
+
+# page: how many ranks, who has the losses, and the weights that a rank has in the end
+EXPECTED = {
+    "ddp": (4, range(4), all_weights),
+    "zero3": (3, range(3), slices),
+    "tensor-parallel": (2, range(2), columns_and_rows),
+    "pipeline-1f1b": (4, [3], one_layer),
+    "hybrid": (8, range(4, 8), parts_of_a_stage),
+}
+
+
+def differences(page, code):
+    """The largest difference of the losses and of the weights to one process."""
+    ranks, with_losses, part_of = EXPECTED[page]
+    losses, weights = train(code_of("README"))
+    by_rank = shardlab.run(train, code, ranks=ranks, timeout=100, transport="gloo")
+    mean = torch.tensor([by_rank[rank][0] for rank in with_losses]).mean(0)
+    worst = 0.0
+    for rank, (_, mine) in enumerate(by_rank):
+        for found, expected in zip(mine, part_of(weights, rank), strict=True):
+            assert found.shape == expected.shape
+            worst = max(worst, (found - expected).abs().max().item())
+    return (mean - torch.tensor(losses)).abs().max().item(), worst
+
+
+@pytest.mark.parametrize("page", EXPECTED)
+def test_a_page_trains_as_one_process_does(page):
+    loss, weight = differences(page, code_of(page))
+    assert loss < 1e-5 and weight < 1e-9
+
+
+# page: a line, and what makes it wrong
+SPOILED = {
+    "ddp": (".view_as(weight) / num_ranks", ".view_as(weight)"),
+    "zero3": ("mine.grad /= num_ranks", "pass"),
+    "tensor-parallel": ("        return summed(gradient)", "        return gradient"),
+    "pipeline-1f1b": ("/ MICROBATCHES  #", "#"),
+    "hybrid": ("summed(weight.grad, dp_group) / DP", "weight.grad"),
+}
+
+
+@pytest.mark.parametrize("page", SPOILED)
+def test_a_wrong_line_would_be_noticed(page):
+    code = code_of(page)
+    assert code.count(SPOILED[page][0]) == 1
+    _, weight = differences(page, code.replace(*SPOILED[page]))
+    assert weight > 1e-4
+
+
+def test_every_page_is_run():
+    assert {path.stem for path in PAGES.glob("*.md")} == {"README", *EXPECTED}
+
+
+@pytest.mark.parametrize("page", EXPECTED)
+def test_a_page_is_one_screen_hides_nothing_and_explains_each_step(page):
+    text, code = (PAGES / f"{page}.md").read_text(), code_of(page)
+    assert len(code.splitlines()) <= MOST_LINES.get(page, 65)
+    assert set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE)) == {"torch"}
+    steps = re.findall(r"# (\d)\. ", code)
+    assert steps == [str(number) for number in range(1, len(steps) + 1)]
+    assert re.findall(r"^\| (\d) \| \[", text, re.MULTILINE) == steps
+    assert "**What this page leaves out.**" in text
