@@ -70,7 +70,7 @@ def row_of(judge: Judge, check: Check, path: Path, seed: int = 1) -> Row:
     """Judge one kept answer, and say whether a student would have seen that it is wrong."""
     source = path.read_text()
     answer = {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}
-    verdict = judge.judge(check, answer, seed)
+    verdict = judge.judge(check, answer, seed, until_in_sight=True)
     story = (ast.get_docstring(ast.parse(source)) or path.stem).splitlines()
     reasons = [line.removeprefix(NOT_IN_SIGHT) for line in story if line.startswith(NOT_IN_SIGHT)]
     return Row(

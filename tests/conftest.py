@@ -1,11 +1,20 @@
-"""What all tests share: whatever they start ends with them."""
+"""What all tests share: one judge with one sandbox, levels of isolation, and an end that leaves nothing."""
 
-import sys
+from collections.abc import Iterator
 
-import psutil
 import pytest
 
+from autograder.judge import Judge
 from tests import levels
+
+pytest_plugins = ["tests.left_behind", "tests.second_tries", "tests.side_by_side"]
+
+
+@pytest.fixture(scope="session")
+def judge() -> Iterator[Judge]:
+    """One judge for all tests of a process: its sandbox, which imports torch, is started once."""
+    with Judge() as one:
+        yield one
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -13,17 +22,3 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("sandbox"):
         for level in mark.args:
             levels.require(level)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Close this session's warm worker and sandbox, and fail the run if a process of ours is left."""
-    warm = sys.modules.get("shardlab.ranks.warm")
-    if warm is not None and warm._worker is not None:
-        warm._worker.close()
-    self_check = sys.modules.get("autograder.self_check")
-    if self_check is not None:
-        self_check.close()
-    left = [child for child in psutil.Process().children(recursive=True) if "shardlab" in " ".join(child.cmdline())]
-    if left:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        print(f"\nleft behind: {left}")

@@ -17,7 +17,6 @@ from autograder.checks.week02.buckets import due_buckets
 from autograder.checks.week02.reading import READING
 from autograder.jobs.marked import marked_mlp
 from autograder.jobs.trained import mlp
-from autograder.judge import Judge
 from autograder.kill_matrix import MUTANTS, PREAMBLE
 
 
@@ -83,9 +82,8 @@ def test_marks_change_nothing_on_one_process():
         ("top-k", "no_feedback", 1.5, "Right: one step."),
     ],
 )
-def test_partial_credit(exercise, name, points, words):
+def test_partial_credit(judge, exercise, name, points, words):
     check = next(check for check in CHECKS if check.exercise == f"week02.{exercise}")
     source = (MUTANTS / "week02" / exercise.replace("-", "_") / f"{name}.py").read_text()
-    with Judge() as judge:
-        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
+    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
     assert verdict.points == pytest.approx(points, abs=1e-3) and words in verdict.text

@@ -16,7 +16,6 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from autograder import notebooks
 from autograder.checks import shards, week03
 from autograder.checks.week03.reading import READING
-from autograder.judge import Judge
 from autograder.kill_matrix import MUTANTS, PREAMBLE
 
 
@@ -55,11 +54,10 @@ def test_what_the_reading_questions_ask_is_so():
     assert f"dist.{READING['params_by']}(" in inspect.getsource(ZeroRedundancyOptimizer._broadcast_params_from_rank)
 
 
-def test_half_of_the_cut_earns_half_of_the_points():
+def test_half_of_the_cut_earns_half_of_the_points(judge):
     check = next(check for check in week03.CHECKS if check.exercise == "week03.flatten")
     source = (MUTANTS / "week03" / "flatten" / "no_padding.py").read_text()
-    with Judge() as judge:
-        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
+    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
     assert verdict.points == 1 and "1858 are due" in verdict.text and "Right: unflatten." in verdict.text
 
 

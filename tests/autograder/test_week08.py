@@ -16,7 +16,6 @@ from torch.distributed.pipelining import _backward
 
 from autograder.checks.week08 import CHECKS, bubbles, v_schedule, wins
 from autograder.checks.week08.reading import READING
-from autograder.judge import Judge
 from autograder.kill_matrix import MUTANTS, PREAMBLE
 
 
@@ -72,12 +71,11 @@ def test_1f1b_wins_where_the_formula_says(seed):
         ("split_backward", "last_layer_first", 2 / 3, "Right: W."),
     ],
 )
-def test_partial_credit(folder, name, points, right):
+def test_partial_credit(judge, folder, name, points, right):
     exercise = f"week08.{folder.replace('_', '-')}"
     check = next(check for check in CHECKS if check.exercise == exercise)
     source = (MUTANTS / "week08" / folder / f"{name}.py").read_text()
-    with Judge() as judge:
-        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
+    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
     assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
 
 

@@ -20,7 +20,6 @@ from autograder import notebooks
 from autograder.checks import week10
 from autograder.checks.week10 import calculator, clusters, cut, fits
 from autograder.checks.week10.reading import READING
-from autograder.judge import Judge
 from autograder.kill_matrix import MUTANTS, PREAMBLE
 
 H100 = find_accelerator("h100")
@@ -107,11 +106,10 @@ def test_what_the_reading_questions_ask_is_so():
         ("week10.calculator", "two_byte_gradients", 0.82 * 3, "parameters"),
     ],
 )
-def test_half_of_an_answer_earns_its_part(exercise, name, points, right):
+def test_half_of_an_answer_earns_its_part(judge, exercise, name, points, right):
     check = next(check for check in week10.CHECKS if check.exercise == exercise)
     source = (MUTANTS / "week10" / exercise.removeprefix("week10.") / f"{name}.py").read_text()
-    with Judge() as judge:
-        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
+    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
     assert verdict.points == pytest.approx(points, abs=0.01) and right in verdict.text
 
 

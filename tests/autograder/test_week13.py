@@ -11,7 +11,6 @@ from shardlab.pipeline_parallel.simulate import peak_activations, simulate
 
 from autograder.checks.week13 import CHECKS, bill, eight_steps, one_copy, slots
 from autograder.checks.week13.reading import READING
-from autograder.judge import Judge
 from autograder.kill_matrix import MUTANTS, PREAMBLE
 
 
@@ -71,9 +70,8 @@ def test_what_the_second_copy_buys():
     ("name", "right"),
     [("upside_down", "Right: DualPipe."), ("streams_not_mirrored", "Right: DualPipeV.")],
 )
-def test_partial_credit(name, right):
+def test_partial_credit(judge, name, right):
     check = next(check for check in CHECKS if check.exercise == "week13.dualpipe")
-    with Judge() as judge:
-        answer = {"preamble": PREAMBLE, "cells": [[check.exercise, answer_of("dualpipe", name), True]]}
-        verdict = judge.judge(check, answer, seed=3)
+    answer = {"preamble": PREAMBLE, "cells": [[check.exercise, answer_of("dualpipe", name), True]]}
+    verdict = judge.judge(check, answer, seed=3)
     assert verdict.points == 1 and right in verdict.text
