@@ -7,7 +7,7 @@ import pytest
 from autograder.judge import Judge
 from tests import levels
 
-pytest_plugins = ["tests.left_behind", "tests.second_tries", "tests.side_by_side"]
+pytest_plugins = ["pytester", "tests.at_the_end", "tests.left_behind", "tests.side_by_side"]
 
 
 @pytest.fixture(scope="session")
