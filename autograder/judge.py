@@ -78,10 +78,19 @@ class Judge:
             self.zygote.close()
             self.zygote = None
 
-    def judge(self, check: Check, answer: dict[str, Any], seed: int, cases: Sequence[Case] | None = None) -> Verdict:
+    def judge(
+        self,
+        check: Check,
+        answer: dict[str, Any],
+        seed: int,
+        cases: Sequence[Case] | None = None,
+        *,
+        until_in_sight: bool = False,
+    ) -> Verdict:
         """Judge one answer, {"preamble", "cells"} or {"pickle"}, on `cases`, or on public and freshly drawn ones.
 
-        Every part of a check earns its share of the points if all its cases are right.
+        Every part of a check earns its share of the points if all its cases are right. `until_in_sight` stops at the
+        first problem that a public case shows, with 0 points: enough to know that an answer is wrong, and seen to be.
         """
         rng = Random(seed_for(seed, check.exercise))
         chosen = list(cases) if cases is not None else [*check.public, *check.draw(rng)]
@@ -96,6 +105,8 @@ class Judge:
                 self._judge_batch(check, batch, request, problems)
             except SandboxLost as error:
                 return _lost(check, error, its_own=self._serves_others(request))
+            if until_in_sight and _in_sight(check, problems):
+                return _verdict(check, set(problems), problems)
         return _verdict(check, parts, problems)
 
     def _serves_others(self, request: dict[str, Any]) -> bool:

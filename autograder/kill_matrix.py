@@ -66,7 +66,7 @@ def rows(weeks: list[str] | None = None, seed: int = 1) -> Iterator[Row]:
 def row_of(judge: Judge, check: Check, one: Known, seed: int = 1) -> Row:
     """Judge one kept answer, and say whether a student would have seen that it is wrong."""
     answer = {"preamble": PREAMBLE, "cells": [[check.exercise, one.source, True]]}
-    verdict = judge.judge(check, answer, seed)
+    verdict = judge.judge(check, answer, seed, until_in_sight=True)
     return Row(
         check.exercise,
         one.name,

@@ -14,7 +14,6 @@ from torch.nn.parallel import DistributedDataParallel
 from autograder import known, notebooks, weeks
 from autograder.jobs.marked import marked_mlp
 from autograder.jobs.trained import mlp
-from autograder.judge import Judge
 from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week02_ddp import ten_and_eight, top_k, unused
 from autograder.weeks.week02_ddp.assign_buckets import due_buckets
@@ -83,9 +82,8 @@ def test_marks_change_nothing_on_one_process():
         ("top-k", "no_feedback", 1.5, "Right: one step."),
     ],
 )
-def test_partial_credit(exercise, name, points, words):
+def test_partial_credit(judge, exercise, name, points, words):
     check = weeks.find(f"week02.{exercise}")
     source = known.find(check.exercise, name).source
-    with Judge() as judge:
-        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
+    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
     assert verdict.points == pytest.approx(points, abs=1e-3) and words in verdict.text

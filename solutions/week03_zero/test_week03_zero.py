@@ -14,7 +14,6 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from autograder import known, weeks
 from autograder.checks import shards
-from autograder.judge import Judge
 from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week03_zero.reading import READING
 
@@ -54,9 +53,8 @@ def test_what_the_reading_questions_ask_is_so():
     assert f"dist.{READING['params_by']}(" in inspect.getsource(ZeroRedundancyOptimizer._broadcast_params_from_rank)
 
 
-def test_half_of_the_cut_earns_half_of_the_points():
+def test_half_of_the_cut_earns_half_of_the_points(judge):
     check = weeks.find("week03.flatten")
     source = known.find("week03.flatten", "no_padding").source
-    with Judge() as judge:
-        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
+    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
     assert verdict.points == 1 and "1858 are due" in verdict.text and "Right: unflatten." in verdict.text

@@ -61,10 +61,9 @@ def test_one_process_is_the_mean_over_all_rows():
     assert [gradient.shape for gradient in gradients] == [(2, 2), (2, 2)]
 
 
-def judged(exercise: str, source: str) -> Verdict:
+def judged(judge: Judge, exercise: str, source: str) -> Verdict:
     check = weeks.find(exercise)
-    with Judge() as judge:
-        return judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
+    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +73,8 @@ def judged(exercise: str, source: str) -> Verdict:
         ("week07.one-f-one-b", "one_f_one_b", "forgets_few_microbatches", 2, "Right: as many microbatches as ranks."),
     ],
 )
-def test_partial_credit(exercise, folder, name, points, right):
-    verdict = judged(exercise, answer_of(folder, name))
+def test_partial_credit(judge, exercise, folder, name, points, right):
+    verdict = judged(judge, exercise, answer_of(folder, name))
     assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
 
 
@@ -100,8 +99,8 @@ def gpipe(num_ranks, num_microbatches):
 
 
 @pytest.mark.skipif(sandbox.level() < sandbox.OFFICIAL, reason="needs namespaces")
-def test_of_a_package_that_a_check_hides_no_file_is_left():
-    assert "FileNotFoundError" in judged("week07.gpipe", READS_THE_FILE).text
+def test_of_a_package_that_a_check_hides_no_file_is_left(judge):
+    assert "FileNotFoundError" in judged(judge, "week07.gpipe", READS_THE_FILE).text
 
 
 def test_numbers_in_the_text_are_those_of_the_functions():

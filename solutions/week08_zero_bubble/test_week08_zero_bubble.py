@@ -15,7 +15,6 @@ from torch import nn
 from torch.distributed.pipelining import _backward
 
 from autograder import known, weeks
-from autograder.judge import Judge
 from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week08_zero_bubble import bubbles, v_schedule, wins
 from autograder.weeks.week08_zero_bubble.reading import READING
@@ -73,12 +72,11 @@ def test_1f1b_wins_where_the_formula_says(seed):
         ("split_backward", "last_layer_first", 2 / 3, "Right: W."),
     ],
 )
-def test_partial_credit(folder, name, points, right):
+def test_partial_credit(judge, folder, name, points, right):
     exercise = f"week08.{folder.replace('_', '-')}"
     check = weeks.find(exercise)
     source = known.find(f"week08.{folder.replace('_', '-')}", name).source
-    with Judge() as judge:
-        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
+    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
     assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
 
 

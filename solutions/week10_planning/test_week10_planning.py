@@ -17,7 +17,6 @@ from shardlab.costs.planning import claims, planner
 from shardlab.costs.validation.published import read_runs
 
 from autograder import known, weeks
-from autograder.judge import Judge
 from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week10_planning import _clusters, calculator, cut, fits
 from autograder.weeks.week10_planning.reading import READING
@@ -103,12 +102,11 @@ def test_what_the_reading_questions_ask_is_so():
     [
         ("week10.fitting", "keeps_what_does_not_fit", 2, "Right: rank_bytes."),
         ("week10.ranked", "slowest_first", 2, "Right: step_seconds."),
-        ("calculator", "two_byte_gradients", 0.82 * 3, "parameters"),
+        ("week10.calculator", "two_byte_gradients", 0.82 * 3, "parameters"),
     ],
 )
-def test_half_of_an_answer_earns_its_part(exercise, name, points, right):
+def test_half_of_an_answer_earns_its_part(judge, exercise, name, points, right):
     check = weeks.find(exercise)
     source = known.find(exercise, name).source
-    with Judge() as judge:
-        verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
+    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
     assert verdict.points == pytest.approx(points, abs=0.01) and right in verdict.text

@@ -10,7 +10,6 @@ from shardlab.pipeline_parallel.schedule import parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 from autograder import known, weeks
-from autograder.judge import Judge
 from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week13_dualpipe import bill, eight_steps, one_copy, slots
 from autograder.weeks.week13_dualpipe.reading import READING
@@ -72,9 +71,8 @@ def test_what_the_second_copy_buys():
     ("name", "right"),
     [("upside_down", "Right: DualPipe."), ("streams_not_mirrored", "Right: DualPipeV.")],
 )
-def test_partial_credit(name, right):
+def test_partial_credit(judge, name, right):
     check = weeks.find("week13.dualpipe")
-    with Judge() as judge:
-        answer = {"preamble": PREAMBLE, "cells": [[check.exercise, answer_of("dualpipe", name), True]]}
-        verdict = judge.judge(check, answer, seed=3)
+    answer = {"preamble": PREAMBLE, "cells": [[check.exercise, answer_of("dualpipe", name), True]]}
+    verdict = judge.judge(check, answer, seed=3)
     assert verdict.points == 1 and right in verdict.text

@@ -17,12 +17,6 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.sandbox(3)]
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge() as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
 def pot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honeypot]:
     with laid_out(tmp_path_factory.mktemp("exhibits") / "honeypot") as one:
         yield one

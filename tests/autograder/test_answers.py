@@ -7,7 +7,6 @@ from nbformat.v4 import new_code_cell
 from autograder import grade, notebooks
 from autograder.answers import answer_of, cells_of, note_of
 from autograder.ingest import parse, take_cells
-from autograder.judge import Judge
 from autograder.weeks import find
 
 WEEK, BILL = "week01_collectives", "week01.naive-bill"
@@ -16,12 +15,6 @@ RIGHT = (
     "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return 2 * (num_ranks - 1), 2 * (num_ranks - 1) * num_bytes"
 )
 WRONG = "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return 0, 0"
-
-
-@pytest.fixture(scope="module")
-def judge():
-    with Judge() as judge:
-        yield judge
 
 
 def released():

@@ -7,7 +7,6 @@ import pytest
 
 from autograder import notebooks
 from autograder.checks.groups import members_of
-from autograder.judge import Judge
 from autograder.weeks import WEEKS
 
 WEEKS_HERE = ("week00", "week01", "week02", "week03", "week04")
@@ -68,9 +67,8 @@ def total_of(tensor, *, group):
 """
 
 
-def test_a_rank_may_compute_in_float16():
+def test_a_rank_may_compute_in_float16(judge):
     """torch asks once what the processor can do; a rank in a sandbox may not read the files that tell it."""
     check = WEEKS["week00"][0]
-    with Judge() as judge:
-        verdict = judge.judge(check, {"preamble": "", "cells": [[check.exercise, HALF, True]]}, 0, check.public[:1])
+    verdict = judge.judge(check, {"preamble": "", "cells": [[check.exercise, HALF, True]]}, 0, check.public[:1])
     assert verdict.is_right, verdict.text

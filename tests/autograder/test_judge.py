@@ -9,12 +9,6 @@ from autograder.judge import Judge, seed_for
 from autograder.sandbox import SandboxLost
 
 
-@pytest.fixture(scope="module")
-def judge():
-    with Judge() as one:
-        yield one
-
-
 def judged(judge, exercise, source, seed=1, others=()):
     cells = [*([name, text, False] for name, text in others), [exercise, source, True]]
     return judge.judge(weeks.find(exercise), {"preamble": kill_matrix.PREAMBLE, "cells": cells}, seed)

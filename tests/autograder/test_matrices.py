@@ -8,7 +8,7 @@ import pytest
 from sample_checks import DOUBLE_ANSWERS, LUCKY, ONE_MESSAGE_ANSWERS, TRUSTING
 
 from autograder import kill_matrix, reports
-from autograder.judge import Judge, seed_for
+from autograder.judge import seed_for
 from autograder.matrices import forged, sample, stability
 from autograder.matrices.kept import Kept
 from autograder.matrices.reports import print_forged, print_stability, write_forged, write_stability
@@ -18,12 +18,6 @@ from autograder.weeks import WEEKS
 CHECKS = [check for checks in WEEKS.values() for check in checks]
 LONGEST = 15.0  # seconds of a job in a sample
 needs_sandbox = pytest.mark.skipif(level() < 2, reason=f"isolation is at level {level()} here: no grades")
-
-
-@pytest.fixture(scope="module")
-def judge():
-    with Judge() as one:
-        yield one
 
 
 # ---- forged ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import pytest
 from autograder import known, weeks
 from autograder.jobs import student
 from autograder.jobs.needed import binds, needed
-from autograder.judge import Judge
 
 
 def run(cells, names=("answer",)):
@@ -92,11 +91,10 @@ def test_an_error_in_what_the_answer_does_not_need_is_passed_over():
         run([["own", "1 / 0", True]])
 
 
-def test_a_cell_that_tries_its_answer_out_on_ranks_is_judged_all_the_same():
+def test_a_cell_that_tries_its_answer_out_on_ranks_is_judged_all_the_same(judge):
     exercise = "week01.exchange"
     source = known.find("week01.exchange", "right_even_sends_first").source
     trial = "\nresults = shardlab.run(exchange, torch.ones(4), ranks=2)\nprint(results[0])\n"
     page = ["week01 given 2", "import shardlab, torch\nimport torch.distributed as dist", False, True]
-    with Judge() as judge:
-        verdict = judge.judge(weeks.find(exercise), {"cells": [page, [exercise, source + trial, True]]}, 3)
+    verdict = judge.judge(weeks.find(exercise), {"cells": [page, [exercise, source + trial, True]]}, 3)
     assert verdict.is_right, verdict.text

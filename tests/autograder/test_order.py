@@ -6,7 +6,6 @@ from autograder import known, sandbox
 from autograder.checks.base import Answer
 from autograder.checks.order import matched_by_tags
 from autograder.checks.packets import Call
-from autograder.judge import Judge
 from autograder.kill_matrix import PREAMBLE
 from autograder.weeks import find
 
@@ -39,12 +38,11 @@ def test_messages_of_two_groups_are_compared_apart():
     assert matched_by_tags(answer(*ranks)) is None
 
 
-def judged(name: str, change=lambda source: source) -> str:
+def judged(judge, name: str, change=lambda source: source) -> str:
     check = find("week13.neighbours")
     source = change(known.find(check.exercise, name).source)
-    with Judge() as judge:
-        answer = {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}
-        return judge.judge(check, answer, seed=3, cases=check.public[:1]).text
+    answer = {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}
+    return judge.judge(check, answer, seed=3, cases=check.public[:1]).text
 
 
 def bring_tags_back(source: str) -> str:
@@ -57,12 +55,12 @@ def bring_tags_back(source: str) -> str:
     return source.replace(head, "\n".join([*lines, head]))
 
 
-def test_a_rank_has_no_tags():
-    assert "are wrong" in judged("tags_for_order")
-    assert judged("right_with_tags") == "All right."
+def test_a_rank_has_no_tags(judge):
+    assert "are wrong" in judged(judge, "tags_for_order")
+    assert judged(judge, "right_with_tags") == "All right."
 
 
 @pytest.mark.skipif(sandbox.level() < 3, reason="packets are read at level 3")
-def test_tags_that_come_back_are_seen_from_outside():
-    assert "NCCL has no tags" in judged("tags_for_order", bring_tags_back)
-    assert judged("right_with_tags", bring_tags_back) == "All right."
+def test_tags_that_come_back_are_seen_from_outside(judge):
+    assert "NCCL has no tags" in judged(judge, "tags_for_order", bring_tags_back)
+    assert judged(judge, "right_with_tags", bring_tags_back) == "All right."

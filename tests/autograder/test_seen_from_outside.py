@@ -3,7 +3,6 @@
 import pytest
 
 from autograder import kill_matrix, known, weeks
-from autograder.judge import Judge
 from autograder.matrices import forged
 
 AVERAGE, BACKWARD = weeks.find("week02.average-gradients"), weeks.find("week02.ddp-backward")
@@ -26,12 +25,6 @@ call._call = lambda *args: plain_call(*args) | {"shares_input": False}
 """
 NEVER_RETURNS = "from autograder.jobs import call\ncall.returned = None\n"
 RETURNED_BEFORE = "from autograder.jobs import call\ncall.returned()\ncall.returned = None\n"
-
-
-@pytest.fixture(scope="module")
-def judge():
-    with Judge() as one:
-        yield one
 
 
 def judged(judge, check, source, cases=None):

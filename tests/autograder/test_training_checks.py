@@ -20,17 +20,10 @@ from autograder.checks.training import (
     wrong_weights,
 )
 from autograder.jobs import peaks, trained
-from autograder.judge import Judge
 from autograder.kill_matrix import PREAMBLE
 from autograder.sandbox import level
 
 needs_sandbox = pytest.mark.skipif(level() < 2, reason=f"isolation is at level {level()} here: no peak is read")
-
-
-@pytest.fixture(scope="module")
-def judge():
-    with Judge() as one:
-        yield one
 
 
 def judged(judge, check, source):

@@ -1,0 +1,24 @@
+"""What all tests share: one judge with one sandbox, levels of isolation, and an end that leaves nothing."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from autograder.judge import Judge
+from tests import levels
+
+pytest_plugins = ["pytester", "tests.at_the_end", "tests.left_behind", "tests.side_by_side"]
+
+
+@pytest.fixture(scope="session")
+def judge() -> Iterator[Judge]:
+    """One judge for all tests of a process: its sandbox, which imports torch, is started once."""
+    with Judge() as one:
+        yield one
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """`@pytest.mark.sandbox(3)` needs level 3 of isolation."""
+    for mark in item.iter_markers("sandbox"):
+        for level in mark.args:
+            levels.require(level)

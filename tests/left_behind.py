@@ -1,0 +1,50 @@
+"""Whatever a test process starts ends with it: what is left when its tests are done fails the run, on any worker."""
+
+import sys
+
+import psutil
+import pytest
+
+LEFT = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Nothing is left so far."""
+    config.stash[LEFT] = []
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Close this process's warm worker and sandbox; what then still runs below it fails the run.
+
+    A worker of pytest-xdist tells the process that started it.
+    """
+    left = session.config.stash[LEFT]
+    if not session.config.getoption("numprocesses", None):  # else the workers have looked, each below itself
+        _close()
+        found = psutil.Process().children(recursive=True)
+        left += [str(child) for child in found if "shardlab" in " ".join(child.cmdline())]
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = left
+    elif left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error: object) -> None:
+    """A worker has ended: note what it left behind."""
+    node.config.stash[LEFT] += getattr(node, "workeroutput", {}).get("left", [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the processes that were left."""
+    for process in terminalreporter.config.stash[LEFT]:
+        terminalreporter.line(f"left behind: {process}", red=True)
+
+
+def _close() -> None:
+    warm = sys.modules.get("shardlab.ranks.warm")
+    if warm is not None and warm._worker is not None:
+        warm._worker.close()
+    self_check = sys.modules.get("autograder.self_check")
+    if self_check is not None:
+        self_check.close()

@@ -1,0 +1,49 @@
+"""How tests are shared out when several processes run them (`pytest -n 3`): a file at a time, the longest first.
+
+The tests of a file share what they set up. Kill matrices are shared out by exercise; tests that look at all containers
+of the machine run one after another.
+"""
+
+import pytest
+
+APART = ("tests/autograder/test_kill_matrix.py", "tests/autograder/test_own_solutions.py")  # each test by itself
+CONTAINERS = (
+    "tests/attacks/test_level_2.py",
+    "tests/attacks/test_elsewhere.py",
+    "tests/autograder/test_containers.py",
+    "tests/autograder/test_levels.py",
+)
+LONGEST = ("tests/attacks/", "tests/browser/", "tests/autograder/test_own", "tests/autograder/test_kill")
+
+
+def part_of(nodeid: str) -> str:
+    """The name of the part of the suite that a test belongs to; one process runs all tests of a part."""
+    file = nodeid.split("::", 1)[0]
+    if file in CONTAINERS:
+        return "containers"
+    return nodeid if file in APART else file
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes longest comes first, so that no process is left alone with it in the end."""
+    if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _place(nodeid: str) -> int:
+    return next((place for place, name in enumerate(LONGEST) if nodeid.startswith(name)), len(LONGEST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """A scheduler of pytest-xdist that keeps the parts together."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Parts(LoadScopeScheduling):
+        """Gives each process one part after another."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return part_of(nodeid)
+
+    config.option.loadscopereorder = False  # the order is ours
+    return Parts(config, log)

@@ -1,0 +1,33 @@
+"""Tests are shared out by file, kill matrices by exercise, and those that list containers run one after another."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import side_by_side
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_a_file_stays_together_and_some_are_taken_apart_or_joined():
+    part_of = side_by_side.part_of
+    assert part_of("tests/test_pins.py::test_a[1]") == part_of("tests/test_pins.py::test_b") == "tests/test_pins.py"
+    apart, *_ = side_by_side.APART
+    assert part_of(f"{apart}::test_a[1]") != part_of(f"{apart}::test_a[2]")
+    assert len({part_of(f"{file}::test_a") for file in side_by_side.CONTAINERS}) == 1
+
+
+def test_what_is_named_is_there():
+    for file in (*side_by_side.APART, *side_by_side.CONTAINERS):
+        assert (ROOT / file).is_file(), file
+    for name in side_by_side.LONGEST:
+        assert [*ROOT.glob(f"{name}*")], name
+
+
+def test_two_processes_share_the_files(pytester: pytest.Pytester):
+    body = "import os, pathlib\ndef test_{0}(): pathlib.Path('{0}').write_text(str(os.getpid()))\n"
+    files = {f"test_{name}": body.format(f"{name}1") + body.format(f"{name}2") for name in "abcd"}
+    pytester.makepyfile(**files)
+    result = pytester.runpytest_subprocess("-p", "tests.side_by_side", "-n", "2")
+    result.assert_outcomes(passed=8)
+    assert all(Path(pytester.path, f"{n}1").read_text() == Path(pytester.path, f"{n}2").read_text() for n in "abcd")
