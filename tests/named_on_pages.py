@@ -153,10 +153,9 @@ def is_defined(name: str) -> bool:
 @cache
 def modules() -> tuple[Path, ...]:
     """Modules and packages; known answers lie in folders that are none."""
-    found = [
-        path for folder in PACKAGES.values() for path in folder.rglob("*") if path.suffix == ".py" or path.is_dir()
-    ]
-    return tuple(path for path in found if (path.parent / "__init__.py").exists())
+    found = [path for folder in PACKAGES.values() for path in folder.rglob("*")]
+    kept = (path for path in found if path.suffix == ".py" or path.is_dir())
+    return tuple(path for path in kept if (path.parent / "__init__.py").exists())
 
 
 @cache
