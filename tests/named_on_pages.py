@@ -16,7 +16,7 @@ EXAMPLE = "ring_rounds"  # the exercise that docs/teaching.md makes up
 NOT_OURS = {  # files in other repositories or of the reader, and classes of other packages
     "docs/b200", "docs/benchmark_summary.svg", "scripts/train/benchmarking/README.md", "train/tr11-176B-ml",
     "data/ground_truth_multi.csv", "data/ground_truth_single.csv", "roster.csv", "DistributedDataParallel",
-    "RankGenerator", "TorchFunctionMode", "ZeroRedundancyOptimizer", "timestamp.txt", "right_….py",
+    "RankGenerator", "TorchFunctionMode", "ZeroRedundancyOptimizer", "timestamp.txt",
 }  # fmt: skip
 FILES = ("py", "sh", "md", "csv", "toml", "txt", "yml")
 
@@ -100,20 +100,26 @@ def _alternatives(path: str) -> Iterator[str]:
 def _fits_a_file(path: str, is_from_top: bool, folder: Path) -> bool:
     for word, pattern in PLACEHOLDERS:
         path = path.replace(word, pattern)
-    if (folder / path).exists():
-        return True
-    patterns = (path, f"{path}.py") if is_from_top else (path, f"{path}.py", f"*/{path}", f"*/{path}.py")
-    return any(fnmatch(known, pattern) for known in all_paths() for pattern in patterns)
+    known = all_paths() if is_from_top else ends_of_paths()
+    is_pattern = any(sign in path for sign in "*[")
+    return path in known or (folder / path).exists() or (is_pattern and any(fnmatch(one, path) for one in known))
 
 
 @cache
-def all_paths() -> tuple[str, ...]:
-    """Files and folders of the repository, without what is generated and the many known answers."""
-    left_out = {"__pycache__", "mutants", *MADE_LATER}
+def all_paths() -> frozenset[str]:
+    """Files and folders from the top, modules also without `.py`; not what is generated."""
     found = [path for path in ROOT.iterdir() if path.is_file() or path.name in TOP]
     found += [path for top in TOP for path in (ROOT / top).rglob("*")]
+    left_out = {"__pycache__", *MADE_LATER}
     named = [path.relative_to(ROOT) for path in found]
-    return (*(str(path) for path in named if not left_out.intersection(path.parts)), "autograder/mutants")
+    kept = [str(path) for path in named if not left_out.intersection(path.parts)]
+    return frozenset([*kept, *(path.removesuffix(".py") for path in kept)])
+
+
+@cache
+def ends_of_paths() -> frozenset[str]:
+    split = [path.split("/") for path in all_paths()]
+    return frozenset("/".join(parts[place:]) for parts in split for place in range(len(parts)))
 
 
 # ---- modules and what they define ----------------------------------------------------------------------------------
@@ -146,8 +152,10 @@ def is_defined(name: str) -> bool:
 
 @cache
 def modules() -> tuple[Path, ...]:
-    found = [path for folder in PACKAGES.values() for path in folder.rglob("*") if "mutants" not in path.parts]
-    return tuple(path for path in found if path.suffix == ".py" or path.is_dir())
+    """Modules and packages; known answers lie in folders that are none."""
+    found = [path for folder in PACKAGES.values() for path in folder.rglob("*")]
+    kept = (path for path in found if path.suffix == ".py" or path.is_dir())
+    return tuple(path for path in kept if (path.parent / "__init__.py").exists())
 
 
 @cache
