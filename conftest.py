@@ -18,7 +18,9 @@ def judge() -> Iterator[Judge]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """`@pytest.mark.sandbox(3)` needs level 3 of isolation."""
+    """`@pytest.mark.sandbox(3)` needs level 3 of isolation, `@pytest.mark.isolated` level 3 or 2."""
     for mark in item.iter_markers("sandbox"):
         for level in mark.args:
             levels.require(level)
+    if item.get_closest_marker("isolated"):
+        levels.require_any()

@@ -12,8 +12,8 @@ import nbformat
 
 from autograder import notebooks
 from autograder.course import ROOT
-from autograder.grade import Verdicts, grade_one
-from autograder.judge import JudgePool
+from autograder.grade import grade_one
+from autograder.judge import Judge, JudgePool
 
 STUDENT = "own-solution"
 
@@ -37,7 +37,7 @@ def rows(weeks: Sequence[str] | None = None, seeds: Sequence[int] = (1, 2, 3), r
         for week in names:
             hand_in(week, submitted, root)
         runs = [(week, seed) for week in names for seed in seeds]
-        yield from pool.map(lambda judge, run: _row(grade_one(STUDENT, run[0], submitted, judge, run[1], root)), runs)
+        yield from pool.map(lambda judge, run: row_of(judge, *run, submitted, root), runs)
 
 
 def hand_in(week: str, submitted: Path, root: Path = ROOT) -> Path:
@@ -53,7 +53,9 @@ def hand_in(week: str, submitted: Path, root: Path = ROOT) -> Path:
     return path
 
 
-def _row(verdicts: Verdicts) -> Row:
+def row_of(judge: Judge, week: str, seed: int, submitted: Path, root: Path = ROOT) -> Row:
+    """Judge one solution that was handed in."""
+    verdicts = grade_one(STUDENT, week, submitted, judge, seed, root)
     exercises = verdicts["exercises"]
     points, most = (sum(one[key] for one in exercises.values()) for key in ("points", "max"))
     lost = [f"{name}: {one['text']}" for name, one in exercises.items() if one["points"] < one["max"]]

@@ -15,6 +15,15 @@ def require(level: int) -> None:
     go_on(level, sandbox.why_not(level))
 
 
+def require_any() -> None:
+    """Let the test go on where grades are official: at level 3 or 2."""
+    if sandbox.level() >= sandbox.OFFICIAL:
+        return
+    for level in filter(is_installed, (3, 2)):
+        go_on(level, sandbox.why_not(level))
+    pytest.skip(f"nothing isolates a submission here: {sandbox.missing() or 'AUTOGRADER_LEVEL lowers the level'}")
+
+
 def go_on(level: int, reason: str | None) -> None:
     """Unless there is a reason why a level does not start: a failure where it is installed, else a skipped test."""
     if reason is None:

@@ -1,26 +1,17 @@
 """How tests are shared out when several processes run them (`pytest -n 3`): a file at a time, the longest first.
 
-The tests of a file share what they set up. Kill matrices are shared out by exercise; tests that look at all containers
-of the machine run one after another.
+The tests of a file share what they set up; kill matrices are shared out by exercise.
 """
 
 import pytest
 
 APART = ("tests/autograder/test_kill_matrix.py", "tests/autograder/test_own_solutions.py")  # each test by itself
-CONTAINERS = (
-    "tests/attacks/test_level_2.py",
-    "tests/attacks/test_elsewhere.py",
-    "tests/autograder/test_containers.py",
-    "tests/autograder/test_levels.py",
-)
 LONGEST = ("tests/attacks/", "tests/browser/", "tests/autograder/test_own", "tests/autograder/test_kill")
 
 
 def part_of(nodeid: str) -> str:
     """The name of the part of the suite that a test belongs to; one process runs all tests of a part."""
     file = nodeid.split("::", 1)[0]
-    if file in CONTAINERS:
-        return "containers"
     return nodeid if file in APART else file
 
 

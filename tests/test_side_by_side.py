@@ -1,4 +1,4 @@
-"""Tests are shared out by file, kill matrices by exercise, and those that list containers run one after another."""
+"""Tests are shared out by file, kill matrices by exercise."""
 
 from pathlib import Path
 
@@ -9,16 +9,15 @@ from tests import side_by_side
 ROOT = Path(__file__).parents[1]
 
 
-def test_a_file_stays_together_and_some_are_taken_apart_or_joined():
+def test_a_file_stays_together_and_some_are_taken_apart():
     part_of = side_by_side.part_of
     assert part_of("tests/test_pins.py::test_a[1]") == part_of("tests/test_pins.py::test_b") == "tests/test_pins.py"
     apart, *_ = side_by_side.APART
     assert part_of(f"{apart}::test_a[1]") != part_of(f"{apart}::test_a[2]")
-    assert len({part_of(f"{file}::test_a") for file in side_by_side.CONTAINERS}) == 1
 
 
 def test_what_is_named_is_there():
-    for file in (*side_by_side.APART, *side_by_side.CONTAINERS):
+    for file in side_by_side.APART:
         assert (ROOT / file).is_file(), file
     for name in side_by_side.LONGEST:
         assert [*ROOT.glob(f"{name}*")], name

@@ -14,7 +14,7 @@ from shardlab.pipeline_parallel.schedule import parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from torch.distributed.pipelining import Schedule1F1B
 
-from autograder import known, notebooks, sandbox, weeks
+from autograder import known, notebooks, weeks
 from autograder.judge import Judge, Verdict
 from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week07_pipeline import pipeline_step, smallest, split_stages
@@ -98,7 +98,7 @@ def gpipe(num_ranks, num_microbatches):
 """
 
 
-@pytest.mark.skipif(sandbox.level() < sandbox.OFFICIAL, reason="needs namespaces")
+@pytest.mark.isolated
 def test_of_a_package_that_a_check_hides_no_file_is_left(judge):
     assert "FileNotFoundError" in judged(judge, "week07.gpipe", READS_THE_FILE).text
 

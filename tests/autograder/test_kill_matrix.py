@@ -18,6 +18,7 @@ def test_every_check_has_enemies_and_friends():
 
 @pytest.mark.timeout(1200)
 @pytest.mark.slow
+@pytest.mark.isolated
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.exercise)
 def test_all_end_as_they_must(check, judge):
     rows = []

@@ -12,13 +12,10 @@ from autograder.judge import seed_for
 from autograder.matrices import forged, sample, stability
 from autograder.matrices.kept import Kept
 from autograder.matrices.reports import print_forged, print_stability, write_forged, write_stability
-from autograder.sandbox import level
 from autograder.weeks import WEEKS
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
 LONGEST = 15.0  # seconds of a job in a sample
-needs_sandbox = pytest.mark.skipif(level() < 2, reason=f"isolation is at level {level()} here: no grades")
-
 
 # ---- forged ----------------------------------------------------------------------------------------------------------
 
@@ -38,13 +35,13 @@ def undeserved(check, *names, kept=None):
     return {(row["answer"], row["forgery"]) for row in rows if forged.is_undeserved(row)}
 
 
-@needs_sandbox
+@pytest.mark.isolated
 def test_a_check_that_trusts_a_rank_is_found_out():
     found = undeserved(TRUSTING, "forged_record", "own_reporter", "stopped_clocks")
     assert found == {("twice", "forged_record"), ("twice", "own_reporter")}
 
 
-@needs_sandbox
+@pytest.mark.isolated
 def test_a_row_that_is_kept_is_not_judged_again(tmp_path, monkeypatch):
     path = tmp_path / "forged.jsonl"
     found = undeserved(TRUSTING, "forged_record", kept=Kept(path))
@@ -58,7 +55,7 @@ def test_there_are_forgeries_of_every_kind():
     assert all(source.startswith('"""') for source in found.values()), "each tells its story"
 
 
-@needs_sandbox
+@pytest.mark.isolated
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [name for name in forged.forgeries() if name != "not_numbers"])
@@ -71,7 +68,7 @@ def test_a_forgery_leaves_what_is_right_alone(judge, name):
     assert verdict.is_right, verdict.text
 
 
-@needs_sandbox
+@pytest.mark.isolated
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_no_lie_earns_a_point_in_this_commits_sample():
@@ -114,7 +111,7 @@ def test_right_answers_get_more_seeds_than_wrong_ones_and_formulas_the_most():
     }
 
 
-@needs_sandbox
+@pytest.mark.isolated
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_points_do_not_differ_in_this_commits_sample():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autograder import known, sandbox
+from autograder import known
 from autograder.checks.base import Answer
 from autograder.checks.order import matched_by_tags
 from autograder.checks.packets import Call
@@ -60,7 +60,7 @@ def test_a_rank_has_no_tags(judge):
     assert judged(judge, "right_with_tags") == "All right."
 
 
-@pytest.mark.skipif(sandbox.level() < 3, reason="packets are read at level 3")
+@pytest.mark.sandbox(3)
 def test_tags_that_come_back_are_seen_from_outside(judge):
     assert "NCCL has no tags" in judged(judge, "tags_for_order", bring_tags_back)
     assert judged(judge, "right_with_tags", bring_tags_back) == "All right."

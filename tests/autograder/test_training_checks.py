@@ -21,9 +21,6 @@ from autograder.checks.training import (
 )
 from autograder.jobs import peaks, trained
 from autograder.kill_matrix import PREAMBLE
-from autograder.sandbox import level
-
-needs_sandbox = pytest.mark.skipif(level() < 2, reason=f"isolation is at level {level()} here: no peak is read")
 
 
 def judged(judge, check, source):
@@ -37,7 +34,7 @@ def test_a_data_parallel_step(judge, name):
     assert "cannot read what a rank returned" not in verdict.text
 
 
-@needs_sandbox
+@pytest.mark.isolated
 @pytest.mark.parametrize("name", ZERO_1_ANSWERS)
 def test_a_zero_1_step(judge, name):
     verdict = judged(judge, ZERO_1, ZERO_1_ANSWERS[name])
@@ -83,7 +80,7 @@ def test_a_returned_optimizer_counts_and_a_missing_gradient_is_named(judge):
     assert holds_too_much(0, {}, {"optimizer_state": 8}, "little") is not None
 
 
-@needs_sandbox
+@pytest.mark.isolated
 @pytest.mark.parametrize(
     ("source", "least", "most"),
     [
@@ -120,7 +117,7 @@ OUT_OF_THE_COUNT = {
 }
 
 
-@needs_sandbox
+@pytest.mark.isolated
 @pytest.mark.parametrize("name", OUT_OF_THE_COUNT)
 def test_no_memory_leaves_the_count(judge, name):
     source = f"import mmap, subprocess\n\ndef step(*, group):\n    {OUT_OF_THE_COUNT[name]}"
@@ -128,7 +125,7 @@ def test_no_memory_leaves_the_count(judge, name):
     assert re.search("PermissionError|OSError", raised.splitlines()[-1]), raised
 
 
-@needs_sandbox
+@pytest.mark.isolated
 def test_a_rank_whose_first_thread_has_ended_has_no_peak(judge):
     source = """
 import ctypes, gc, threading
@@ -159,7 +156,7 @@ def test_a_mark_that_is_missing_or_falls_is_none(before, now, mark):
     assert peaks._higher(before, now) == mark
 
 
-@needs_sandbox
+@pytest.mark.isolated
 def test_who_leaves_before_its_memory_was_read_is_told(judge):
     answer = asked(judge, "def step(*, group):\n    os._exit(0)", reports=())
     assert peak_too_high(replace(answer, peak_bytes=[None]), 0, 1e9, "nothing") is not None

@@ -15,7 +15,6 @@ from playwright.sync_api import Page, expect
 
 from autograder import demo, exhibits, grade, kill_matrix, known, nbgrader_bridge, notebooks
 from autograder.course import ROOT, load_config
-from autograder.sandbox import level
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "autograder"))
 from tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course
@@ -31,7 +30,6 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
 """
 SCORES = {"honest": 17, "wrong": 6, "hostile": 16}  # the wrong ring is called by a later exercise too
 SENTENCES = {"wrong": "Deadlock: 2 of 2 ranks wait", "hostile": "onerror"}
-needs_sandbox = pytest.mark.skipif(level() < 3, reason=f"isolation is at level {level()} here: no grades")
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +139,7 @@ def _known(exercise: str, name: str) -> str:
     return kill_matrix.PREAMBLE + known.find(exercise, name).source
 
 
-@needs_sandbox
+@pytest.mark.sandbox(3)
 def test_the_table_of_submissions_shows_every_score(graded, page: Page, tmp_path):
     page.request.get(graded.at("/lab"))
     page.goto(graded.at(f"/formgrader/manage_submissions/{demo.WEEK}"))
@@ -153,7 +151,7 @@ def test_the_table_of_submissions_shows_every_score(graded, page: Page, tmp_path
     page.screenshot(path=tmp_path / "gradebook.png")
 
 
-@needs_sandbox
+@pytest.mark.sandbox(3)
 @pytest.mark.parametrize("student", ["wrong", "hostile"])
 def test_a_submission_opens_with_its_sentences(graded, page: Page, tmp_path, student):
     page.request.get(graded.at("/lab"))
@@ -163,7 +161,7 @@ def test_a_submission_opens_with_its_sentences(graded, page: Page, tmp_path, stu
     page.screenshot(path=tmp_path / "submission.png")
 
 
-@needs_sandbox
+@pytest.mark.sandbox(3)
 def test_the_feedback_page_says_what_is_wrong_where_and_what_helps(graded, page: Page, tmp_path):
     page.goto((graded.folder / "autograder" / "feedback" / "wrong" / demo.WEEK / f"{demo.WEEK}.html").as_uri())
     expect(page.locator(".score")).to_contain_text(re.compile(r"6 of\s+19 points"))
@@ -179,7 +177,7 @@ def test_the_feedback_page_says_what_is_wrong_where_and_what_helps(graded, page:
     page.screenshot(path=tmp_path / "answer.png")
 
 
-@needs_sandbox
+@pytest.mark.sandbox(3)
 def test_the_feedback_page_of_an_attacker_is_harmless(graded, page: Page):
     page.goto((graded.folder / "autograder" / "feedback" / "hostile" / demo.WEEK / f"{demo.WEEK}.html").as_uri())
     expect(page.locator(".score")).to_contain_text(re.compile(r"16 of\s+19 points"))
