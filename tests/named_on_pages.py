@@ -163,15 +163,17 @@ def definitions() -> dict[str, list[ast.stmt]]:
     """Classes and functions of all modules, by name."""
     found: dict[str, list[ast.stmt]] = {}
     for path in modules():
-        for node in _tree(path).body if path.is_file() else ():
+        for node in _body(path):
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
                 found.setdefault(node.name, []).append(node)
     return found
 
 
 @cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def _body(path: Path) -> list[ast.stmt]:
+    """The statements of a module, and those below an `if` such as TYPE_CHECKING."""
+    body = ast.parse(path.read_text()).body if path.is_file() else []
+    return body + [inner for node in body if isinstance(node, ast.If) for inner in node.body]
 
 
 def _resolves(path: Path, parts: list[str]) -> bool:
@@ -183,7 +185,7 @@ def _resolves(path: Path, parts: list[str]) -> bool:
         if inner:
             return _resolves(inner[0], parts[1:])
         path = path / "__init__.py"
-    for node in ast.walk(_tree(path)) if path.exists() else ():
+    for node in _body(path):
         if isinstance(node, ast.ClassDef) and node.name == parts[0]:
             return len(parts) == 1 or _in_class(node, parts[1])
         if parts[0] in _names_bound_by(node):

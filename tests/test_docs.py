@@ -142,6 +142,7 @@ def test_the_reader_takes_what_is_there():
         ("`solutions/weekNN_topic/nothing.py`", "the path solutions/weekNN_topic/nothing.py"),
         ("`shardlab.nothing`", "the name shardlab.nothing"),
         ("`shardlab.costs.traffic.nothing`", "the name shardlab.costs.traffic.nothing"),
+        ("`shardlab.data_parallel.zero3.prefetch`", "the name shardlab.data_parallel.zero3.prefetch"),  # a class's
         ("`traffic.nothing`", "the name traffic.nothing"),
         ("`Timeline.nothing`", "the name Timeline.nothing"),
         ("`Nothing`", "the name Nothing"),
