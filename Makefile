@@ -6,7 +6,9 @@ AT ?= course
 GPU ?=
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
+CHOSEN := $(if $(WEEK),-k $(firstword $(subst _, ,$(WEEK)))) $(if $(FAST),--fast)
 WEEK ?= week01_collectives
+JOBS ?= 3
 SUBMITTED ?= autograder/submitted
 # With GPU=1 torch is not pinned to the CPU build's version: NCCL 2.30 and several ranks on one GPU need torch >= 2.14.1.
 TORCH := $(if $(GPU),torch>=2.14.1,torch==2.13.0)
@@ -41,8 +43,8 @@ lab: setup  ## look at the machine and open JupyterLab in course/ (HEADLESS=1, P
 	@"$(BIN)/shardlab" doctor --brief || true
 	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(LAB_FLAGS)
 
-test: setup check  ## every check of style, types and staleness, then every test
-	"$(BIN)/python" -m pytest -q --reruns 1
+test: setup check  ## style, types, staleness, then every test (FAST=1: three minutes; WEEK=week03: one week's; JOBS=3)
+	"$(BIN)/python" -m pytest -q -n $(JOBS) --reruns 1 --durations=20 --durations-min=1 $(CHOSEN)
 
 check: setup  ## ruff, pyright, and course/ is what solutions/ builds
 	"$(BIN)/ruff" check . && "$(BIN)/ruff" format --check .

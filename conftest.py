@@ -7,7 +7,7 @@ import pytest
 from autograder.judge import Judge
 from tests import levels
 
-pytest_plugins = ["pytester", "tests.at_the_end", "tests.left_behind", "tests.side_by_side"]
+pytest_plugins = ["pytester", "tests.at_the_end", "tests.fast", "tests.left_behind", "tests.side_by_side"]
 
 
 @pytest.fixture(scope="session")

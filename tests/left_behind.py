@@ -13,6 +13,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEFT] = []
 
 
+@pytest.hookimpl(trylast=True)  # after what tests set up has been taken down
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Close this process's warm worker and sandbox; what then still runs below it fails the run.
 

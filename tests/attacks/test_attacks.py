@@ -16,6 +16,7 @@ from nbgrader.api import Gradebook
 from autograder import grade, nbgrader_bridge, weeks
 from autograder.course import ROOT, load_config
 from autograder.judge import Judge, JudgePool
+from tests.fast import asked_for
 
 CASES = suite.load()
 CATALOGUE = set(
@@ -39,8 +40,8 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """All cases, two at a time, each followed by an honest answer in the same sandbox."""
+def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Run]:
+    """All cases that are asked for, two at a time, each followed by an honest answer in the same sandbox."""
     folder = tmp_path_factory.mktemp("attacks")
     with laid_out(folder / "honeypot") as pot:
         result = Run(pot)
@@ -52,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             result.after[case.name] = suite.honest_answer(judge)
 
         with JudgePool(2) as pool:
-            list(pool.map(attack, CASES))
+            list(pool.map(attack, asked_for(CASES, request)))
     yield result
 
 
@@ -75,7 +76,7 @@ def test_the_host_is_as_it_was(run: Run):
     assert not [path for path in Path("/sys/fs/cgroup").glob(f"*/sys602-{os.getpid()}-*")]
 
 
-def test_a_rank_may_do_what_honest_code_does():
+def test_a_rank_may_do_what_honest_code_does(judge: Judge):
     """The doors that are shut for attackers are not those that answers go through: threads, files, children, pipes."""
     source = """
 import subprocess, tempfile, threading
@@ -93,10 +94,7 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
     return 2 * (num_ranks - 1), 2 * (num_ranks - 1) * num_bytes
 """
     check = weeks.find("week01.naive-bill")
-    with Judge() as judge:
-        verdict = judge.judge(
-            check, {"preamble": suite.PREAMBLE, "cells": [[check.exercise, source, True]]}, suite.SEED
-        )
+    verdict = judge.judge(check, {"preamble": suite.PREAMBLE, "cells": [[check.exercise, source, True]]}, suite.SEED)
     assert verdict.is_right, verdict.text
 
 
@@ -126,6 +124,7 @@ CLASS = {
 }
 
 
+@pytest.mark.slow
 def test_a_class_with_attackers_in_it_is_graded_published_and_nobody_is_lost(course: Path):
     submitted = course / "autograder" / "submitted"
     by_name = {case.name: case for case in CASES}

@@ -44,6 +44,15 @@ def test_without_an_engine_it_is_skipped(no_level, monkeypatch):
         levels.require(2)
 
 
+@pytest.mark.parametrize(("installed", "ends"), [(True, pytest.fail.Exception), (False, pytest.skip.Exception)])
+def test_a_test_of_grades_needs_level_3_or_2(no_level, monkeypatch, installed, ends):
+    monkeypatch.setattr(levels, "is_installed", lambda wanted: installed)
+    with pytest.raises(ends, match="Permission denied"):
+        levels.require_any()
+    monkeypatch.setattr(sandbox, "level", lambda: 2)
+    levels.require_any()
+
+
 def test_what_bubblewrap_says_is_kept(monkeypatch, tmp_path):
     engine = tmp_path / "bwrap"
     engine.write_text("#!/bin/sh\necho noise >&2; echo 'bwrap: No permissions to create new namespace' >&2; exit 1\n")

@@ -1,0 +1,37 @@
+"""`pytest --fast`: what tells most in three minutes; no browser, nothing slow, and of a test with many cases two."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--fast`, which `make test FAST=1` gives."""
+    parser.addoption("--fast", action="store_true", help="no browser, nothing slow, two cases of each test")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what is slow; of each parametrized test keep the first case and the last."""
+    if not config.getoption("fast"):
+        return
+    ends: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        ends.setdefault(item.nodeid.split("[")[0], []).append(item)
+    kept = {id(item) for cases in ends.values() for item in (cases[0], cases[-1])}
+    left_out = [item for item in items if not item.get_closest_marker("sampled")]
+    left_out = [item for item in left_out if id(item) not in kept or not _is_quick(item)]
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(map(id, left_out))
+    items[:] = [item for item in items if id(item) not in gone]
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    return not any(item.get_closest_marker(name) for name in ("slow", "browser"))
+
+
+def asked_for(cases: Sequence[Any], request: pytest.FixtureRequest) -> list[Any]:
+    """The named cases for which this run has a test, a parameter `case`, in the module whose fixture asks."""
+    tests = [item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function)]
+    names = {item.callspec.params["case"].name for item in tests if "case" in item.fixturenames}
+    return [case for case in cases if case.name in names]
