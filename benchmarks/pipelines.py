@@ -10,7 +10,7 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.execution import execute, measured
 from shardlab.pipeline_parallel.schedule import Schedule, num_stages, stages_of_rank
 from shardlab.pipeline_parallel.simulation import simulate
@@ -109,7 +109,7 @@ def seconds_of(step: Callable[[], object]) -> float:
 
 def asleep(name: str) -> tuple[list, list[float]]:
     """Slot times of ours and seconds of torch's steps, in turns; the first step makes the connections."""
-    rank, costs = dist.get_rank(), Costs(UNIT, UNIT, UNIT)
+    rank, durations = dist.get_rank(), Durations(UNIT, UNIT, UNIT)
     schedule = BUILDERS[name](RANKS, MICROBATCHES)
     peer = None
     if name in TORCHS:
@@ -119,7 +119,7 @@ def asleep(name: str) -> tuple[list, list[float]]:
     ours, theirs = [], []
     for _ in range(ROUNDS + 1):
         dist.barrier()
-        ours.append(execute(schedule, sleeping_stages(schedule, rank, costs), group=None))
+        ours.append(execute(schedule, sleeping_stages(schedule, rank, durations), group=None))
         theirs.append(seconds_of(peer) if peer else 0.0)
     return ours[1:], theirs[1:]
 
@@ -141,7 +141,7 @@ def measure() -> list[Row]:
     for name in ASLEEP:
         schedule = BUILDERS[name](RANKS, MICROBATCHES)
         by_rank = shardlab.run(asleep, name, ranks=RANKS, transport="gloo", observe=False, timeout=300)
-        predicted = simulate(schedule, Costs(UNIT, UNIT, UNIT)).makespan
+        predicted = simulate(schedule, Durations(UNIT, UNIT, UNIT)).makespan
         ours = median(
             measured(schedule, [times for times in ranks]).makespan / predicted
             for ranks in zip(*[one for one, _ in by_rank], strict=True)

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from shardlab.pipeline_parallel.check import problems
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, all_actions, parse_schedule
 from shardlab.pipeline_parallel.simulation import Timeline, peak_activations, simulate
 
@@ -159,11 +159,11 @@ def same_order(case: Case, task: Task, schedule: Schedule) -> str | None:
     return None
 
 
-def as_quick(costs: Costs | None = None) -> Question:
-    """Asks whether the step takes no longer than the reference's, with the same costs."""
+def as_quick(durations: Durations | None = None) -> Question:
+    """Asks whether the step takes no longer than the reference's, with the same durations."""
 
     def question(case: Case, task: Task, schedule: Schedule) -> str | None:
-        return too_slow(schedule, simulate(task.expected[0], costs).makespan, costs)
+        return too_slow(schedule, simulate(task.expected[0], durations).makespan, durations)
 
     return question
 
@@ -177,9 +177,9 @@ def held_as_due(until: Kind = Kind.I) -> Question:
     return question
 
 
-def too_slow(schedule: Schedule, most: float, costs: Costs | None = None) -> str | None:
+def too_slow(schedule: Schedule, most: float, durations: Durations | None = None) -> str | None:
     """A sentence on the longest wait, if the step takes more than `most`."""
-    timeline = simulate(schedule, costs)
+    timeline = simulate(schedule, durations)
     if timeline.makespan <= most + SLACK:
         return None
     return f"Legal, but the step takes {timeline.makespan:g} where {most:g} is enough. {longest_wait(timeline)}"

@@ -11,7 +11,7 @@ from shardlab.costs.clock.calibrated import linear_layer_seconds, message_betwee
 from shardlab.costs.clock.calibration import Calibration
 from shardlab.costs.clock.step import bubble_share
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import num_microbatches, num_stages, stages_of_rank
 from shardlab.pipeline_parallel.simulation import Timeline, peak_activations, simulate
 
@@ -56,7 +56,7 @@ def compute_steps(schedule: "Schedule", width: int, rows: int, rounds: int) -> "
     return times[WARM_UP:]
 
 
-def costs_here(here: Calibration, schedule: "Schedule", width: int, rows: int) -> Costs:
+def durations_here(here: Calibration, schedule: "Schedule", width: int, rows: int) -> Durations:
     """Seconds of F, I and W of each stage, and of a message: the first stage's layer has no input gradient.
 
     Ranks that have no core of their own are slowed down together.
@@ -64,7 +64,7 @@ def costs_here(here: Calibration, schedule: "Schedule", width: int, rows: int) -
     stages = num_stages(schedule)
     slowdown = here.of_ranks(len(schedule)).slowdown
     forward, inputs, weights = (LAYERS * slowdown * seconds for seconds in linear_layer_seconds(here, rows, width))
-    return Costs(
+    return Durations(
         forward=[forward] * stages,
         input_gradient=[inputs * (LAYERS - 1) / LAYERS, *[inputs] * (stages - 1)],
         weight_gradient=[weights] * stages,
@@ -74,7 +74,7 @@ def costs_here(here: Calibration, schedule: "Schedule", width: int, rows: int) -
 
 def predict(here: Calibration, schedule: "Schedule", width: int, rows: int) -> float:
     """Seconds from the first slot's begin to the last one's end."""
-    return simulate(schedule, costs_here(here, schedule, width, rows)).makespan
+    return simulate(schedule, durations_here(here, schedule, width, rows)).makespan
 
 
 def measure(schedule: "Schedule", width: int, rows: int, rounds: int) -> Timeline:
@@ -89,7 +89,7 @@ def measure(schedule: "Schedule", width: int, rows: int, rounds: int) -> Timelin
     return min(timelines, key=lambda one: abs(one.makespan - middle))
 
 
-def draw(simulated: Timeline, costs: Costs, real: Timeline, path: Path, name: str) -> str:
+def draw(simulated: Timeline, durations: Durations, real: Timeline, path: Path, name: str) -> str:
     """The simulated timeline above the measured one; writes the picture and returns it in words."""
     from matplotlib.figure import Figure
     from shardlab.figures import draw_timeline
@@ -97,8 +97,8 @@ def draw(simulated: Timeline, costs: Costs, real: Timeline, path: Path, name: st
 
     picture = Figure(figsize=(9, 2.2 + 0.8 * len(real.schedule)), layout="constrained")
     upper, lower = picture.subplots(2, sharex=True)
-    words = draw_timeline(upper, simulated.schedule, costs, name=f"{name}, simulated")
-    words += "\n" + draw_timeline(lower, real.schedule, costs, measured=real, name=name)
+    words = draw_timeline(upper, simulated.schedule, durations, name=f"{name}, simulated")
+    words += "\n" + draw_timeline(lower, real.schedule, durations, measured=real, name=name)
     for ax in (upper, lower):
         ax.spines[["top", "right"]].set_visible(False)
     path.write_bytes(png(picture))
@@ -125,10 +125,10 @@ def main(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if compute:
-        unit, costs = 1.0, costs_here(calibration_for(ranks, calibration), built, compute, rows)
-        timeline, real = simulate(built, costs), measure(built, compute, rows, rounds=5)
+        unit, durations = 1.0, durations_here(calibration_for(ranks, calibration), built, compute, rows)
+        timeline, real = simulate(built, durations), measure(built, compute, rows, rounds=5)
     else:
-        unit, costs = milliseconds / 1e3, Costs()
+        unit, durations = milliseconds / 1e3, Durations()
         timeline, real = simulate(built), run_asleep(built, seconds_per_unit=unit)
 
     typer.echo(f"{schedule}, p = {ranks}, m = {microbatches}{'':8}{'simulated':>12}{'measured':>12}")
@@ -139,7 +139,7 @@ def main(
     typer.echo(f"{'error of the step':28}{timeline.makespan / real.makespan - 1:+12.1%}")
     typer.echo(f"microbatches held at most, by rank: {' '.join(map(str, peak_activations(built)))}")
     if figure is not None:
-        typer.echo(draw(timeline, costs, real, figure, schedule))
+        typer.echo(draw(timeline, durations, real, figure, schedule))
 
 
 if __name__ == "__main__":

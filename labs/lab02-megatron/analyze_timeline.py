@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.palette import PALETTE
 from shardlab.figures.timeline import draw_timeline
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, num_stages, parse_slot
 from shardlab.pipeline_parallel.simulation import Timeline, simulate
 
@@ -146,8 +146,8 @@ def predicted(timeline: Timeline) -> Timeline:
         return [mean(next(filter(None, found), [0.0])) for found in by_stage]
 
     pairs = took.get((Overlap,))
-    costs = Costs(of(Kind.F), of(Kind.I, Kind.B), of(Kind.W), overlapped=mean(pairs) if pairs else None)
-    return simulate(timeline.schedule, costs)
+    durations = Durations(of(Kind.F), of(Kind.I, Kind.B), of(Kind.W), overlapped=mean(pairs) if pairs else None)
+    return simulate(timeline.schedule, durations)
 
 
 def draw_lanes(ax: Axes, lanes: dict[int, Lane]) -> str:

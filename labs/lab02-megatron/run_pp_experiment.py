@@ -12,8 +12,8 @@ import torch.distributed as dist
 import typer
 from shardlab import meter
 from shardlab.pipeline_parallel.builders import interleaved, one_f_one_b
-from shardlab.pipeline_parallel.communication import Batch, communicate
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.communication import MessageBatch, communicate
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.execution import RankTimes, execute, measured
 from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule, actions_of, num_stages
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
@@ -190,7 +190,7 @@ def in_chunks(schedule: Schedule, rank: int) -> list[int]:
 
 def sent_by(schedule: Schedule, rank: int, sizes: Sizes) -> int:
     """Bytes of the messages that a rank sends, fp32 activations and gradients."""
-    batches = [step for step in communicate(schedule)[rank] if isinstance(step, Batch)]
+    batches = [step for step in communicate(schedule)[rank] if isinstance(step, MessageBatch)]
     messages = sum(message.source == rank for batch in batches for message in batch.messages)
     return messages * 4 * SEQUENCE * MICROBATCH * sizes.hidden
 
@@ -227,7 +227,7 @@ def main(
     typer.echo(
         f"largest difference of a gradient to Megatron's: {max((a - b).abs().max().item() for a, b in pairs):.1e}"
     )
-    clock = simulate(schedule, Costs(1.0, 1.0, 1.0))
+    clock = simulate(schedule, Durations(1.0, 1.0, 1.0))
     typer.echo(f"bubble at F = 1, B = 2: {clock.bubble:.1%}; activations held: {peak_activations(schedule)}")
     if trace is not None:
         trace.write_text(to_trace(measured(schedule, [got.times for got in by_rank])))

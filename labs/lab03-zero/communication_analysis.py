@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from report import COURSE, Batch, Device, Hidden, Layers, On, Ranks, Steps, sizes
+from report import COURSE, BatchSize, Device, Hidden, Layers, On, Ranks, Steps, sizes
 
 OURS = {"DDP": 0, "ZeRO-1": 1, "ZeRO-2": 2, "ZeRO-3": 3}
 PEERS = ("torch DDP", "torch FSDP2")
@@ -86,7 +86,7 @@ def main(
     layers: Layers = 4,
     hidden: Hidden = 128,
     steps: Steps = 5,
-    batch: Batch = 4,
+    batch: BatchSize = 4,
     device: On = Device.CPU,
     figure: Annotated[Path | None, typer.Option(help="Write the comparison as a picture.")] = None,
 ) -> None:

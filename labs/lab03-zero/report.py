@@ -20,7 +20,7 @@ Ranks = Annotated[int, typer.Option(min=1, max=16, help="Ranks to start; torchru
 Layers = Annotated[int, typer.Option(min=1, help="Transformer blocks.")]
 Hidden = Annotated[int, typer.Option(min=1, help="Hidden size.")]
 Steps = Annotated[int, typer.Option(min=1, help="Steps that count; two more warm up.")]
-Batch = Annotated[int, typer.Option(min=1, help="Sequences a rank and step.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Sequences a rank and step.")]
 
 
 class Device(StrEnum):
@@ -40,7 +40,7 @@ def program(stage: int) -> Callable[..., None]:
         layers: Layers = 4,
         hidden: Hidden = 128,
         steps: Steps = 10,
-        batch: Batch = 4,
+        batch: BatchSize = 4,
         device: On = Device.CPU,
     ) -> None:
         report(stage, ranks=ranks, config=sizes(layers, hidden), steps=steps, batch=batch, device=device)

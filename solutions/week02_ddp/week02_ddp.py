@@ -46,12 +46,8 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import figures, meter
-from shardlab.costs import compression, overlap, traffic
-from shardlab.costs.machines import find_accelerator
-from shardlab.data_parallel.compression import QSGD, OneBit, TernGrad, TopK, mean_of_messages
-from shardlab.data_parallel.ddp import DataParallel
-from shardlab.data_parallel.emulated import AsleepLayer, over_link
-from shardlab.figures.overlap import draw_overlap
+from shardlab.costs import compression, find_accelerator, overlap, traffic
+from shardlab.data_parallel import QSGD, AsleepLayer, DataParallel, OneBit, TernGrad, TopK, mean_of_messages, over_link
 from torch import nn
 
 from autograder import check
@@ -124,7 +120,7 @@ for name, places in [("One message at the end", [3]), ("One message a layer", [0
     ready = [overlap.ready_times(forward, backward)[place] for place in places]
     timeline = overlap.transfers(ready, [0.008 / len(ready)] * len(ready))
     figure, ax = figures.new_axes(8, 1.7)
-    figures.show(figure, draw_overlap(ax, forward, backward, timeline, title=name, limit_seconds=0.018))
+    figures.show(figure, figures.draw_overlap(ax, forward, backward, timeline, title=name, limit_seconds=0.018))
 
 # %% [markdown]
 # The forward has no gradients to send, and the last bucket cannot leave before the backward is over: it is always
@@ -398,7 +394,7 @@ for num_buckets in (1, 2, 8):
     print(f"{num_buckets} buckets: predicted {overlap.efficiency(COMPUTE, exposed):.1%}", end=", ")
     print(f"measured {overlap.efficiency(COMPUTE, max(0.0, seconds - COMPUTE)):.1%}")
 figure, ax = figures.new_axes(8, 1.7)
-figures.show(figure, draw_overlap(ax, FORWARD, BACKWARD, predicted(8), title="Eight buckets"))
+figures.show(figure, figures.draw_overlap(ax, FORWARD, BACKWARD, predicted(8), title="Eight buckets"))
 
 # %% [markdown]
 # > **A correction.** "A model that takes 10 ms to compute and 8 ms to communicate has only 55% efficiency" holds only
@@ -413,7 +409,7 @@ figures.show(figure, draw_overlap(ax, FORWARD, BACKWARD, predicted(8), title="Ei
 def explore(num_buckets=4, kilobytes_per_second=800):
     figure, ax = figures.new_axes(8, 1.7)
     timeline = predicted(num_buckets, 1e3 * kilobytes_per_second)
-    figures.show(figure, draw_overlap(ax, FORWARD, BACKWARD, timeline, title=f"{num_buckets} buckets"))
+    figures.show(figure, figures.draw_overlap(ax, FORWARD, BACKWARD, timeline, title=f"{num_buckets} buckets"))
 
 
 # %% [markdown]

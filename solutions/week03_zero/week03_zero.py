@@ -46,13 +46,9 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import figures, meter
-from shardlab.costs import traffic
-from shardlab.costs.memory_states import shard_elements, zero_state_bytes
-from shardlab.data_parallel.ddp import DataParallel
-from shardlab.data_parallel.zero1 import Zero1
-from shardlab.data_parallel.zero2 import Zero2
-from shardlab.model import adam
-from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
+from shardlab.costs import shard_elements, traffic, zero_state_bytes
+from shardlab.data_parallel import DataParallel, Zero1, Zero2
+from shardlab.model import GPT, GPTConfig, adam, next_token_loss
 
 from autograder import check
 

@@ -46,11 +46,8 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import figures, meter
-from shardlab.costs import memory_states, traffic
-from shardlab.costs.zero_plus_plus import plus_bytes
-from shardlab.data_parallel import checkpoint
-from shardlab.data_parallel.zero3 import Zero3
-from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
+from shardlab.costs import memory_states, plus_bytes, traffic
+from shardlab.data_parallel import Zero3, ZeroPlusPlus, checkpoint
 from torch.nn.functional import pad
 
 from autograder import check
@@ -292,7 +289,7 @@ def bytes_and_peak(layers_per_unit, prefetch):
     most = []
     for layer in layers:
         layer.register_forward_pre_hook(
-            lambda *_: most.append(sum(vector.full.untyped_storage().nbytes() for vector in zero.units))
+            lambda *_: most.append(sum(vector.full.untyped_storage().nbytes() for vector in zero.vectors))
         )
     for _ in range(2):  # the first step learns the order of the units
         with meter.record() as bill:

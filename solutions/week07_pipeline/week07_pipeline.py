@@ -45,15 +45,9 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import figures, meter
-from shardlab.costs import axis_traffic, flops, traffic
-from shardlab.costs.layout import Layout
-from shardlab.costs.model_zoo import find_model
-from shardlab.pipeline_parallel import builders
-from shardlab.pipeline_parallel.asleep import run_asleep
-from shardlab.pipeline_parallel.execution import execute
-from shardlab.pipeline_parallel.schedule import parse_schedule
+from shardlab.costs import Layout, axis_traffic, find_model, flops, traffic
+from shardlab.pipeline_parallel import ModuleStage, builders, execute, parse_schedule, run_asleep
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
-from shardlab.pipeline_parallel.stages import ModuleStage
 from torch.nn.functional import mse_loss
 
 from autograder import check
@@ -635,5 +629,5 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 # - **Labs 1 and 2**: `labs/README.md` says how to run `pp_simulation.py` on your machine, and Megatron's own pipeline
 #   beside ours. `docs/one-screen/pipeline-1f1b.md` shows the whole 1F1B step in one screen.
 #
-# **An experiment, not graded.** Simulate 1F1B with `Costs(forward=[1, 1, 1, 2])` (and the same for the gradients): one
-# stage is twice as slow. How much of your carefully reduced bubble is left?
+# **An experiment, not graded.** Simulate 1F1B with `Durations(forward=[1, 1, 1, 2])` (and the same for the gradients):
+# one stage is twice as slow. How much of your carefully reduced bubble is left?

@@ -7,8 +7,8 @@ import pytest
 import torch
 from shardlab.pipeline_parallel import execution, split_backward
 from shardlab.pipeline_parallel.builders import interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zbv
-from shardlab.pipeline_parallel.communication import Batch, communicate
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.communication import MessageBatch, communicate
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Kind
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from torch import nn
@@ -29,7 +29,7 @@ def test_both_bubbles_are_the_printed_formulas(seed):
 
 
 def test_zb_h2_idles_by_the_same_letters_with_b_for_the_input():
-    timeline = simulate(zb_h2(4, 8), Costs(1, 1.2, 0.8))
+    timeline = simulate(zb_h2(4, 8), Durations(1, 1.2, 0.8))
     assert timeline.span_idle[0] == pytest.approx(3 * (1 + 1.2 - 2 * 0.8))
     assert simulate(zb_h2(4, 8)).span_idle == [0, 0, 0, 0]
     assert simulate(zb_h2(4, 8)).idle == [3, 3, 3, 3]
@@ -42,8 +42,8 @@ def test_zb_h1_idles_a_ninth_on_four_ranks():
 @pytest.mark.parametrize(("chunks", "boundaries"), [(1, 3), (2, 7), (4, 15)])
 def test_chunks_divide_the_bubble_and_multiply_the_messages(chunks, boundaries):
     schedule = interleaved(4, 8, chunks) if chunks > 1 else one_f_one_b(4, 8)
-    assert simulate(schedule, Costs(1 / chunks, 1 / chunks, 1 / chunks)).idle[0] == pytest.approx(9 / chunks)
-    batches = [step for steps in communicate(schedule) for step in steps if isinstance(step, Batch)]
+    assert simulate(schedule, Durations(1 / chunks, 1 / chunks, 1 / chunks)).idle[0] == pytest.approx(9 / chunks)
+    batches = [step for steps in communicate(schedule) for step in steps if isinstance(step, MessageBatch)]
     assert sum(len(batch.messages) for batch in batches) == 2 * (2 * 8 * boundaries)  # a send and a receive each
 
 

@@ -46,14 +46,9 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import figures
-from shardlab.pipeline_parallel import builders
-from shardlab.pipeline_parallel.asleep import run_asleep
-from shardlab.pipeline_parallel.communication import Batch, communicate
-from shardlab.pipeline_parallel.durations import Costs
-from shardlab.pipeline_parallel.execution import execute
+from shardlab.pipeline_parallel import Durations, MessageBatch, ModuleStage, builders, communicate, execute, run_asleep
 from shardlab.pipeline_parallel.schedule import Action, Kind, inputs_of
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
-from shardlab.pipeline_parallel.stages import ModuleStage
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.flop_counter import FlopCounterMode
@@ -184,13 +179,13 @@ check("week08.interleaved", interleaved, cases=cases)
 
 # %%
 def num_messages(schedule):
-    steps = [step for steps in communicate(schedule) for step in steps if isinstance(step, Batch)]
+    steps = [step for steps in communicate(schedule) for step in steps if isinstance(step, MessageBatch)]
     return sum(len(step.messages) for step in steps) // 2  # each is listed by sender and receiver
 
 
 for v in (1, 2, 4):
     schedule = builders.interleaved(4, 8, v) if v > 1 else builders.one_f_one_b(4, 8)
-    idle = simulate(schedule, Costs(1 / v, 1 / v, 1 / v)).idle[0]
+    idle = simulate(schedule, Durations(1 / v, 1 / v, 1 / v)).idle[0]
     held = peak_activations(schedule)[0] / v
     print(f"v = {v}: idle {idle:g}, {num_messages(schedule)} messages, {held:g} activations on rank 0")
 
@@ -381,15 +376,15 @@ figures.show(figure, figures.draw_timeline(ax, schedule, name="ZB-H2"))
 
 # %%
 cases = {
-    "1F1B": (builders.one_f_one_b(4, 8), Costs()),
-    "interleaved, v = 2": (builders.interleaved(4, 8), Costs(0.5, 0.5, 0.5)),
-    "ZB-H1": (builders.zb_h1(4, 8), Costs()),
-    "ZB-H1, W short": (builders.zb_h1(4, 8), Costs(1, 1.2, 0.8)),
-    "ZB-H2": (builders.zb_h2(4, 8), Costs()),
-    "ZBV, two half stages": (builders.zbv(4, 8), Costs(0.5, 0.5, 0.5)),
+    "1F1B": (builders.one_f_one_b(4, 8), Durations()),
+    "interleaved, v = 2": (builders.interleaved(4, 8), Durations(0.5, 0.5, 0.5)),
+    "ZB-H1": (builders.zb_h1(4, 8), Durations()),
+    "ZB-H1, W short": (builders.zb_h1(4, 8), Durations(1, 1.2, 0.8)),
+    "ZB-H2": (builders.zb_h2(4, 8), Durations()),
+    "ZBV, two half stages": (builders.zbv(4, 8), Durations(0.5, 0.5, 0.5)),
 }
-for name, (schedule, costs) in cases.items():
-    timeline, due = run_asleep(schedule, costs), simulate(schedule, costs)
+for name, (schedule, durations) in cases.items():
+    timeline, due = run_asleep(schedule, durations), simulate(schedule, durations)
     idle, span = max(timeline.idle), timeline.span_idle[0]
     print(f"{name:20} time {timeline.makespan:5.1f} ({due.makespan:g})", end="   ")
     print(f"idle {idle:4.1f} ({max(due.idle):g})   within rank 0's span {span:4.1f} ({due.span_idle[0]:g})")
@@ -593,5 +588,5 @@ check("week08.wins", one_f_one_b_wins_from, cases=cases)
 #   its length is its memory.
 # - Narayanan et al., arXiv 2104.04473. Look for: where interleaving costs more than it saves.
 #
-# **An experiment, not graded.** `Costs(message=0.1)`: which of the schedules suffers most, and does ZBV still beat
+# **An experiment, not graded.** `Durations(message=0.1)`: which of the schedules suffers most, and does ZBV still beat
 # ZB-H1? Then `builders.greedy(4, 8)`: greedy for I, and slower than ZB-H1. Draw it and find the W that came too early.

@@ -46,17 +46,10 @@ from dataclasses import asdict, replace
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import figures, hybrid, meter
-from shardlab.costs.layout import Layout
-from shardlab.costs.machines import find_accelerator
-from shardlab.costs.memory_states import state_bytes
-from shardlab.costs.model_zoo import ZOO
-from shardlab.hybrid.asleep import asleep_seconds, predicted_seconds
-from shardlab.mesh import Mesh
-from shardlab.mesh.nodes import link_bytes_per_second, position
-from shardlab.mesh.process_groups import create_process_groups
-from shardlab.model.gpt import GPT, GPTConfig
-from shardlab.tensor_parallel.operators import sum_of_all, to_all
+from shardlab import costs, figures, hybrid, meter
+from shardlab.mesh import Mesh, create_process_groups, link_bytes_per_second, position
+from shardlab.model import GPT, GPTConfig
+from shardlab.tensor_parallel import sum_of_all, to_all
 from torch.nn.functional import mse_loss
 
 from autograder import check
@@ -68,14 +61,14 @@ from autograder import check
 # axis (轴) do you cut along? Guess which bars fit, then run.
 
 # %%
-gpt3 = ZOO["gpt3-175b"]
+gpt3 = costs.ZOO["gpt3-175b"]
 ways = {
-    "tensor 8": Layout(tp=8, dp=128),
-    "tensor 8, pipeline 4": Layout(tp=8, pp=4, dp=32),
-    "the same with ZeRO-1": Layout(tp=8, pp=4, dp=32, zero=1),
+    "tensor 8": costs.Layout(tp=8, dp=128),
+    "tensor 8, pipeline 4": costs.Layout(tp=8, pp=4, dp=32),
+    "the same with ZeRO-1": costs.Layout(tp=8, pp=4, dp=32, zero=1),
 }
-rows = {name: asdict(state_bytes(gpt3, layout)) for name, layout in ways.items()}  # of a rank of the first stage
-print(f"{state_bytes(gpt3, Layout()).total / 80e9:.1f} GPUs of 80 GB for one copy")
+rows = {name: asdict(costs.state_bytes(gpt3, layout)) for name, layout in ways.items()}  # of a rank of the first stage
+print(f"{costs.state_bytes(gpt3, costs.Layout()).total / 80e9:.1f} GPUs of 80 GB for one copy")
 figure, ax = figures.new_axes(7, 2.4)
 title = "One axis is not enough: 175 billion parameters on 1,024 GPUs"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="80 GB"))
@@ -280,7 +273,7 @@ def bill(mesh, num_microbatches=8):
     sent = {"tp": 2 * forward * num_microbatches, "pp": 2 * boundary * num_microbatches, "dp": gradients}
     for name, num_bytes in sent.items():
         group = mesh.group_of(37, name)
-        seconds = num_bytes / link_bytes_per_second(group, find_accelerator("h100"))
+        seconds = num_bytes / link_bytes_per_second(group, costs.find_accelerator("h100"))
         print(f"  {name}: {num_bytes / 1e9:5.1f} GB over {position(group, 8).link:10} {1000 * seconds:6.0f} ms")
     return sent
 
@@ -407,9 +400,10 @@ print("measured: ", sent)
 step = {"num_microbatches": 8, "forward_seconds": 0.010, "gradient_bytes": 400e6}
 links, share_of_one_gpu = {"PCIe": 32e9, "NVLink": 450e9}, 8 * 0.030 / 4
 for mesh in (Mesh(dp=4), Mesh(dp=2, pp=2), Mesh(pp=4)):
-    due = {name: predicted_seconds(mesh, **step, bytes_per_second=speed) for name, speed in links.items()}
+    due = {name: hybrid.predicted_seconds(mesh, **step, bytes_per_second=speed) for name, speed in links.items()}
     slept = step | {"bytes_per_second": links["PCIe"], "slower": 8}
-    seconds = max(shardlab.run(lambda mesh=mesh, slept=slept: asleep_seconds(mesh, **slept), ranks=4, observe=False))
+    by_rank = shardlab.run(lambda mesh=mesh, slept=slept: hybrid.asleep_seconds(mesh, **slept), ranks=4, observe=False)
+    seconds = max(by_rank)
     text = ", ".join(f"{share_of_one_gpu / formula:.1%} over {name}" for name, formula in due.items())
     print(f"dp {mesh.dp} x pp {mesh.pp}: predicted {text}; measured {share_of_one_gpu / seconds:.1%} over PCIe")
 
@@ -466,7 +460,7 @@ check("week09.whole-norm", whole_norm, cases=[by_hand, {"sizes": small, "numbers
 # %% [markdown]
 # ## 10 · Read real code
 #
-# Open `labs/shardlab/mesh/` and `hybrid.py`, and in your installed `megatron-core`: `megatron/core/parallel_state.py`
+# Open `labs/shardlab/mesh/` and `hybrid/`, and in your installed `megatron-core`: `megatron/core/parallel_state.py`
 # and `megatron/core/tensor_parallel/layers.py`.
 #
 # 1. `"default_order"`: which `order` does Megatron's `initialize_model_parallel` take if you name none? A text.

@@ -44,17 +44,10 @@
 from dataclasses import replace
 
 from shardlab import figures
-from shardlab.costs import flops, model
-from shardlab.costs.hardware import GIB
-from shardlab.costs.layout import Layout
-from shardlab.costs.machines import find_accelerator
-from shardlab.costs.memory_states import state_bytes
-from shardlab.costs.model_zoo import find_model
-from shardlab.costs.planning import claims, neighbours, planner
-from shardlab.costs.planning.pieces import best_stages
+from shardlab.costs import GIB, Layout, find_accelerator, find_model, flops, model, state_bytes
+from shardlab.costs.planning import best_stages, claims, neighbours, planner
 from shardlab.costs.validation import predictions, published, validate
-from shardlab.figures.plan import layout_text
-from shardlab.figures.published import draw_against_published
+from shardlab.figures import draw_against_published, layout_text
 
 from autograder import check
 

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 from shardlab.pipeline_parallel.builders import dualpipe, dualpipe_v, one_f_one_b, zbv
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
@@ -33,13 +33,13 @@ def test_the_bill_is_the_printed_formula_at_balance(seed):
 
 
 def test_away_from_balance_the_clock_says_less_and_the_first_pair_is_why():
-    costs = Costs(1, 1.2, 0.8)
+    durations = Durations(1, 1.2, 0.8)
     assert simulate(dualpipe(8, 20)).idle == [6] * 8 and simulate(dualpipe(8, 20)).makespan == 66
-    assert max(simulate(dualpipe(8, 20), costs).idle) == pytest.approx(7.2)
+    assert max(simulate(dualpipe(8, 20), durations).idle) == pytest.approx(7.2)
     assert printed(8, 1 + 1.2 + 0.8, 1.2 + 0.8, 0.8) == pytest.approx(7.8)
     module = ModuleType("paired")
     exec(answer_of("dualpipe", "right_overlaps_the_first_pair"), module.__dict__)
-    assert max(simulate(parse_schedule(module.dualpipe(8, 20)), costs).idle) == pytest.approx(7.8)
+    assert max(simulate(parse_schedule(module.dualpipe(8, 20)), durations).idle) == pytest.approx(7.8)
 
 
 def test_words_and_numbers_give_the_packages_order():
@@ -59,11 +59,11 @@ def test_one_copy_hides_the_transfers_for_more_activations():
 
 
 def test_what_the_second_copy_buys():
-    halves = Costs(0.75, 0.75, 0.5, overlapped=1.5)
+    halves = Durations(0.75, 0.75, 0.5, overlapped=1.5)
     assert simulate(dualpipe(8, 20), one_copy.HIDDEN).makespan == 76.5
     assert simulate(dualpipe_v(8, 20), halves).makespan == 77.25
     assert peak_activations(dualpipe_v(8, 20))[0] == 17
-    slow, slower = (simulate(dualpipe(8, 20), Costs(1.5, 1.5, 1, overlapped=pair)).makespan for pair in (3.6, 3.7))
+    slow, slower = (simulate(dualpipe(8, 20), Durations(1.5, 1.5, 1, overlapped=pair)).makespan for pair in (3.6, 3.7))
     assert slow < simulate(zbv(8, 20), halves).makespan < slower
 
 

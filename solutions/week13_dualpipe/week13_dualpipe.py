@@ -45,16 +45,9 @@ from collections import deque
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import figures
-from shardlab.pipeline_parallel import builders
-from shardlab.pipeline_parallel.asleep import run_asleep
-from shardlab.pipeline_parallel.check_messages import message_problems
-from shardlab.pipeline_parallel.communication import Batch, communicate
-from shardlab.pipeline_parallel.durations import Costs
-from shardlab.pipeline_parallel.execution import add_twin_gradients, run_program
-from shardlab.pipeline_parallel.schedule import Kind
+from shardlab import figures, pipeline_parallel
+from shardlab.pipeline_parallel import Durations, Kind, MessageBatch, ModuleStage, builders, run_asleep
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
-from shardlab.pipeline_parallel.stages import ModuleStage
 from torch import nn
 
 from autograder import check
@@ -67,12 +60,12 @@ from autograder import check
 # transfers each, 1.5. With 64 microbatches, for which share of a step does a GPU compute? Guess, then run.
 
 # %%
-exposed = Costs(1 + 1.5, 1 + 1.5, 1)  # transfers in F and in I: the device waits for them
-hidden = Costs(1 + 1.5, 1 + 1.5, 1, overlapped=3)  # an overlapped pair: 3 of computing hide 3 of transfers
+exposed = Durations(1 + 1.5, 1 + 1.5, 1)  # transfers in F and in I: the device waits for them
+hidden = Durations(1 + 1.5, 1 + 1.5, 1, overlapped=3)  # an overlapped pair: 3 of computing hide 3 of transfers
 plans = {"1F1B": (builders.one_f_one_b, exposed), "ZB-H1": (builders.zb_h1, exposed)}
 plans["DualPipe"] = (builders.dualpipe, hidden)
-for name, (build, costs) in plans.items():
-    makespan = simulate(build(16, 64), costs).makespan
+for name, (build, durations) in plans.items():
+    makespan = simulate(build(16, 64), durations).makespan
     print(f"{name}: a step takes {makespan:g}, of it {3 * 64 / makespan:.0%} computing")
 
 # %% [markdown]
@@ -135,17 +128,17 @@ check("week13.bill", dualpipe_bill, cases=cases)
 # W = 0.8 on eight ranks by the formula. Then ask the clock.
 
 # %%
-for costs in (Costs(1, 1, 1), Costs(1, 1, 0.8), Costs(1, 1.2, 0.8)):
-    f, i, w = costs.forward, costs.input_gradient, costs.weight_gradient
+for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1.2, 0.8)):
+    f, i, w = durations.forward, durations.input_gradient, durations.weight_gradient
     printed = (8 / 2 - 1) * ((f + i + w) + (i + w) - 3 * w)
-    timeline = simulate(builders.dualpipe(8, 20), costs)
+    timeline = simulate(builders.dualpipe(8, 20), durations)
     print(f"F = {f}, I = {i}, W = {w}: the formula {printed:.1f}, the clock {max(timeline.idle):.1f}", end="")
     print(f" of {timeline.makespan:.1f}")
 
 # %% [markdown]
 # > **At balance** (F = I, W no longer) the formula holds; otherwise it is off by a few per cent, here 7.8 for 7.2.
 # > Formulas of papers are for the drawing in the paper. Trust the clock. **Every bubble that is graded this week is
-# > idle time by makespan, on the clock of `simulate`, with the costs that the exercise names.**
+# > idle time by makespan, on the clock of `simulate`, with the durations that the exercise names.**
 #
 # ## 4 · Eight steps
 #
@@ -332,8 +325,8 @@ check("week13.copies", add_copies, cases=cases)
 
 # %%
 def swap(step):
-    is_steady = isinstance(step, Batch) and len(step.messages) == 4
-    return Batch((step.messages[1], step.messages[0], *step.messages[2:])) if is_steady else step
+    is_steady = isinstance(step, MessageBatch) and len(step.messages) == 4
+    return MessageBatch((step.messages[1], step.messages[0], *step.messages[2:])) if is_steady else step
 
 
 def train(program, schedule, batches, targets, verify=False):
@@ -347,8 +340,8 @@ def train(program, schedule, batches, targets, verify=False):
     for _ in range(25):
         last = ModuleStage(layers[1], input_like=batches[0], loss=loss, loss_weight=1 / len(batches))
         stages = {0: ModuleStage(layers[0], inputs=batches), 1: last}
-        run_program(program, stages, 2, group=dist.group.WORLD, verify=verify)
-        add_twin_gradients(schedule, stages, group=dist.group.WORLD)
+        pipeline_parallel.run_program(program, stages, 2, group=dist.group.WORLD, verify=verify)
+        pipeline_parallel.add_twin_gradients(schedule, stages, group=dist.group.WORLD)
         losses.append(sum(last.losses.values()).item())
         optimizer.step()
         optimizer.zero_grad()
@@ -360,7 +353,7 @@ torch.manual_seed(1)
 batches, hidden_weights = list(torch.randn(8, 16, 8)), torch.randn(8, 8) / 2
 data = batches, [batch @ hidden_weights for batch in batches]
 schedule = builders.dualpipe(2, 8)
-program = communicate(schedule)
+program = pipeline_parallel.communicate(schedule)
 wrong = [program[0], [swap(step) for step in program[1]]]
 for name, each in (("right", program), ("swapped", wrong)):
     losses = [sum(pair) for pair in zip(*shardlab.run(train, each, schedule, *data, ranks=2, timeout=60), strict=True)]
@@ -371,7 +364,7 @@ for name, each in (("right", program), ("swapped", wrong)):
 # messages before the run, and sending every message's name ahead of it (`verify=True`, for debugging).
 
 # %%
-print(message_problems(wrong)[0])
+print(pipeline_parallel.message_problems(wrong)[0])
 try:
     shardlab.run(train, wrong, schedule, *data, True, ranks=2)
 except shardlab.RanksFailed as report:
@@ -450,7 +443,7 @@ check("week13.reading", reading_answers)
 # **`overlapped_1f1b(num_ranks, num_microbatches)`** returns lists of texts: rank r has stage r alone, the letters F
 # and B, and pairs. *About 8 lines.*
 #
-# - **Costs:** F = I = 1.5 (of it 0.5 all-to-all), W = 1, a pair 3: its transfers are hidden. Alone, F + B is 4.
+# - **Durations:** F = I = 1.5 (of it 0.5 all-to-all), W = 1, a pair 3: its transfers are hidden. Alone, F + B is 4.
 # - **Target:** as quick as with the fewest extra forwards that let every later F be paired: on eight ranks with 20
 #   microbatches 89, where 1F1B takes 108. M may be small.
 # - **Memory:** 2(P−r) activations on rank r.
@@ -484,11 +477,11 @@ check("week13.one-copy", overlapped_1f1b, cases=cases)
 # What does the second copy buy? The same model on eight ranks; DualPipeV's stages are half as large.
 
 # %%
-whole, halves = Costs(1.5, 1.5, 1, overlapped=3), Costs(0.75, 0.75, 0.5, overlapped=1.5)
-for name, costs, weights in [("1f1b", whole, 1), ("dualpipe", whole, 2), ("dualpipe-v", halves, 1)]:
+whole, halves = Durations(1.5, 1.5, 1, overlapped=3), Durations(0.75, 0.75, 0.5, overlapped=1.5)
+for name, durations, weights in [("1f1b", whole, 1), ("dualpipe", whole, 2), ("dualpipe-v", halves, 1)]:
     schedule = builders.BUILDERS[name](8, 20)
-    held = max(peak_activations(schedule)) * (0.5 if costs is halves else 1)
-    print(f"{name:11} step {simulate(schedule, costs).makespan:6.2f}, weights {weights}x, {held:g} activations")
+    held = max(peak_activations(schedule)) * (0.5 if durations is halves else 1)
+    print(f"{name:11} step {simulate(schedule, durations).makespan:6.2f}, weights {weights}x, {held:g} activations")
 
 # %% [markdown]
 # ## 10 · Interview: how does DualPipe overlap?
@@ -553,7 +546,7 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 #
 # > **One.** DualPipe buys overlap, not only a smaller bubble: an F beside a B on every rank, transfers under computing.
 #
-# > **Two.** A printed bubble holds for the printed balance. The clock holds for your costs.
+# > **Two.** A printed bubble holds for the printed balance. The clock holds for your durations.
 #
 # > **Three.** Messages have no names. Fix their order once, as data, and let a program check it.
 #

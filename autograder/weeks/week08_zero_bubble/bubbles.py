@@ -1,6 +1,6 @@
 """How long a rank idles in 1F1B and in ZB-H1, for any seconds of F, I and W.
 
-Expected values come from the clock, not from a formula; costs are drawn with W no longer than F and I, where
+Expected values come from the clock, not from a formula; durations are drawn with W no longer than F and I, where
 ZB-H1's holds.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from shardlab.pipeline_parallel.builders import one_f_one_b, zb_h1
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.simulation import simulate
 
 from autograder.checks.base import Case, Check
@@ -21,8 +21,8 @@ NAMES = ("num_ranks", "forward", "input_gradient", "weight_gradient")
 
 def _bubbles(case: Case) -> tuple[float, float]:
     ranks = case["num_ranks"]
-    costs = Costs(case["forward"], case["input_gradient"], case["weight_gradient"])
-    one, zero = (simulate(build(ranks, 2 * ranks), costs).idle[0] for build in (one_f_one_b, zb_h1))
+    durations = Durations(case["forward"], case["input_gradient"], case["weight_gradient"])
+    one, zero = (simulate(build(ranks, 2 * ranks), durations).idle[0] for build in (one_f_one_b, zb_h1))
     return one, zero
 
 

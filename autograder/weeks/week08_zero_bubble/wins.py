@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from shardlab.pipeline_parallel.builders import one_f_one_b, zb_h1
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.simulation import simulate
 
 from autograder.checks.base import Answer, Case, Check, Task, close
@@ -34,8 +34,8 @@ def _is_quicker(case: Case, num_microbatches: int) -> bool:
     A quarter more: with `weight_gradient` and `extra` in quarters and eighths, a tie is a tie in floats too.
     """
     ranks, weight, extra = case["num_ranks"], case["weight_gradient"], case["extra"]
-    split = Costs(weight, 1.25 * weight + extra, weight)
-    whole = Costs(weight, 1.25 * weight, weight)
+    split = Durations(weight, 1.25 * weight + extra, weight)
+    whole = Durations(weight, 1.25 * weight, weight)
     one = simulate(one_f_one_b(ranks, num_microbatches), whole).makespan
     return one < simulate(zb_h1(ranks, num_microbatches), split).makespan
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from shardlab.pipeline_parallel.builders import dualpipe
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 from autograder.checks.base import Case, Check
@@ -21,8 +21,8 @@ NAMES = ("num_ranks", "forward", "weight_gradient", "pair")
 def _bill(case: Case) -> tuple[float, int]:
     ranks, forward = case["num_ranks"], case["forward"]
     schedule = dualpipe(ranks, 2 * ranks + 4)
-    costs = Costs(forward, forward, case["weight_gradient"], overlapped=case["pair"])
-    return max(simulate(schedule, costs).idle), max(peak_activations(schedule))
+    durations = Durations(forward, forward, case["weight_gradient"], overlapped=case["pair"])
+    return max(simulate(schedule, durations).idle), max(peak_activations(schedule))
 
 
 def _draw_bills(rng: Random) -> list[Case]:

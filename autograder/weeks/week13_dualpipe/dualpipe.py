@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 
 from shardlab.pipeline_parallel import builders
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Kind
 
 from autograder.checks.base import Answer, Case, Check, Task
 from autograder.checks.schedules import BUILDERS, as_quick, held_as_due, judge_schedule, same_homes, schedule_task
 
-OVERLAPPED = Costs(1.5, 1.5, 1.0, overlapped=3.2)  # alone F + B takes 4: messages show
+OVERLAPPED = Durations(1.5, 1.5, 1.0, overlapped=3.2)  # alone F + B takes 4: messages show
 QUESTIONS = (same_homes, as_quick(), as_quick(OVERLAPPED), held_as_due(Kind.W))
 
 _MAKE = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, Schedule, Slot, passes
 from shardlab.pipeline_parallel.simulation import peak_activations
 
 from autograder.checks.base import Case, Check, Task
 from autograder.checks.schedules import BUILDERS, as_quick, judge_schedule, same_homes, schedule_task, too_much_held
 
-HIDDEN = Costs(1.5, 1.5, 1.0, overlapped=3.0)  # an all-to-all of 0.5 in F and in I; none of it shows in a pair
+HIDDEN = Durations(1.5, 1.5, 1.0, overlapped=3.0)  # an all-to-all of 0.5 in F and in I; none of it shows in a pair
 
 
 def overlapped_1f1b(num_ranks: int, num_microbatches: int) -> Schedule:

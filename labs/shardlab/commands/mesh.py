@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from shardlab.mesh import Mesh
+    from shardlab.mesh.axes import Mesh
 
 SHOWN = 8  # ranks of a group that are printed
 
@@ -26,7 +26,7 @@ def mesh(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show a rank's coordinates on the axes, its group on each, and the link that this group needs."""
-    from shardlab.mesh import Mesh
+    from shardlab.mesh.axes import Mesh
 
     try:
         built = Mesh(tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, etp=etp, order=order)

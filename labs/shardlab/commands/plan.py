@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from shardlab.costs.hardware import Accelerator
     from shardlab.costs.model import Transformer
-    from shardlab.costs.planning.batch import Batch
+    from shardlab.costs.planning.batch import TokenBatch
     from shardlab.costs.planning.neighbours import Neighbour
     from shardlab.costs.planning.planner import Plan
 
@@ -98,12 +98,12 @@ def _check_depth(model: Transformer) -> None:
 def _schedules(names: list[str] | None) -> tuple:
     from typing import get_args
 
-    from shardlab.costs.layout import Schedule
+    from shardlab.costs.layout import ScheduleName
 
-    unknown = sorted({*(names or [])} - {*get_args(Schedule)})
+    unknown = sorted({*(names or [])} - {*get_args(ScheduleName)})
     if unknown:
-        raise ValueError(f"there is no schedule {unknown[0]!r}: use {', '.join(get_args(Schedule))}")
-    return tuple(names or get_args(Schedule))
+        raise ValueError(f"there is no schedule {unknown[0]!r}: use {', '.join(get_args(ScheduleName))}")
+    return tuple(names or get_args(ScheduleName))
 
 
 def _played(winner: Plan, model: Transformer, gpu: Accelerator, fp8: bool) -> float | None:
@@ -135,7 +135,7 @@ def _inside_servers(model: Transformer, gpu: Accelerator, winner: Plan, search, 
 # ---- as plain data ---------------------------------------------------------------------------------------------------
 
 
-def _batch(batch: Batch) -> dict:
+def _batch(batch: TokenBatch) -> dict:
     """What was asked for and what is planned, in tokens; change: planned / asked - 1."""
     return {
         "asked_tokens": batch.asked_tokens,

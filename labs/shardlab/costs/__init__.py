@@ -1,1 +1,15 @@
 """One function per formula: pure Python that imports no torch, each with its source in the docstring."""
+
+from shardlab.exports import lazily
+
+__getattr__ = lazily(
+    __name__,
+    hardware=("ACCELERATORS", "Accelerator", "GIB", "slowest_link"),
+    layout=("Layout", "check_layout", "check_world"),
+    machines=("find_accelerator",),
+    memory=("MemoryBytes", "memory_of_stage", "peak_memory"),
+    memory_states=("parameters_on_stage", "shard_elements", "state_bytes", "zero_state_bytes"),
+    model_file=("load_model",),
+    model_zoo=("ZOO", "find_model"),
+    zero_plus_plus=("plus_bytes", "quantized_bytes"),
+)

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from shardlab.costs.model import LARGEST, Transformer, divisors
 
 Recompute = Literal["none", "selective", "full"]
-Schedule = Literal["1f1b", "gpipe", "zero-bubble"]
+ScheduleName = Literal["1f1b", "gpipe", "zero-bubble"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Layout:
     sequence_parallel: bool = False
     zero: int = 0
     recompute: Recompute = "none"
-    schedule: Schedule = "1f1b"
+    schedule: ScheduleName = "1f1b"
     overlap: bool = True
     tensor_overlap: bool = False
     scatter_gather: bool = True
@@ -49,7 +49,7 @@ class Layout:
                 raise ValueError(f"{name} = {size} is no size: use 1 or more, a whole number up to {LARGEST}")
         if self.zero not in range(4):
             raise ValueError(f"there is no ZeRO stage {self.zero}: use 0, 1, 2 or 3")
-        for name, known in (("recompute", get_args(Recompute)), ("schedule", get_args(Schedule))):
+        for name, known in (("recompute", get_args(Recompute)), ("schedule", get_args(ScheduleName))):
             if getattr(self, name) not in known:
                 raise ValueError(f"there is no {name} {getattr(self, name)!r}: use one of {', '.join(known)}")
         sharers = self.tp * self.cp * self.dp

@@ -69,47 +69,47 @@ def load(zero: Zero1, checkpoint: str | os.PathLike) -> int:
     _refuse_whole(zero)
     contents = _checked(zero, Path(checkpoint))
     saved = contents["vectors"]
-    for unit, vector in zip(zero.units, saved, strict=True):
-        zero.local.state[unit.master] = {
-            name: torch.zeros_like(unit.master) if is_sliced else torch.zeros(()) for name, is_sliced in vector["state"]
+    for vector, kept in zip(zero.vectors, saved, strict=True):
+        zero.local.state[vector.master] = {
+            name: torch.zeros_like(vector.master) if is_sliced else torch.zeros(()) for name, is_sliced in kept["state"]
         }
     state = _state(zero)
     dcp.load(state, checkpoint_id=checkpoint, process_group=zero.group)
     for group, options in zip(zero.param_groups, contents["options"], strict=True):
         group.update(options)
-    for work in [work for unit in zero.units for work in unit.spread()]:
+    for work in [work for vector in zero.vectors for work in vector.spread()]:
         work.wait()
     return contents["step"]
 
 
 def _refuse_whole(zero: Zero1) -> None:
-    if any(isinstance(unit, WholeParameters) for unit in zero.units):
+    if any(isinstance(vector, WholeParameters) for vector in zero.vectors):
         raise ValueError("a layout of whole parameters has no vectors to save: save model and optimizer of each rank")
 
 
 def _state(zero: Zero1) -> dict[str, Any]:
     """What is saved, by name: slices as parts of a whole vector. The tensors are the optimizer's own memory."""
     group = zero.group if zero.group is not None else dist.distributed_c10d._get_default_group()
-    mesh = DeviceMesh.from_group(group, zero.units[0].master.device.type)
+    mesh = DeviceMesh.from_group(group, zero.vectors[0].master.device.type)
     state: dict[str, Any] = {}
-    for number, unit in enumerate(zero.units):
-        state[f"{number}.master"] = _part(unit.master.detach(), unit, mesh)
-        for name, value in zero.local.state[unit.master].items():
-            state[f"{number}.{name}"] = _part(value, unit, mesh) if _is_sliced(value, unit) else value
+    for number, vector in enumerate(zero.vectors):
+        state[f"{number}.master"] = _part(vector.master.detach(), vector, mesh)
+        for name, value in zero.local.state[vector.master].items():
+            state[f"{number}.{name}"] = _part(value, vector, mesh) if _is_sliced(value, vector) else value
     return state
 
 
-def _part(shard: Tensor, unit: FlatParameters, mesh: DeviceMesh) -> DTensor:
+def _part(shard: Tensor, vector: FlatParameters, mesh: DeviceMesh) -> DTensor:
     """A slice as this rank's part of the whole vector; padding belongs to nobody."""
-    begin = dist.get_rank(unit.group) * unit.shard_elements
-    real = max(0, min(unit.shard_elements, unit.num_elements - begin))
+    begin = dist.get_rank(vector.group) * vector.shard_elements
+    real = max(0, min(vector.shard_elements, vector.num_elements - begin))
     return DTensor.from_local(
-        shard[:real], mesh, [Shard(0)], run_check=False, shape=torch.Size([unit.num_elements]), stride=(1,)
+        shard[:real], mesh, [Shard(0)], run_check=False, shape=torch.Size([vector.num_elements]), stride=(1,)
     )
 
 
-def _is_sliced(value: Any, unit: FlatParameters) -> bool:
-    return isinstance(value, Tensor) and value.shape == unit.master.shape
+def _is_sliced(value: Any, vector: FlatParameters) -> bool:
+    return isinstance(value, Tensor) and value.shape == vector.master.shape
 
 
 def _layout(zero: Zero1) -> list[dict[str, Any]]:
@@ -117,11 +117,11 @@ def _layout(zero: Zero1) -> list[dict[str, Any]]:
     names = {parameter: name for name, parameter in zero.module.named_parameters()}
     return [
         {
-            "parameters": [[names[parameter], list(parameter.shape)] for parameter in unit.parameters],
-            "dtype": str(unit.master.dtype),
-            "state": [[name, _is_sliced(value, unit)] for name, value in zero.local.state[unit.master].items()],
+            "parameters": [[names[parameter], list(parameter.shape)] for parameter in vector.parameters],
+            "dtype": str(vector.master.dtype),
+            "state": [[name, _is_sliced(value, vector)] for name, value in zero.local.state[vector.master].items()],
         }
-        for unit in zero.units
+        for vector in zero.vectors
     ]
 
 

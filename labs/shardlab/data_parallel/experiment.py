@@ -116,7 +116,7 @@ def train(engine: Engine, config: GPTConfig, text: Tensor, *, steps: int, batch:
         num_calls=len(bill.events),
         held=held,
         peak_bytes=peak,
-        largest_unit=max((unit.full.numel() * FP32 for unit in getattr(engine.optimizer, "units", [])), default=0),
+        largest_unit=max((one.full.numel() * FP32 for one in getattr(engine.optimizer, "vectors", [])), default=0),
     )
 
 

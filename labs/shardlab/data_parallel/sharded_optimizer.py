@@ -49,25 +49,26 @@ class ShardedOptimizer:
         if not issubclass(layout, WholeParameters):
             device = torch.device("cpu") if offload else groups[0]["params"][0].device
             refuse_what_needs_matrices(optimizer_class, options | _options_of(groups[0]), device)
-        self._unit_options = {"master_dtype": master_dtype, "compute_dtype": compute_dtype, "offload": offload}
-        self.units: list[FlatParameters] = []
+        self._vector_options = {"master_dtype": master_dtype, "compute_dtype": compute_dtype, "offload": offload}
+        self.vectors: list[FlatParameters] = []
         local_groups = []
         for one in groups:
-            units = [self._lay_out(some) for some in self._vectors(one.pop("params"))]
-            self.units += units
-            local_groups.append(one | {"params": [candidate for unit in units for candidate in unit.candidates()]})
+            vectors = [self._lay_out(some) for some in self._by_vector(one.pop("params"))]
+            self.vectors += vectors
+            candidates = [candidate for vector in vectors for candidate in vector.candidates()]
+            local_groups.append(one | {"params": candidates})
         self.local = optimizer_class(local_groups, **options)
         self._keep_own()
 
     def _keep_own(self) -> None:
         """Drop from the optimizer what other ranks own, and what state it has begun for it."""
-        own = {master for unit in self.units for master in unit.masters}
+        own = {master for vector in self.vectors for master in vector.masters}
         for one in self.local.param_groups:
             one["params"] = [parameter for parameter in one["params"] if parameter in own]
         for parameter in [parameter for parameter in self.local.state if parameter not in own]:
             del self.local.state[parameter]
 
-    def _vectors(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+    def _by_vector(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
         """Which parameters share a vector: here all of one dtype."""
         by_kind: dict[Any, list[nn.Parameter]] = {}
         for parameter in parameters:
@@ -75,7 +76,7 @@ class ShardedOptimizer:
         return list(by_kind.values())
 
     def _lay_out(self, parameters: list[nn.Parameter]) -> FlatParameters:
-        return self._layout(parameters, group=self.group, **self._unit_options)
+        return self._layout(parameters, group=self.group, **self._vector_options)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -91,52 +92,52 @@ class ShardedOptimizer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for unit, gradient in zip(self.units, self._shard_gradients(), strict=True):
-            unit.take_gradient(gradient)
+        for vector, gradient in zip(self.vectors, self._shard_gradients(), strict=True):
+            vector.take_gradient(gradient)
         if max_norm is not None:
             clip_shards(self._master_gradients(), max_norm, group=self.group)
         if any(one["params"] for one in self.param_groups):
             self.local.step()
-        for unit in self.units:
-            unit.take_gradient(None)
-        for work in [work for unit in self.units for work in unit.spread()]:
+        for vector in self.vectors:
+            vector.take_gradient(None)
+        for work in [work for vector in self.vectors for work in vector.spread()]:
             work.wait()
         return loss
 
     @torch.no_grad()
     def _shard_gradients(self) -> Sequence[Tensor | None]:
         """This rank's slice of each vector's gradients, which are the same on every rank."""
-        return [unit.own_slice(unit.gradient()) for unit in self.units]
+        return [vector.own_slice(vector.gradient()) for vector in self.vectors]
 
     def _master_gradients(self) -> list[Tensor]:
         """What this rank's optimizer sees, and an empty tensor of each vector's type: a rank may own nothing."""
-        found = [master.grad for unit in self.units for master in unit.masters if master.grad is not None]
-        return [*found, *(unit.master.detach()[:0] for unit in self.units)]
+        found = [master.grad for vector in self.vectors for master in vector.masters if master.grad is not None]
+        return [*found, *(vector.master.detach()[:0] for vector in self.vectors)]
 
     def held(self) -> Held:
         """Bytes that this rank holds now. A master copy counts as optimizer state, as in the paper's 12 bytes."""
         weights, states = self._weights(), self._states()
         kept = storage_bytes(weights)
-        with_masters = storage_bytes([*weights, *(unit.master for unit in self.units)])
+        with_masters = storage_bytes([*weights, *(vector.master for vector in self.vectors)])
         return Held(kept, storage_bytes(self._held_gradients()), storage_bytes(states) + with_masters - kept)
 
     def _weights(self) -> list[Tensor]:
-        return [tensor for unit in self.units for tensor in (*unit.parameters, *unit.kept)]
+        return [tensor for vector in self.vectors for tensor in (*vector.parameters, *vector.kept)]
 
     def _states(self) -> list[Tensor]:
         return [value for state in self.local.state.values() for value in state.values() if isinstance(value, Tensor)]
 
     def tensors(self) -> list[Tensor]:
         """Everything that lives from step to step on this rank."""
-        return [*self._weights(), *(unit.master for unit in self.units), *self._states()]
+        return [*self._weights(), *(vector.master for vector in self.vectors), *self._states()]
 
     def _held_gradients(self) -> list[Tensor]:
-        return [p.grad for unit in self.units for p in unit.parameters if p.grad is not None]
+        return [p.grad for vector in self.vectors for p in vector.parameters if p.grad is not None]
 
     def zero_grad(self) -> None:
         """Forget all gradients."""
-        for unit in self.units:
-            for parameter in unit.parameters:
+        for vector in self.vectors:
+            for parameter in vector.parameters:
                 parameter.grad = None
 
 

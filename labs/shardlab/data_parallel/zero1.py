@@ -53,38 +53,38 @@ class Zero1(ShardedOptimizer):
         groups = [group] if replicas is None else [group, replicas]
         self._alarm = Alarm({parameter: name for name, parameter in named}, groups, is_on=check_finite)
         self._snapshot = Snapshot(module)
-        self._homes = {parameter: unit.full for unit in self.units for parameter in unit.parameters}
+        self._homes = {parameter: vector.full for vector in self.vectors for parameter in vector.parameters}
 
     @torch.no_grad()
     def _shard_gradients(self) -> Sequence[Tensor | None]:
         """The mean of every rank's gradients, of this rank's slices alone."""
         if change := self._snapshot.change(self._homes):
             self._ring(change)
-        vectors = [unit.gradient() for unit in self.units]
-        for unit, flat in zip(self.units, vectors, strict=True):
-            self._alarm.examine(unit.parameters, split_as(flat, unit.shapes), unit.heads(flat))
-        shards = self._means(vectors)
+        gradients = [vector.gradient() for vector in self.vectors]
+        for vector, flat in zip(self.vectors, gradients, strict=True):
+            self._alarm.examine(vector.parameters, split_as(flat, vector.shapes), vector.heads(flat))
+        shards = self._means(gradients)
         self._alarm.answer(shards)
         return shards
 
-    def _means(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+    def _means(self, flats: Sequence[Tensor]) -> list[Tensor]:
         """This rank's slice of the mean of each vector."""
-        sums = [self._reduce(flat, unit) for flat, unit in zip(vectors, self.units, strict=True)]
+        sums = [self._reduce(flat, vector) for flat, vector in zip(flats, self.vectors, strict=True)]
         for works, shard in sums:
             for work in works:
                 work.wait()
             self._turn_into_mean(shard)
         return [shard for _, shard in sums]
 
-    def _reduce(self, flat: Tensor, unit: FlatParameters) -> tuple[list[dist.Work], Tensor]:
+    def _reduce(self, flat: Tensor, vector: FlatParameters) -> tuple[list[dist.Work], Tensor]:
         """Start to sum a vector to its owners; the slice holds the sum when the works are done."""
-        return unit.reduce(flat)
+        return vector.reduce(flat)
 
     @torch.no_grad()
     def _ring(self, change: str | None) -> None:
         """Send NaN in place of the gradients that the other ranks wait for, then raise with them."""
         self._alarm.complaints += [] if change is None else [change]
-        arrived = self._means([unit.no_numbers() for unit in self.units]) if self._alarm.is_on else []
+        arrived = self._means([vector.no_numbers() for vector in self.vectors]) if self._alarm.is_on else []
         self._alarm.answer(arrived)
 
     def _turn_into_mean(self, shard: Tensor) -> None:

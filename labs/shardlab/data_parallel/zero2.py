@@ -40,9 +40,9 @@ class Zero2(Zero1):
             raise ValueError("only Zero1 and ShardedOptimizer take a layout: buckets and units are cut in equal slices")
         super().__init__(module, optimizer_class, **options)
         size = dist.get_world_size(self.group)
-        self.buckets = [Bucket(unit.parameters, multiple_of=size) for unit in self.units]
-        self.shard_gradients: list[Tensor | None] = [None] * len(self.units)
-        self._number_of = {p: number for number, unit in enumerate(self.units) for p in unit.parameters}
+        self.buckets = [Bucket(vector.parameters, multiple_of=size) for vector in self.vectors]
+        self.shard_gradients: list[Tensor | None] = [None] * len(self.vectors)
+        self._number_of = {p: number for number, vector in enumerate(self.vectors) for p in vector.parameters}
         self._on_the_way: deque[tuple[int, list[dist.Work], Tensor]] = deque()
         self._num_sent = 0  # buckets that have left in this backward
         self._is_in_backward = False
@@ -50,7 +50,7 @@ class Zero2(Zero1):
         for parameter in self._number_of:
             parameter.register_post_accumulate_grad_hook(self._arrived)
 
-    def _vectors(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+    def _by_vector(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
         return assign_buckets(parameters, **self._sizes)
 
     def _before_all(self, module: nn.Module, _: Any) -> None:
@@ -70,9 +70,9 @@ class Zero2(Zero1):
 
     def _send_full_buckets(self) -> None:
         while self._num_sent < len(self.buckets) and not self.buckets[self._num_sent].waiting:
-            bucket, unit = self.buckets[self._num_sent], self.units[self._num_sent]
-            self._alarm.examine(bucket.parameters, bucket.gradients, unit.heads(bucket.flat))
-            self._on_the_way.append((self._num_sent, *self._reduce(bucket.flat, unit)))
+            bucket, vector = self.buckets[self._num_sent], self.vectors[self._num_sent]
+            self._alarm.examine(bucket.parameters, bucket.gradients, vector.heads(bucket.flat))
+            self._on_the_way.append((self._num_sent, *self._reduce(bucket.flat, vector)))
             self._has_left(self._num_sent)
             self._num_sent += 1
             self._receive(leave=MOST_ON_THE_WAY)
@@ -126,4 +126,4 @@ class Zero2(Zero1):
         """Forget all gradients, and what a backward that raised has left half done."""
         super().zero_grad()
         self._forget_backward()
-        self.shard_gradients = [None] * len(self.units)
+        self.shard_gradients = [None] * len(self.vectors)

@@ -43,7 +43,7 @@ class Zero3(Zero2):
         self._unit_of = _owners(module, units)
         super().__init__(module, optimizer_class, **options)
         self._vectors_of: dict[nn.Module, list[GatheredParameters]] = {one: [] for one in (*units, module)}
-        for vector in self.units:
+        for vector in self.vectors:
             assert isinstance(vector, GatheredParameters)
             self._vectors_of[self._unit_of[vector.parameters[0]]].append(vector)
         self._order: list[nn.Module] = []  # in which the units of the first forward began
@@ -59,7 +59,7 @@ class Zero3(Zero2):
 
     # ---- how the parameters are laid out -----------------------------------------------------------------------------
 
-    def _vectors(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+    def _by_vector(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
         """One vector a unit and dtype, the last unit first, as the backward finishes them; the rest at the end."""
         by_unit: dict[Any, list[nn.Parameter]] = {}
         for parameter in reversed(parameters):
@@ -68,7 +68,7 @@ class Zero3(Zero2):
         return [by_unit[key] for key in by_unit if key not in rest] + [by_unit[key] for key in rest]
 
     def _lay_out(self, parameters: list[nn.Parameter]) -> FlatParameters:
-        return GatheredParameters(parameters, group=self.group, **self._unit_options)
+        return GatheredParameters(parameters, group=self.group, **self._vector_options)
 
     # ---- when they are gathered and freed ----------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Zero3(Zero2):
 
     def _before_all(self, module: nn.Module, _: Any) -> None:
         """The first gather of a step carries the alarm: a rank whose model was changed could not follow the others."""
-        first = self.units[-1]
+        first = self.vectors[-1]
         assert isinstance(first, GatheredParameters)
         if not torch.is_grad_enabled() or first.is_there or not self._alarm.is_on:
             return
@@ -133,12 +133,12 @@ class Zero3(Zero2):
 
     def _has_left(self, number: int) -> None:
         """The gradients of a vector are complete: its weights have done their work in this step."""
-        vector = self.units[number]
+        vector = self.vectors[number]
         assert isinstance(vector, GatheredParameters)
         vector.free()
 
     def _before_state_dict(self, *_: Any) -> None:
-        if not all(isinstance(vector, GatheredParameters) and vector.is_there for vector in self.units):
+        if not all(isinstance(vector, GatheredParameters) and vector.is_there for vector in self.vectors):
             raise ValueError(
                 "the weights lie in slices on all ranks: call full_parameters(), or state_dict() inside gathered(), "
                 "on every rank"

@@ -120,16 +120,16 @@ class ZeroPlusPlus(Zero3):
 
     def _lay_out(self, parameters: list[nn.Parameter]) -> FlatParameters:
         return PlusParameters(
-            parameters, group=self.group, quantized=self.quantized_weights, node=self.node, **self._unit_options
+            parameters, group=self.group, quantized=self.quantized_weights, node=self.node, **self._vector_options
         )
 
-    def _reduce(self, flat: Tensor, unit: FlatParameters) -> tuple[list[dist.Work], Tensor]:
+    def _reduce(self, flat: Tensor, vector: FlatParameters) -> tuple[list[dist.Work], Tensor]:
         """qgZ: each rank gets its slice of all others' gradients in 8 bits and adds them up: one hop, one rounding."""
         if not self.quantized_gradients:
-            return super()._reduce(flat, unit)
-        outgoing = torch.stack([as_message(piece) for piece in flat.view(-1, unit.shard_elements)])
+            return super()._reduce(flat, vector)
+        outgoing = torch.stack([as_message(piece) for piece in flat.view(-1, vector.shard_elements)])
         arriving = torch.empty_like(outgoing)
         dist.all_to_all_single(arriving.view(-1), outgoing.view(-1), group=self.group)
-        total = sum(dequantize(from_bytes(message), unit.shard_elements) for message in arriving)
+        total = sum(dequantize(from_bytes(message), vector.shard_elements) for message in arriving)
         assert isinstance(total, Tensor)
         return [], total.to(flat.dtype)

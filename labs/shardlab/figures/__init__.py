@@ -5,10 +5,12 @@ from shardlab.figures.explorer import schedule_explorer
 from shardlab.figures.measured import draw_predicted_against_measured, draw_ring_against_tree
 from shardlab.figures.memory import draw_memory
 from shardlab.figures.mesh import draw_groups
+from shardlab.figures.overlap import draw_overlap
 from shardlab.figures.page import new_axes, show
 from shardlab.figures.palette import PALETTE
-from shardlab.figures.plan import draw_pareto, draw_step
+from shardlab.figures.plan import draw_pareto, draw_step, layout_text
 from shardlab.figures.plan_explorer import axis_bytes, memory_rows, plan_explorer
+from shardlab.figures.published import draw_against_published
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.sliders import interact
 from shardlab.figures.stepper import ring_stepper
@@ -17,9 +19,11 @@ from shardlab.figures.timeline import draw_timeline
 __all__ = [
     "PALETTE",
     "axis_bytes",
+    "draw_against_published",
     "draw_bars",
     "draw_groups",
     "draw_memory",
+    "draw_overlap",
     "draw_pareto",
     "draw_predicted_against_measured",
     "draw_ring_against_tree",
@@ -28,6 +32,7 @@ __all__ = [
     "draw_timeline",
     "draw_traffic",
     "interact",
+    "layout_text",
     "memory_rows",
     "new_axes",
     "plan_explorer",

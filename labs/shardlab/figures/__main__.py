@@ -11,7 +11,7 @@ from shardlab.figures.page import new_axes, png
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.timeline import draw_timeline
 from shardlab.figures.units import written_bytes, written_seconds
-from shardlab.mesh import Mesh
+from shardlab.mesh.axes import Mesh
 from shardlab.pipeline_parallel import builders
 
 GRADIENT_BYTES = 14e9  # 7B parameters in bf16

@@ -9,11 +9,11 @@ import ipywidgets as widgets
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.timeline import draw_timeline
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Schedule
 from shardlab.pipeline_parallel.simulation import Timeline, simulate
 
-Run = Callable[[Schedule, Costs], Timeline]
+Run = Callable[[Schedule, Durations], Timeline]
 
 
 def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.VBox:
@@ -41,17 +41,17 @@ def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.
             button.disabled = True
             return
         button.disabled = run is None
-        predicted.value = _picture(schedule, Costs(weight_gradient=weight.value), str(chosen.value))
+        predicted.value = _picture(schedule, Durations(weight_gradient=weight.value), str(chosen.value))
 
     def run_it(_: object) -> None:
         if run is None:
             return
-        schedule, costs = build(), Costs(weight_gradient=weight.value)
+        schedule, durations = build(), Durations(weight_gradient=weight.value)
         button.disabled = True
         measured.value = "<p>Running on real ranks …</p>"
-        timeline = run(schedule, costs)
-        ratio = timeline.makespan / simulate(schedule, costs).makespan - 1
-        picture = _picture(schedule, costs, str(chosen.value), timeline)
+        timeline = run(schedule, durations)
+        ratio = timeline.makespan / simulate(schedule, durations).makespan - 1
+        picture = _picture(schedule, durations, str(chosen.value), timeline)
         measured.value = f"{picture}<p>Measured against predicted: {ratio:+.1%}.</p>"
         button.disabled = False
 
@@ -63,9 +63,9 @@ def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.
     return widgets.VBox([*controls, predicted, measured])
 
 
-def _picture(schedule: Schedule, costs: Costs, name: str, timeline: Timeline | None = None) -> str:
+def _picture(schedule: Schedule, durations: Durations, name: str, timeline: Timeline | None = None) -> str:
     figure, ax = new_axes(9.0, 1.3 + 0.33 * len(schedule))
-    sentence = html.escape(draw_timeline(ax, schedule, costs, measured=timeline, name=name))
+    sentence = html.escape(draw_timeline(ax, schedule, durations, measured=timeline, name=name))
     picture = base64.b64encode(png(figure)).decode()
     width = round(figure.get_size_inches()[0] * 96)
     return f'<img alt="{sentence}" width="{width}" src="data:image/png;base64,{picture}"><p>{sentence}</p>'

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from shardlab.figures.palette import PALETTE
-from shardlab.mesh import Mesh
+from shardlab.mesh.axes import Mesh
 from shardlab.mesh.nodes import position
 
 MOST_NODES, MOST_ON_A_NODE = 32, 16

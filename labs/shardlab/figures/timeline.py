@@ -8,7 +8,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from shardlab.figures.palette import PALETTE, text_colour
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, Schedule, Slot, num_microbatches, stages_of_rank
 from shardlab.pipeline_parallel.simulation import Timeline, peak_activations, simulate
 
@@ -33,12 +33,12 @@ class Box(NamedTuple):
 def draw_timeline(
     ax: Axes,
     schedule: Schedule,
-    costs: Costs | None = None,
+    durations: Durations | None = None,
     *,
     measured: Timeline | None = None,
     name: str = "",
 ) -> str:
-    """Draw when each rank computes what: by simulation with `costs`, or as `measured` on real ranks.
+    """Draw when each rank computes what: by simulation with `durations`, or as `measured` on real ranks.
 
     Boxes carry the microbatch. Rank 0 is on top; a stage that is not the rank's first is hatched; an overlapped pair
     has a black frame. name: of the schedule, for the title. Returns the sentence.
@@ -46,14 +46,14 @@ def draw_timeline(
     """
     if sum(map(len, schedule)) > MOST_BOXES:
         raise ValueError(f"{sum(map(len, schedule))} slots cannot be seen: draw {MOST_BOXES} or fewer, take less ranks")
-    costs = costs or Costs()
-    timeline = measured or simulate(schedule, costs)
+    durations = durations or Durations()
+    timeline = measured or simulate(schedule, durations)
 
     for rank, slots in enumerate(schedule):
         ax.add_patch(Rectangle((0, rank - 0.4), timeline.makespan, 0.8, facecolor=PALETTE["idle"], linewidth=0))
         first_stage = stages_of_rank(schedule, rank)[0] if slots else 0
         for slot, begin, end in zip(slots, timeline.begins[rank], timeline.ends[rank], strict=True):
-            for box in boxes_of(slot, begin, end, costs):
+            for box in boxes_of(slot, begin, end, durations):
                 _draw_box(ax, rank, box, hatched=box.stage != first_stage, makespan=timeline.makespan)
             if isinstance(slot, Overlap):
                 frame = Rectangle((begin, rank - 0.4), end - begin, 0.8, fill=False, edgecolor="black", linewidth=1.6)
@@ -63,10 +63,10 @@ def draw_timeline(
     return _sentence(schedule, timeline, measured is not None, name)
 
 
-def boxes_of(slot: Slot, begin: float, end: float, costs: Costs) -> list[Box]:
-    """The boxes of one slot: its parts in the proportions of their costs, side by side from `begin` to `end`."""
+def boxes_of(slot: Slot, begin: float, end: float, durations: Durations) -> list[Box]:
+    """The boxes of one slot: its parts in the proportions of their durations, side by side from `begin` to `end`."""
     parts = [part for action in _actions(slot) for part in _parts(action)]
-    seconds = [costs.of_action(part.kind, part.stage) for part in parts]
+    seconds = [durations.of_action(part.kind, part.stage) for part in parts]
     scale = (end - begin) / sum(seconds) if sum(seconds) else 0.0
     boxes = []
     for part, cost in zip(parts, seconds, strict=True):

@@ -4,14 +4,9 @@ from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
-    trainer=(
-        "HybridTrainer",
-        "StageOfGPT",
-        "average_gradients",
-        "clip_by_whole_norm",
-        "layers_of",
-        "sent_by_axis",
-        "whole_norm",
-    ),
     asleep=("asleep_seconds", "predicted_seconds"),
+    norm=("clip_by_whole_norm", "whole_norm"),
+    stage=("StageOfGPT", "layers_of"),
+    traffic=("sent_by_axis",),
+    trainer=("HybridTrainer", "average_gradients"),
 )

@@ -10,10 +10,10 @@ from shardlab.costs.traffic import ring_all_reduce_bytes
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.emulated import AsleepLayer, over_link
 from shardlab.hybrid.trainer import average_gradients
-from shardlab.mesh import Mesh
+from shardlab.mesh.axes import Mesh
 from shardlab.mesh.process_groups import create_process_groups
 from shardlab.pipeline_parallel.builders import one_f_one_b
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.stages import sleeping_stages
 
@@ -45,7 +45,7 @@ def asleep_seconds(
     share = weights.weight.nbytes / (gradient_bytes / mesh.pp)
     replicas = DataParallel(weights, group=groups.of("dp"), reduce=over_link(bytes_per_second * share / slower))
     for seconds in (0.0, slower * forward_seconds / mesh.pp):  # the first round only makes the connections
-        stages = sleeping_stages(schedule, dist.get_rank(groups.of("pp")), Costs(seconds, seconds, seconds))
+        stages = sleeping_stages(schedule, dist.get_rank(groups.of("pp")), Durations(seconds, seconds, seconds))
         dist.barrier()
         began = time.perf_counter()
         execute(schedule, stages, group=groups.of("pp"))

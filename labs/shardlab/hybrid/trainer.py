@@ -1,66 +1,29 @@
-"""Three axes in one step, the only file that combines them: data (dp), pipeline (pp) and tensor parallel (tp).
+"""Three axes in one step, the only folder that combines them: data (dp), pipeline (pp) and tensor parallel (tp).
 
 Every axis sees its own group and nothing of the others: a pipeline stage is a module, whether its matrices are cut or
 not; a schedule sends activations, whoever computed them; data parallelism averages whatever gradients a rank has.
-What concerns two axes at once is here: which layers this rank has, when gradients are averaged, and their norm.
+What concerns two axes at once is here: which layers this rank has (`stage`), when gradients are averaged, and their
+norm (`norm`).
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.data_parallel.ddp import DataParallel
+from shardlab.hybrid.norm import clip_by_whole_norm
+from shardlab.hybrid.stage import StageOfGPT
 from shardlab.mesh.process_groups import ProcessGroups
 from shardlab.model.gpt import GPT, next_token_loss
 from shardlab.pipeline_parallel.builders import one_f_one_b
 from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import Schedule
 from shardlab.pipeline_parallel.stages import ModuleStage
-from shardlab.tensor_parallel.blocks import ParallelBlock
 from shardlab.tensor_parallel.layers import split_parameters
-
-
-class StageOfGPT(nn.Module):
-    """This rank's part of a GPT: some blocks, each cut over tp; the embedding in the first stage, the head in the last.
-
-    Embedding, norm and head are whole on every tensor-parallel rank.
-    """
-
-    def __init__(self, whole: GPT, stage: int, num_stages: int, *, tp_group: dist.ProcessGroup | None) -> None:
-        super().__init__()
-        blocks = [whole.blocks[layer] for layer in layers_of(stage, num_stages, len(whole.blocks))]
-        self.token = copy.deepcopy(whole.token) if stage == 0 else None
-        self.position = copy.deepcopy(whole.position) if stage == 0 else None
-        self.blocks = nn.ModuleList(ParallelBlock(block, group=tp_group) for block in blocks)  # type: ignore[arg-type]
-        last = stage + 1 == num_stages
-        self.norm = copy.deepcopy(whole.norm) if last else None
-        self.head = copy.deepcopy(whole.head) if last else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x: tokens_BS in the first stage, hidden_BSH in the others; logits_BSV come out of the last."""
-        if self.token is not None and self.position is not None:
-            x = self.token(x) + self.position(torch.arange(x.shape[1], device=x.device))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x)) if self.head is not None and self.norm is not None else x
-
-
-def layers_of(stage: int, num_stages: int, num_layers: int) -> range:
-    """The layers of a stage; the first stages have one more where they do not divide.
-
-    Raises ValueError for more stages than layers.
-    """
-    if not 1 <= num_stages <= num_layers:
-        raise ValueError(f"{num_layers} layers cannot fill {num_stages} stages: use 1 to {num_layers} stages")
-    quotient, rest = divmod(num_layers, num_stages)
-    begin = stage * quotient + min(stage, rest)
-    return range(begin, begin + quotient + (stage < rest))
 
 
 class HybridTrainer:
@@ -141,47 +104,3 @@ def average_gradients(replicas: DataParallel) -> None:
     """
     uses = [parameter.view_as(parameter) for parameter in replicas.module.parameters() if parameter.requires_grad]
     torch.autograd.backward(uses, [torch.zeros_like(use) for use in uses])
-
-
-@torch.no_grad()
-def whole_norm(parameters: Iterable[nn.Parameter], split: set[nn.Parameter], *, groups: ProcessGroups) -> Tensor:
-    """The Euclidean norm of one model's gradients, wherever they lie; the same number on every rank.
-
-    Squares add up over tp and pp. What every tensor-parallel rank holds is counted on the first of them only. Not over
-    dp: there the gradients are already the same (Megatron-Core, optimizer/clip_grads.py, counts in the same way).
-    split: the parameters of which tensor-parallel ranks have different parts.
-    """
-    first = dist.get_rank(groups.of("tp")) == 0
-    total = torch.zeros((), dtype=torch.float64)
-    for parameter in parameters:
-        if parameter.grad is not None and (first or parameter in split):
-            total += parameter.grad.double().square().sum().cpu()
-    total = total.to(groups.device_mesh.device_type)
-    dist.all_reduce(total, group=groups.of("tp", "pp"))
-    return total.sqrt()
-
-
-@torch.no_grad()
-def clip_by_whole_norm(
-    parameters: Iterable[nn.Parameter], split: set[nn.Parameter], max_norm: float, *, groups: ProcessGroups
-) -> Tensor:
-    """Scale all gradients so that the whole model's have a norm of at most `max_norm`; returns the norm before."""
-    parameters = list(parameters)
-    norm = whole_norm(parameters, split, groups=groups)
-    scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)  # torch's clip_grad_norm_ has the same 1e-6
-    for parameter in parameters:
-        if parameter.grad is not None:
-            parameter.grad.mul_(scale.to(parameter.grad.device))
-    return norm
-
-
-def sent_by_axis(events: Sequence[Any], groups: ProcessGroups) -> dict[str, float]:
-    """Bytes that this rank sent on each axis, from the meter's events; calls of no group of the mesh under "other"."""
-    of_group: dict[tuple[int, ...], str] = {}
-    for axes, group in groups.by_axes.items():  # single axes come first: with cp = 1, dp is dp and not dp-cp
-        of_group.setdefault(tuple(dist.get_process_group_ranks(group)), "-".join(axes))
-    sent: dict[str, float] = {}
-    for event in events:
-        axis = of_group.get(event.members, "other")
-        sent[axis] = sent.get(axis, 0.0) + event.sent_bytes
-    return sent

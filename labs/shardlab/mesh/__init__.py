@@ -1,6 +1,11 @@
 """Which rank is where: coordinates on five axes, the groups of every axis, and the nodes that a group lies on."""
 
-from shardlab.mesh.axes import MEGATRON_ORDER, Mesh
-from shardlab.mesh.grid import Grid
+from shardlab.exports import lazily
 
-__all__ = ["MEGATRON_ORDER", "Grid", "Mesh"]
+__getattr__ = lazily(
+    __name__,
+    axes=("MEGATRON_ORDER", "Mesh", "mesh_of_world"),
+    grid=("Grid",),
+    nodes=("Position", "link_bytes_per_second", "position"),
+    process_groups=("ProcessGroups", "create_process_groups"),
+)

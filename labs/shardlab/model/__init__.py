@@ -1,1 +1,9 @@
 """What is trained: on one device, with no rank in sight."""
+
+from shardlab.exports import lazily
+
+__getattr__ = lazily(
+    __name__,
+    gpt=("GPT", "GPTConfig", "next_token_loss"),
+    text=("batch_of", "read_text"),
+)

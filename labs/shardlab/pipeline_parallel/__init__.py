@@ -1,1 +1,18 @@
 """Pipeline parallelism: a schedule is a value that is built, checked, simulated, drawn, exported and executed."""
+
+from shardlab.exports import lazily
+
+__getattr__ = lazily(
+    __name__,
+    asleep=("run_asleep",),
+    bounds=("least_makespan",),
+    check_messages=("message_problems",),
+    check=("problems",),
+    communication=("Message", "MessageBatch", "communicate"),
+    durations=("Durations", "message_seconds"),
+    execution=("execute", "run_program"),
+    schedule=("Action", "Kind", "Overlap", "Schedule", "inputs_of", "parse_schedule"),
+    shared_weights=("add_twin_gradients",),
+    simulation=("Timeline", "peak_activations", "simulate"),
+    stages=("ModuleStage",),
+)

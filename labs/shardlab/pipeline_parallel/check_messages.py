@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from shardlab.pipeline_parallel.communication import Batch, Message, Program, result_of
+from shardlab.pipeline_parallel.communication import Message, MessageBatch, Program, result_of
 from shardlab.pipeline_parallel.schedule import Action, actions_of, inputs_of
 
 
@@ -26,7 +26,7 @@ def _out_of_order(program: Program) -> list[str]:
     sent, received = defaultdict(list), defaultdict(list)
     for rank, steps in enumerate(program):
         for place, step in enumerate(steps):
-            for message in step.messages if isinstance(step, Batch) else ():
+            for message in step.messages if isinstance(step, MessageBatch) else ():
                 if rank not in (message.source, message.destination):
                     return [
                         f"rank {rank}, step {place}: {message} is not for this rank: move it to rank {message.source}"
@@ -65,19 +65,20 @@ def _unmatched(sent: list[tuple[int, Message]], received: list[tuple[int, Messag
 
 def _rendezvous(program: Program) -> list[str]:
     """Run every rank until all are through or none can move."""
-    stages = 1 + max(a.stage for steps in program for s in steps if not isinstance(s, Batch) for a in actions_of(s))
+    slots = (step for steps in program for step in steps if not isinstance(step, MessageBatch))
+    stages = 1 + max(action.stage for slot in slots for action in actions_of(slot))
     at = [0] * len(program)
     has: list[set[Action]] = [set() for _ in program]  # the results on each rank: computed there or received
     through: set[Message] = set()
 
     def posted(rank: int) -> tuple[Message, ...]:
         step = program[rank][at[rank]] if at[rank] < len(program[rank]) else None
-        return step.messages if isinstance(step, Batch) else ()
+        return step.messages if isinstance(step, MessageBatch) else ()
 
     def advance(rank: int) -> bool:
         """Do this rank's step if it can be done. Raises ValueError for an input that nobody has brought."""
         step = program[rank][at[rank]]
-        if isinstance(step, Batch):
+        if isinstance(step, MessageBatch):
             for message in step.messages:
                 other = message.source + message.destination - rank
                 if message not in through and message in posted(other):
@@ -114,7 +115,7 @@ def _circle(program: Program, at: list[int], through: set[Message]) -> list[str]
     waiting = []
     for rank, steps in enumerate(program):
         step = steps[at[rank]] if at[rank] < len(steps) else None
-        if isinstance(step, Batch):
+        if isinstance(step, MessageBatch):
             message = next(message for message in step.messages if message not in through)
             other = message.source + message.destination - rank
             does = "sends" if message.source == rank else "receives"

@@ -31,7 +31,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MessageBatch:
     """Messages that a rank posts together, before it waits for any: sends and receives, in order."""
 
     messages: tuple[Message, ...]
@@ -40,7 +40,7 @@ class Batch:
         return "[" + ", ".join(str(message) for message in self.messages) + "]"
 
 
-Program = list[list[Slot | Batch]]  # program[rank] = slots and batches, in order
+Program = list[list[Slot | MessageBatch]]  # program[rank] = slots and batches, in order
 
 
 def result_of(action: Action) -> Action | None:
@@ -91,16 +91,16 @@ def communicate(schedule: Schedule) -> Program:
     return [_woven(slots, before) for slots, before in zip(schedule, batches, strict=True)]
 
 
-def _woven(slots: list[Slot], before: dict[int, list[Message]]) -> list[Slot | Batch]:
-    woven: list[Slot | Batch] = []
+def _woven(slots: list[Slot], before: dict[int, list[Message]]) -> list[Slot | MessageBatch]:
+    woven: list[Slot | MessageBatch] = []
     for place in range(len(slots) + 1):
         if place in before:
-            woven.append(Batch(tuple(before[place])))
+            woven.append(MessageBatch(tuple(before[place])))
         woven.extend(slots[place : place + 1])
     return woven
 
 
-def receive_early(steps: list[Slot | Batch], rank: int, *, num_slots: int) -> list[Slot | Batch]:
+def receive_early(steps: list[Slot | MessageBatch], rank: int, *, num_slots: int) -> list[Slot | MessageBatch]:
     """The same steps of one rank, every receive posted `num_slots` slots earlier: the message finds its buffer ready.
 
     Each rank keeps the order of its sends and of its receives. The order of a send among receives changes, so this is
@@ -108,12 +108,12 @@ def receive_early(steps: list[Slot | Batch], rank: int, *, num_slots: int) -> li
     A gradient's buffer is not posted before the forward whose output it is shaped like. At one place the sends are
     first: somebody waits for them, and nobody yet for a receive that is early.
     """
-    slots = [step for step in steps if not isinstance(step, Batch)]
+    slots = [step for step in steps if not isinstance(step, MessageBatch)]
     after = {action: place + 1 for place, slot in enumerate(slots) for action in actions_of(slot)}
     before: dict[int, tuple[list[Message], list[Message]]] = {place: ([], []) for place in range(len(slots) + 1)}
     here = 0
     for step in steps:
-        if not isinstance(step, Batch):
+        if not isinstance(step, MessageBatch):
             here += 1
             continue
         for message in step.messages:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.distributed as dist
 
-from shardlab.pipeline_parallel.communication import Batch, Program
+from shardlab.pipeline_parallel.communication import MessageBatch, Program
 
 Pair = tuple[int, int]  # source, destination
 _connected: WeakKeyDictionary[dist.ProcessGroup, set[Pair]] = WeakKeyDictionary()
@@ -18,7 +18,7 @@ _connected: WeakKeyDictionary[dist.ProcessGroup, set[Pair]] = WeakKeyDictionary(
 
 def pairs_of(program: Program) -> set[Pair]:
     """Who sends to whom in the whole program."""
-    batches = (step for steps in program for step in steps if isinstance(step, Batch))
+    batches = (step for steps in program for step in steps if isinstance(step, MessageBatch))
     return {(message.source, message.destination) for batch in batches for message in batch.messages}
 
 

@@ -1,4 +1,4 @@
-"""What one action costs in seconds, and what a message costs on its way."""
+"""How many seconds one action takes, and a message on its way."""
 
 import math
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from shardlab.pipeline_parallel.schedule import Action, Kind, Slot
 
 
 @dataclass(frozen=True)
-class Costs:
+class Durations:
     """Seconds per action. A number holds for every stage; a list has one number per stage.
 
     forward, input_gradient, weight_gradient: F, I and W; a full backward B takes I + W.
     overlapped: an overlapped pair; None means F + B, no time saved, as on one CPU core.
     message: from the end of an action until another rank can use its result (latency + bytes / bandwidth).
-    Raises ValueError for a cost that is negative, infinite or not a number, and for lists of different lengths.
+    Raises ValueError for a duration that is negative, infinite or not a number, and for lists of different lengths.
     """
 
     forward: float | Sequence[float] = 1.0
@@ -34,7 +34,7 @@ class Costs:
                 if value is not None and not (math.isfinite(value) and value >= 0):
                     raise ValueError(f"{name} = {value} is no duration: give seconds, 0 or more, and finite")
         if len(lengths) > 1:
-            raise ValueError(f"costs for {sorted(lengths)} stages do not fit together: give every list one length")
+            raise ValueError(f"durations for {sorted(lengths)} stages do not fit together: give every list one length")
 
     def of_action(self, kind: Kind, stage: int) -> float:
         """Seconds of one action."""
@@ -69,9 +69,11 @@ def message_seconds(num_bytes: float, *, latency: float, bytes_per_second: float
     return latency + num_bytes / bytes_per_second
 
 
-def _at(cost: float | Sequence[float], stage: int) -> float:
-    if not isinstance(cost, Sequence):
-        return cost
-    if stage >= len(cost):
-        raise ValueError(f"no cost for stage {stage}: the list has {len(cost)} numbers, give {stage + 1} or more")
-    return cost[stage]
+def _at(duration: float | Sequence[float], stage: int) -> float:
+    if not isinstance(duration, Sequence):
+        return duration
+    if stage >= len(duration):
+        raise ValueError(
+            f"no duration for stage {stage}: the list has {len(duration)} numbers, give {stage + 1} or more"
+        )
+    return duration[stage]

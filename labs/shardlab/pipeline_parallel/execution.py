@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from shardlab.pipeline_parallel.check import check
-from shardlab.pipeline_parallel.communication import Batch, Program, communicate, receive_early
+from shardlab.pipeline_parallel.communication import MessageBatch, Program, communicate, receive_early
 from shardlab.pipeline_parallel.connect import connect
 from shardlab.pipeline_parallel.mailbox import Mailbox
 from shardlab.pipeline_parallel.overlap import PairTimes, Streams, gpu_of
@@ -90,12 +90,12 @@ def run_program(
         connect(program, device, group=group)
     ahead = 0 if device is not None else RECEIVE_AHEAD
     mailbox = Mailbox(stages, group=group, verify=verify)
-    slots = [step for step in program[rank] if not isinstance(step, Batch)]
+    slots = [step for step in program[rank] if not isinstance(step, MessageBatch)]
     paired = any(isinstance(slot, Overlap) for slot in slots)
     streams = Streams(slots, device, [] if pair_times is None else pair_times) if paired and device else None
     begins, ends = [], []
     for step in receive_early(program[rank], rank, num_slots=ahead):
-        if isinstance(step, Batch):
+        if isinstance(step, MessageBatch):
             mailbox.post(step)
             continue
         inputs = [_input(action, mailbox, stages_in_all) for action in actions_of(step)]

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab.pipeline_parallel.communication import Batch, Message
+from shardlab.pipeline_parallel.communication import Message, MessageBatch
 from shardlab.pipeline_parallel.schedule import Action, Kind
 from shardlab.pipeline_parallel.stages import Stage
 
@@ -53,7 +53,7 @@ class Mailbox:
             )
         return buffer
 
-    def post(self, batch: Batch) -> None:
+    def post(self, batch: MessageBatch) -> None:
         """Start every send and receive of the batch; wait for none."""
         operations: list[dist.P2POp] = []
         owners: list[Message] = []  # of each operation

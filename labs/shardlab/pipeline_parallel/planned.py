@@ -7,7 +7,7 @@ is built slot by slot and simulated with the same seconds of each stage.
 from shardlab.costs.clock.step import Pipeline
 from shardlab.costs.layout import Layout
 from shardlab.pipeline_parallel.builders import BUILDERS
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Schedule
 from shardlab.pipeline_parallel.simulation import Timeline, simulate
 
@@ -17,13 +17,13 @@ ROUNDS = 4  # of p microbatches, after which every further one adds the same
 
 def play(pipeline: Pipeline, layout: Layout) -> Timeline:
     """The schedule of a layout, or of its first ROUNDS p microbatches, with hops as messages between its stages."""
-    costs = [stage.times(1 / layout.virtual) for stage in _chunks(pipeline, layout)]
+    times = [stage.times(1 / layout.virtual) for stage in _chunks(pipeline, layout)]
     return simulate(
         _schedule(layout),
-        Costs(
-            forward=[stage.forward for stage in costs],
-            input_gradient=[stage.backward - stage.weights for stage in costs],
-            weight_gradient=[stage.weights for stage in costs],
+        Durations(
+            forward=[stage.forward for stage in times],
+            input_gradient=[stage.backward - stage.weights for stage in times],
+            weight_gradient=[stage.weights for stage in times],
             message=pipeline.hop,
         ),
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import (
     Action,
     Kind,
@@ -62,14 +62,14 @@ class Timeline:
 _Step = tuple[float, tuple[int, ...], tuple[int, ...]]
 
 
-def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
+def simulate(schedule: Schedule, durations: Durations | None = None) -> Timeline:
     """Start every slot as soon as its rank is free and its inputs are there.
 
-    Raises ValueError naming ranks, slots and missing inputs when no rank can go on, and for costs that are missing.
+    Raises ValueError naming ranks, slots and missing inputs when no rank can go on, and for durations that are missing.
     """
-    costs = costs or Costs()
+    durations = durations or Durations()
     stages, microbatches = num_stages(schedule), num_microbatches(schedule)
-    steps = _in_numbers(schedule, costs, stages, microbatches)
+    steps = _in_numbers(schedule, durations, stages, microbatches)
     results = 2 * stages * microbatches
     ready: list[float | None] = [None] * results  # when each result is there, on the rank that computed it
     homes = [-1] * results  # and which rank that is
@@ -86,7 +86,7 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
                 if time is None:
                     return place > first
                 if homes[result] != rank:
-                    time += costs.message
+                    time += durations.message
                 clock = max(clock, time)
             begins[rank].append(clock)
             clock += seconds
@@ -102,9 +102,9 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
     return Timeline(schedule, begins, ends)
 
 
-def _in_numbers(schedule: Schedule, costs: Costs, stages: int, microbatches: int) -> list[list[_Step]]:
+def _in_numbers(schedule: Schedule, durations: Durations, stages: int, microbatches: int) -> list[list[_Step]]:
     """Every slot as a `_Step`. Place 2(sM + m) is the forward of stage s and microbatch m, the next its backward."""
-    seconds = costs.table(stages)
+    seconds = durations.table(stages)
 
     def step(kind: Kind, stage: int, microbatch: int) -> _Step:
         forward = 2 * (stage * microbatches + microbatch)
@@ -118,7 +118,7 @@ def _in_numbers(schedule: Schedule, costs: Costs, stages: int, microbatches: int
 
     def pair(slot: Overlap) -> _Step:
         (_, needs, gives), (_, more_needs, more_gives) = (step(a.kind, a.stage, a.microbatch) for a in actions_of(slot))
-        return (costs.of_slot(slot), needs + more_needs, gives + more_gives)
+        return (durations.of_slot(slot), needs + more_needs, gives + more_gives)
 
     return [
         [step(slot.kind, slot.stage, slot.microbatch) if isinstance(slot, Action) else pair(slot) for slot in slots]

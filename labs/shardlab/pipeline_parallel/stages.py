@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, stages_of_rank
 from shardlab.pipeline_parallel.split_backward import backward_input
 
@@ -72,20 +72,20 @@ class Sleeper:
         time.sleep(max(0.0, self._free_at - now))
 
 
-def sleeping_stages(schedule: Schedule, rank: int, costs: Costs) -> dict[int, "SleepingStage"]:
+def sleeping_stages(schedule: Schedule, rank: int, durations: Durations) -> dict[int, "SleepingStage"]:
     """The stages of one rank, all asleep on one device."""
     device = Sleeper()
-    return {stage: SleepingStage(stage, costs, device) for stage in stages_of_rank(schedule, rank)}
+    return {stage: SleepingStage(stage, durations, device) for stage in stages_of_rank(schedule, rank)}
 
 
 class SleepingStage:
-    """Sleeps as long as `costs` says and passes a number on: shows a schedule's bubble where compute cannot.
+    """Sleeps as long as `durations` says and passes a number on: shows a schedule's bubble where compute cannot.
 
     Real ranks, real messages; only the mathematics is missing. Two CPU cores can run sixteen of them.
     """
 
-    def __init__(self, stage: int, costs: Costs, device: Sleeper | None = None) -> None:
-        self.seconds = {kind: costs.of_action(kind, stage) for kind in Kind}
+    def __init__(self, stage: int, durations: Durations, device: Sleeper | None = None) -> None:
+        self.seconds = {kind: durations.of_action(kind, stage) for kind in Kind}
         self.device = device or Sleeper()
 
     def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:

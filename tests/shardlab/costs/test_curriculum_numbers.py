@@ -28,7 +28,7 @@ from shardlab.costs.traffic import (
     zero_bytes,
 )
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, zb_h1
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 GPT3, TP8_PP4_DP32 = ZOO["gpt3-175b"], Layout(tp=8, pp=4, dp=32)
@@ -39,7 +39,7 @@ GPT3, TP8_PP4_DP32 = ZOO["gpt3-175b"], Layout(tp=8, pp=4, dp=32)
 @pytest.mark.parametrize(("name", "peaks"), [("gpipe", [8, 8, 8, 8]), ("1f1b", [4, 3, 2, 1])])
 def test_four_stages_eight_microbatches(name, peaks):
     schedule = BUILDERS[name](4, 8)
-    equal = Costs(forward=1.0, input_gradient=0.5, weight_gradient=0.5)  # F = B
+    equal = Durations(forward=1.0, input_gradient=0.5, weight_gradient=0.5)  # F = B
     assert simulate(schedule, equal).bubble == pytest.approx(3 / 11) == bubble_share(4, 8)
     assert peak_activations(schedule) == peaks
     kind = "gpipe" if name == "gpipe" else "1f1b"

@@ -91,7 +91,7 @@ def most_gathered(prefetch):
     held = []
 
     def look(*_):
-        held.append(sum(vector.full.untyped_storage().nbytes() for vector in zero.units))
+        held.append(sum(vector.full.untyped_storage().nbytes() for vector in zero.vectors))
 
     for _ in range(3):
         for layer in model:
@@ -105,7 +105,7 @@ def most_gathered(prefetch):
         look()
         zero.step()
         zero.zero_grad()
-    unit = 4 * zero.units[0].full.numel()
+    unit = 4 * zero.vectors[0].full.numel()
     return max(held) / unit, held[-1]
 
 

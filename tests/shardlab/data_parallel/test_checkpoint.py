@@ -36,12 +36,12 @@ def weights_and_states(zero):
     found = {} if not isinstance(zero, Zero3) else zero.full_parameters()
     if not found:
         found = {name: parameter.detach().clone() for name, parameter in zero.module.named_parameters()}
-    for number, unit in enumerate(zero.units):
-        for name, value in {"master": unit.master.detach(), **zero.local.state[unit.master]}.items():
+    for number, vector in enumerate(zero.vectors):
+        for name, value in {"master": vector.master.detach(), **zero.local.state[vector.master]}.items():
             if value.dim():
-                whole = torch.empty(dist.get_world_size() * unit.shard_elements, dtype=value.dtype)
+                whole = torch.empty(dist.get_world_size() * vector.shard_elements, dtype=value.dtype)
                 dist.all_gather_single(whole, value)
-                value = whole[: unit.num_elements]  # noqa: PLW2901
+                value = whole[: vector.num_elements]  # noqa: PLW2901
             found[f"{number}.{name}"] = value
     return found
 

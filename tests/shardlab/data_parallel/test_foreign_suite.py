@@ -40,12 +40,12 @@ class Fsdp(nn.Module):
         self.module = module
 
     def forward(self, *inputs):
-        for unit in self.zero.units:  # the optimizer has moved the masters
-            unit.spread()
+        for vector in self.zero.vectors:  # the optimizer has moved the masters
+            vector.spread()
         return self.module(*inputs)
 
     def parameters(self, recurse=True):
-        return (unit.master for unit in self.zero.units)
+        return (vector.master for vector in self.zero.vectors)
 
 
 def get_fsdp(module, compute_dtype=None):
@@ -53,8 +53,8 @@ def get_fsdp(module, compute_dtype=None):
 
 
 def fsdp_on_after_backward(fsdp_model, optimizer):
-    for unit, gradient in zip(fsdp_model.zero.units, fsdp_model.zero.shard_gradients, strict=True):
-        unit.take_gradient(gradient)
+    for vector, gradient in zip(fsdp_model.zero.vectors, fsdp_model.zero.shard_gradients, strict=True):
+        vector.take_gradient(gradient)
     fsdp_model.zero.zero_grad()
 
 
@@ -183,8 +183,8 @@ def fsdp_case(model_class, compute_dtype):
         fsdp_on_after_backward(fsdp, optimizers[1])
         for optimizer in optimizers:
             optimizer.step()
-    for unit in fsdp.zero.units:
-        unit.spread()
+    for vector in fsdp.zero.vectors:
+        vector.spread()
     full = fsdp_gather_full_params(fsdp)
     due = dict(alone.named_parameters())
     assert list(full) == list(due)
@@ -192,7 +192,8 @@ def fsdp_case(model_class, compute_dtype):
     for name, value in due.items():
         assert full[name].shape == value.shape
         torch.testing.assert_close(full[name].float(), value.detach(), rtol=tolerance, atol=tolerance)
-    return slices, sum(parameter.numel() for parameter in due.values() if parameter.requires_grad), len(fsdp.zero.units)
+    trained = sum(parameter.numel() for parameter in due.values() if parameter.requires_grad)
+    return slices, trained, len(fsdp.zero.vectors)
 
 
 @pytest.mark.parametrize("compute_dtype", [None, torch.bfloat16], ids=["fp32", "bf16"])

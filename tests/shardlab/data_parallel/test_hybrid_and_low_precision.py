@@ -70,7 +70,7 @@ def low_precision():
     zero = Zero3(
         model, torch.optim.AdamW, units=list(model), compute_dtype=torch.bfloat16, gradient_dtype=torch.float32, lr=1e-6
     )
-    master = zero.units[0].master.detach().clone()
+    master = zero.vectors[0].master.detach().clone()
     for _ in range(2):
         zero.zero_grad()
         with meter.record() as bill:
@@ -78,7 +78,7 @@ def low_precision():
             gradients = zero.held().gradients
             zero.step()
     held = zero.held()
-    moved = (zero.units[0].master.detach() - master).abs().max().item()
+    moved = (zero.vectors[0].master.detach() - master).abs().max().item()
     return (
         torch.equal(bias[:16], master[:16]),
         moved,

@@ -39,7 +39,7 @@ def train(name, options):
             twin.loss_of(model, *(twin.own_part(t, rank, size) for t in twin.batch(step, size))).backward()
             zero.step()
     weights = zero.full_parameters() if name == "zero3" else {n: p.detach() for n, p in model.named_parameters()}
-    return weights, bill.sent_bytes, [8 * sum(unit.lengths) for unit in zero.units], zero.held().optimizer_state
+    return weights, bill.sent_bytes, [8 * sum(vector.lengths) for vector in zero.vectors], zero.held().optimizer_state
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -68,7 +68,7 @@ def summed(gradient_dtype, microbatches):
     zero.zero_grad()
     for number in range(microbatches):
         twin.loss_of(model, *twin.batch(number, 1)).backward()
-    return zero.shard_gradients, alone, zero.held().gradients, sum(unit.shard_elements for unit in zero.units)
+    return zero.shard_gradients, alone, zero.held().gradients, sum(vector.shard_elements for vector in zero.vectors)
 
 
 @pytest.mark.parametrize(("gradient_dtype", "num_bytes"), [(torch.float32, 4), (None, 2)])

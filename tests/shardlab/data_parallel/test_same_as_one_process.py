@@ -144,7 +144,7 @@ def train_after_a_backward_that_raised(stage):
         zero.zero_grad()
         twin.loss_of(model, *(twin.own_part(t, rank, size) for t in twin.batch(step, size))).backward()
         zero.step()
-    whole = sum(unit.full.untyped_storage().nbytes() for unit in zero.units)
+    whole = sum(vector.full.untyped_storage().nbytes() for vector in zero.vectors)
     weights = zero.full_parameters() if stage == "zero3" else {n: p.detach() for n, p in model.named_parameters()}
     return weights, whole
 

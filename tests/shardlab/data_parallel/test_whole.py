@@ -92,7 +92,7 @@ def train(name, max_norm=None):
         with meter.record() as bill:
             for optimizer in optimizers:
                 optimizer.step(max_norm=max_norm)
-    own = [master.shape for one in optimizers for unit in one.units for master in unit.masters]
+    own = [master.shape for one in optimizers for vector in one.vectors for master in vector.masters]
     held = sum(optimizer.held().optimizer_state for optimizer in optimizers)
     return {n: p.detach() for n, p in model.named_parameters()}, held, own, bill.sent_bytes
 

@@ -12,7 +12,7 @@ from shardlab.costs.axis_traffic import pp_boundary_bytes, tp_layer_bytes
 from shardlab.costs.layout import Layout
 from shardlab.costs.model_zoo import gpt
 from shardlab.costs.traffic import ring_all_reduce_bytes
-from shardlab.hybrid.trainer import HybridTrainer, StageOfGPT, layers_of, sent_by_axis, whole_norm
+from shardlab.hybrid import HybridTrainer, StageOfGPT, layers_of, sent_by_axis, whole_norm
 from shardlab.mesh import Mesh
 from shardlab.mesh.process_groups import create_process_groups
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss

@@ -11,7 +11,7 @@ from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import Kind, num_stages, parse_slot, stages_of_rank
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from shardlab.pipeline_parallel.traces import to_csv
-from test_execute import module_stages
+from test_execution import module_stages
 
 BY_TORCH = ["1f1b", "interleaved", "zb-h2", "zbv", "v-half", "dualpipe-v"]
 MICROBATCHES = 4

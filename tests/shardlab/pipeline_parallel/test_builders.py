@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from oracle import named
 from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.check import check
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Action, Kind, parse_slot
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
@@ -75,7 +75,7 @@ def test_numbers_of_weeks_8_and_13():
 
 
 def test_dualpipes_formula_holds_at_balance_only():
-    ranks, unbalanced = 8, Costs(forward=1, input_gradient=1.2, weight_gradient=0.8)
+    ranks, unbalanced = 8, Durations(forward=1, input_gradient=1.2, weight_gradient=0.8)
     formula = (ranks / 2 - 1) * (3 + 2 - 3 * 0.8)
     assert formula == pytest.approx(7.8)
     assert simulate(builders.dualpipe(ranks, 20), unbalanced).idle == pytest.approx([7.2] * ranks)
@@ -89,16 +89,16 @@ def test_dualpipes_formula_holds_at_balance_only():
     seconds=st.tuples(*[st.floats(0.2, 3) for _ in range(4)]),
 )
 def test_greedy_keeps_its_bound_at_any_costs(ranks, microbatches, bound, seconds):
-    costs = Costs(*seconds[:3], message=seconds[3])
-    schedule = builders.greedy(ranks, microbatches, costs, bound)
+    durations = Durations(*seconds[:3], message=seconds[3])
+    schedule = builders.greedy(ranks, microbatches, durations, bound)
     check(schedule, microbatches=microbatches)
     assert max(peak_activations(schedule, until=Kind.W)) <= bound
 
 
 def test_greedy_with_twice_the_memory_is_as_fast_as_zb_h2():
-    for costs in (Costs(), Costs(1, 1.2, 0.8), Costs(message=0.3)):
-        fast = simulate(builders.zb_h2(4, 8), costs).makespan
-        assert simulate(builders.greedy(4, 8, costs, 8), costs).makespan <= fast * (1 + 1e-9)
+    for durations in (Durations(), Durations(1, 1.2, 0.8), Durations(message=0.3)):
+        fast = simulate(builders.zb_h2(4, 8), durations).makespan
+        assert simulate(builders.greedy(4, 8, durations, 8), durations).makespan <= fast * (1 + 1e-9)
     with pytest.raises(ValueError, match="each 1 or more"):
         builders.greedy(2, 4, max_activations=0)
 

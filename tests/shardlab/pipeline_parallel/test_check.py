@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, gpipe, one_f_one_b, zb_h1
 from shardlab.pipeline_parallel.check import check, problems
 from shardlab.pipeline_parallel.check_messages import check_messages, message_problems
-from shardlab.pipeline_parallel.communication import Batch, Message, communicate
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.communication import Message, MessageBatch, communicate
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, num_stages, parse_slot
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
@@ -104,17 +104,18 @@ def message(text, source, destination):
 def test_two_ranks_that_send_first_deadlock_and_one_batch_does_not():
     forth, back = message("0F1", 0, 1), message("1I0", 1, 0)
     start = message("0F0", 0, 1)
-    rank_0 = [*slots("0F0"), Batch((start,)), *slots("0F1")]
-    rank_1 = [Batch((start,)), *slots("1F0 1I0")]
-    apart = [[*rank_0, Batch((forth,)), Batch((back,))], [*rank_1, Batch((back,)), Batch((forth,))]]
+    rank_0 = [*slots("0F0"), MessageBatch((start,)), *slots("0F1")]
+    rank_1 = [MessageBatch((start,)), *slots("1F0 1I0")]
+    first, second = MessageBatch((forth,)), MessageBatch((back,))
+    apart = [[*rank_0, first, second], [*rank_1, second, first]]
     assert "post what crosses in one batch" in message_problems(apart)[0]
-    together = [[*rank_0, Batch((forth, back))], [*rank_1, Batch((back, forth))]]
+    together = [[*rank_0, MessageBatch((forth, back))], [*rank_1, MessageBatch((back, forth))]]
     check_messages(together)
 
 
 def test_swapped_missing_and_unused_messages():
     program = communicate(one_f_one_b(2, 3))
-    first, second = (Batch((message(f"0F{m}", 0, 1),)) for m in (0, 1))
+    first, second = (MessageBatch((message(f"0F{m}", 0, 1),)) for m in (0, 1))
     swapped = [program[0], [second, first, *slots("1F0 1B0 1F1 1B1")]]
     assert "takes it for 0F1: list both in one order" in message_problems(swapped)[0]
     unheard = [[*slots("0F0"), first, *slots("0B0")], slots("1F0 1B0")]
@@ -134,12 +135,12 @@ def test_swapped_missing_and_unused_messages():
 )
 def test_the_clock_keeps_what_every_clock_must(size, name, seconds, latency):
     schedule = build(name, *size)
-    costs = Costs(*seconds, message=latency)
-    timeline = simulate(schedule, costs)
+    durations = Durations(*seconds, message=latency)
+    timeline = simulate(schedule, durations)
     begin_of, end_of = {}, {}
     for rank, lane in enumerate(schedule):
         assert all(end <= begin for end, begin in zip(timeline.ends[rank], timeline.begins[rank][1:], strict=False))
-        assert timeline.busy[rank] == pytest.approx(sum(costs.of_slot(slot) for slot in lane))
+        assert timeline.busy[rank] == pytest.approx(sum(durations.of_slot(slot) for slot in lane))
         for place, slot in enumerate(lane):
             for action in [slot] if isinstance(slot, Action) else [slot.forward, slot.backward]:
                 begin_of[action] = timeline.begins[rank][place]
@@ -153,17 +154,17 @@ def test_the_clock_keeps_what_every_clock_must(size, name, seconds, latency):
 def test_costs_that_are_no_costs():
     for bad in (float("nan"), -1.0, float("inf")):
         with pytest.raises(ValueError, match="give seconds, 0 or more"):
-            Costs(forward=bad)
-    with pytest.raises(ValueError, match="no cost for stage 1"):
-        simulate(gpipe(2, 2), Costs(forward=[1.0]))
+            Durations(forward=bad)
+    with pytest.raises(ValueError, match="no duration for stage 1"):
+        simulate(gpipe(2, 2), Durations(forward=[1.0]))
     with pytest.raises(ValueError, match="give every list one length"):
-        Costs(forward=[1.0], weight_gradient=[1.0, 2.0])
+        Durations(forward=[1.0], weight_gradient=[1.0, 2.0])
 
 
 def test_uneven_costs_and_latency_are_seen():
-    assert simulate(gpipe(2, 1), Costs([1.0, 3.0], 0.0, 0.0)).makespan == 4
-    assert simulate(gpipe(3, 1), Costs(message=0.5)).makespan == 3 * 3 + 4 * 0.5
-    assert simulate(dualpipe(4, 8), Costs(overlapped=2.0)).makespan < simulate(dualpipe(4, 8)).makespan
+    assert simulate(gpipe(2, 1), Durations([1.0, 3.0], 0.0, 0.0)).makespan == 4
+    assert simulate(gpipe(3, 1), Durations(message=0.5)).makespan == 3 * 3 + 4 * 0.5
+    assert simulate(dualpipe(4, 8), Durations(overlapped=2.0)).makespan < simulate(dualpipe(4, 8)).makespan
 
 
 def test_sixty_four_ranks_and_a_thousand_microbatches_are_checked_quickly():

@@ -13,8 +13,8 @@ from oracle import named
 from shardlab import meter
 from shardlab.pipeline_parallel.asleep import run_asleep
 from shardlab.pipeline_parallel.builders import BUILDERS, gpipe, one_f_one_b, zb_h1
-from shardlab.pipeline_parallel.communication import Batch, communicate
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.communication import MessageBatch, communicate
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.execution import execute, run_program
 from shardlab.pipeline_parallel.schedule import num_stages, parse_slot, stages_of_rank
 from shardlab.pipeline_parallel.simulation import simulate
@@ -165,7 +165,7 @@ def test_data_parallel_hooks_compose_with_a_split_backward():
 def with_two_messages_swapped(verify):
     schedule = gpipe(2, 3)
     program = communicate(schedule)
-    batches = [place for place, step in enumerate(program[1]) if isinstance(step, Batch)]
+    batches = [place for place, step in enumerate(program[1]) if isinstance(step, MessageBatch)]
     program[1].insert(0, program[1].pop(batches[1]))  # the second is received as if it were the first
     stages = module_stages(schedule, dist.get_rank(), 3)
     run_program(program, stages, 2, group=None, verify=verify)
@@ -210,5 +210,5 @@ def test_sleeping_stages_show_the_bubble(name):
 
 
 def test_one_rank_needs_nobody():
-    timeline = run_asleep(one_f_one_b(1, 3), Costs(forward=[2.0]), seconds_per_unit=0.005)
+    timeline = run_asleep(one_f_one_b(1, 3), Durations(forward=[2.0]), seconds_per_unit=0.005)
     assert 11.8 < timeline.makespan < 36

@@ -5,7 +5,7 @@ from shardlab import figures
 from shardlab.figures.page import png
 from shardlab.figures.timeline import boxes_of
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, gpipe, one_f_one_b
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Kind, Overlap, parse_slot
 from shardlab.pipeline_parallel.simulation import simulate
 
@@ -37,10 +37,10 @@ def test_no_text_is_wider_than_its_box(name):
 
 
 def test_a_full_backward_is_two_halves_and_a_pair_is_three():
-    costs = Costs(forward=1, input_gradient=2, weight_gradient=1)
-    boxes = boxes_of(parse_slot("(1F3;0B0)OVERLAP_F_B"), 10, 14, costs)
+    durations = Durations(forward=1, input_gradient=2, weight_gradient=1)
+    boxes = boxes_of(parse_slot("(1F3;0B0)OVERLAP_F_B"), 10, 14, durations)
     assert [(box.kind, box.begin, box.end) for box in boxes] == [(Kind.F, 10, 11), (Kind.I, 11, 13), (Kind.W, 13, 14)]
-    assert [box.end - box.begin for box in boxes_of(parse_slot("0B0"), 0, 6, costs)] == [4, 2]
+    assert [box.end - box.begin for box in boxes_of(parse_slot("0B0"), 0, 6, durations)] == [4, 2]
 
 
 def test_a_measured_timeline_is_called_so():
@@ -59,9 +59,9 @@ def test_too_much_to_see_is_refused():
 def test_the_explorer_follows_its_sliders_and_runs():
     ran = []
 
-    def run(schedule, costs):
+    def run(schedule, durations):
         ran.append(len(schedule))
-        return simulate(schedule, costs)
+        return simulate(schedule, durations)
 
     box = figures.schedule_explorer(run=run)
     chosen, ranks, microbatches, weight, button, predicted, measured = box.children

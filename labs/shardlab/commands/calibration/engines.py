@@ -57,5 +57,5 @@ def _beside_passes(stage: int, config: GPTConfig) -> float:
 
 def _updated(engine, plain: GPT) -> list[torch.Tensor]:
     """What a rank's optimizer steps over: all weights with DDP, this rank's slices with ZeRO."""
-    units = getattr(engine.optimizer, "units", None)
-    return list(plain.parameters()) if units is None else [unit.master for unit in units]
+    vectors = getattr(engine.optimizer, "vectors", None)
+    return list(plain.parameters()) if vectors is None else [vector.master for vector in vectors]

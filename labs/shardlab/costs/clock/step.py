@@ -167,7 +167,7 @@ def bubble_seconds(pipeline: Pipeline, layout: Layout) -> float:
 
     1F1B and GPipe: sum of T - T_max; v chunks: a v-th of it (arXiv 2104.04473, section 2.2). The zero-bubble schedule
     fills the wait with gradients of weights: F + I - W of each other stage (ZB-H1, arXiv 2401.10241, section 3).
-    `planned_pipeline` plays the same pipelines on a clock.
+    `pipeline_parallel.planned` plays the same pipelines on a clock.
     """
     stages = pipeline.stages
     waits = [stage.both for stage in stages]

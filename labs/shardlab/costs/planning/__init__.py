@@ -1,1 +1,8 @@
 """Layouts enumerated, pruned and ranked; why the best wins; layers cut into stages."""
+
+from shardlab.exports import lazily
+
+__getattr__ = lazily(
+    __name__,
+    pieces=("best_stages",),
+)

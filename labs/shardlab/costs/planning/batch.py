@@ -8,7 +8,7 @@ MOST_CHANGE = 0.05  # of the tokens: "4M" in decimals is 4.9% less than 2^22 = 4
 
 
 @dataclass(frozen=True)
-class Batch:
+class TokenBatch:
     """The tokens of a step that were asked for, and the sequences of this many tokens that are planned for them."""
 
     asked_tokens: int
@@ -25,14 +25,14 @@ class Batch:
         return self.tokens / self.asked_tokens - 1
 
 
-def exact_batch(tokens: int, sequence: int) -> Batch:
+def exact_batch(tokens: int, sequence: int) -> TokenBatch:
     """The nearest whole number of sequences. Raises ValueError for less than one."""
     if tokens < sequence:
         raise ValueError(f"{tokens:,} tokens are less than one sequence of {sequence:,}: use {sequence} or more")
-    return Batch(tokens, sequence, round(tokens / sequence))
+    return TokenBatch(tokens, sequence, round(tokens / sequence))
 
 
-def shared_batch(tokens: int, sequence: int, num_gpus: int) -> Batch:
+def shared_batch(tokens: int, sequence: int, num_gpus: int) -> TokenBatch:
     """The nearest batch, within 5%, that is a multiple of the largest possible divisor of the number of GPUs.
 
     A layout cuts a batch into dp * b * m sequences, and an interleaved pipeline runs m in rounds of pp: what divides
@@ -41,7 +41,7 @@ def shared_batch(tokens: int, sequence: int, num_gpus: int) -> Batch:
     """
     exact = exact_batch(tokens, sequence)
     for divisor in reversed(divisors(num_gpus)):
-        near = Batch(tokens, sequence, round(tokens / sequence / divisor) * divisor)
+        near = TokenBatch(tokens, sequence, round(tokens / sequence / divisor) * divisor)
         if near.sequences and abs(near.change) <= MOST_CHANGE:
             return near
     return exact

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from shardlab.costs.hardware import GIB, Accelerator
-from shardlab.costs.layout import Layout, Recompute, Schedule, check_layout, with_global_batch
+from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout, with_global_batch
 from shardlab.costs.memory import peak_memory
 from shardlab.costs.model import Transformer
 from shardlab.costs.planning.planner import GRADIENT_BYTES, Plan, seconds_of, usable_bytes
@@ -97,6 +97,6 @@ def _moves(model: Transformer, layout: Layout) -> Iterator[tuple[str, dict]]:
     for recompute in get_args(Recompute):
         if recompute != layout.recompute and (recompute != "selective" or not model.flash):
             yield f"recompute {recompute}", {"recompute": recompute}
-    for schedule in get_args(Schedule):
+    for schedule in get_args(ScheduleName):
         if schedule != layout.schedule and layout.pp > 1 and layout.virtual == 1:
             yield schedule, {"schedule": schedule}

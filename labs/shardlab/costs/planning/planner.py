@@ -6,7 +6,7 @@ from typing import get_args
 
 from shardlab.costs.clock.step import StepSeconds, step_seconds
 from shardlab.costs.hardware import GIB, Accelerator
-from shardlab.costs.layout import Layout, Recompute, Schedule, check_layout
+from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout
 from shardlab.costs.memory import MemoryBytes, peak_memory
 from shardlab.costs.model import Transformer, divisors, num_parameters
 
@@ -40,7 +40,7 @@ class Search:
     recompute: Sequence[Recompute] = get_args(Recompute)
     zero_with_pipeline: int = 1
     virtual: Sequence[int] = (1, 2, 4, 8)
-    schedules: Sequence[Schedule] = get_args(Schedule)
+    schedules: Sequence[ScheduleName] = get_args(ScheduleName)
 
 
 class NothingFits(ValueError):

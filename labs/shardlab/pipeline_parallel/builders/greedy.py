@@ -1,17 +1,17 @@
-"""A greedy schedule, for costs and a memory that no paper has drawn: a free rank takes the best that it can have."""
+"""A greedy schedule, for durations and a memory that no paper has drawn: a free rank takes the best it can have."""
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from shardlab.pipeline_parallel.builders.sizes import need_sizes
-from shardlab.pipeline_parallel.durations import Costs
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule
 
 
 def greedy(
     num_ranks: int,
     num_microbatches: int,
-    costs: Costs | None = None,
+    durations: Durations | None = None,
     max_activations: int | Sequence[int] | None = None,
 ) -> Schedule:
     """Rank r runs stage r. A free rank takes an I if one is ready, else an F if it has room, else a W, else it waits.
@@ -24,7 +24,7 @@ def greedy(
     Raises ValueError for a bound below 1.
     """
     need_sizes(num_ranks, num_microbatches)
-    costs = costs or Costs()
+    durations = durations or Durations()
     given = num_ranks if max_activations is None else max_activations
     bounds = [given] * num_ranks if isinstance(given, int) else list(given)
     if len(bounds) != num_ranks or min(bounds) < 1:
@@ -53,10 +53,10 @@ def greedy(
             continue
         schedule[rank].append(Action(kind, rank, done[rank][kind]))
         done[rank][kind] += 1
-        end = free_at[rank] = now + costs.of_action(kind, rank)
+        end = free_at[rank] = now + durations.of_action(kind, rank)
         heappush(wake_ups, (end, rank))
 
-        for waiting, arrives in _who_waits(kind, rank, num_ranks, end, costs.message):
+        for waiting, arrives in _who_waits(kind, rank, num_ranks, end, durations.message):
             arrivals[waiting][kind if waiting != rank else Kind.I].append(arrives)
             heappush(wake_ups, (arrives, waiting))
     return schedule
