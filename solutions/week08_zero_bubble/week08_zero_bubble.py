@@ -421,7 +421,7 @@ print(f"largest difference of any gradient on any rank: {difference:.1e}")
 # %% [markdown]
 # ## 9 · Read real code
 #
-# Open `backward_input` in `labs/shardlab/pipeline_parallel/split_backward.py`, `_input` and `_compute` in `execute.py`
+# Open `backward_input` in `labs/shardlab/pipeline_parallel/split_backward.py`, `_input` and `_compute` in `execution.py`
 # beside it, and `torch/distributed/pipelining/_backward.py`. Three questions:
 #
 # 1. `"late_cuts"`: a stage is `Sequential(a, ReLU(), b, ReLU(), a)` with two linear layers `a` and `b`; `a` is used

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 import torch
-from shardlab.pipeline_parallel import execute, split_backward
+from shardlab.pipeline_parallel import execution, split_backward
 from shardlab.pipeline_parallel.builders import interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zbv
 from shardlab.pipeline_parallel.communication import MessageBatch, communicate
 from shardlab.pipeline_parallel.durations import Durations
@@ -88,6 +88,6 @@ def test_what_the_reading_questions_ask_is_so():
     finish = split_backward.backward_input(output, torch.ones(2, 4), rows)
     assert len(inspect.getclosurevars(finish).nonlocals["late"]) == READING["late_cuts"]
     assert f"torch.autograd.{READING['weights_by']}(" in inspect.getsource(_backward.stage_backward_weight)
-    calls = inspect.getsource(execute._input) + inspect.getsource(execute._compute)
+    calls = inspect.getsource(execution._input) + inspect.getsource(execution._compute)
     last = [calls.rindex(f".{name}") for name in READING["order"]]
     assert last == sorted(last)
