@@ -113,7 +113,7 @@ RIGHT = """# A page · of two
 `torch.utils.nothing` `week01.exchange` `Timeline.span_idle` `ModuleStage(...)`
 `make lab GPU=1` `autograder grade WEEK --student ada`
 ```python
-from shardlab.pipeline_parallel.simulate import peak_activations, simulate
+from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 ```
 ```bash
 $ shardlab schedule 1f1b --ranks 4  # --nothing

@@ -1,30 +1,78 @@
 """Imports run downward only, as the folder listing promises: each file's imports are read, none is executed."""
 
 import ast
+import graphlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"shardlab": ROOT / "labs" / "shardlab", "autograder": ROOT / "autograder"}
-PARALLELISMS = ("data_parallel", "tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel")
-ABOVE_RANKS = ("figures", "collectives", "mesh", "model", "hybrid", "train", "commands", *PARALLELISMS)
+ITSELF = "__init__"  # the package's own file: `shardlab.run` lies in `ranks`
+NO_PARTS = {"mutants", "forgeries", "templates"}  # answers and pages, not the grader's own code
+Graph = Mapping[str, set[str]]
+
+# A part imports parts of earlier lines alone: neither of later ones nor of its own. Every part has its place here.
+LAYERS: dict[str, list[tuple[str, ...]]] = {
+    "shardlab": [
+        ("exports",),
+        ("costs",),
+        ("meter",),
+        ("ranks",),
+        (ITSELF,),
+        ("model",),
+        ("collectives", "mesh"),
+        ("data_parallel", "tensor_parallel", "pipeline_parallel"),  # and context_parallel, expert_parallel
+        ("hybrid",),  # above it: train
+        ("figures",),
+        ("commands",),
+    ],
+    "autograder": [
+        ("cgroups", "course", "jobs", "names", "notebook_file", "told"),
+        ("checks", "notebooks", "surroundings"),
+        ("agreement", "bubblewrap", "containers", "ingest"),
+        ("answers", "sandbox"),
+        ("doctor", "dossier", "judge"),
+        ("exhibits", "self_check"),
+        (ITSELF, "kill_matrix"),
+        ("matrices", "integrity"),
+        ("verdict_files",),
+        ("grade",),
+        ("cluster", "lms", "own_solutions"),
+        ("roster",),
+        ("nbgrader_bridge",),
+        ("reports", "tables"),
+        ("demo",),
+        ("cli",),
+    ],
+}
+KNOTTED = pytest.param(
+    "autograder", marks=pytest.mark.xfail(strict=True, reason="grade, cluster, lms and integrity know one another")
+)
 
 
-def modules_of(package: str) -> Iterator[tuple[str, Path]]:
-    folder = PACKAGES[package]
+# ---- who imports whom -----------------------------------------------------------------------------------------------
+
+
+def modules_of(folder: Path) -> dict[str, Path]:
+    """{full name: file} of every module below a package's folder."""
+    found = {}
     for path in sorted(folder.rglob("*.py")):
-        if "mutants" not in path.parts:
-            parts = path.relative_to(folder).with_suffix("").parts
-            yield ".".join((package, *(part for part in parts if part != "__init__"))), path
+        parts = path.relative_to(folder).with_suffix("").parts
+        if not NO_PARTS & {*parts}:
+            found[".".join((folder.name, *(part for part in parts if part != ITSELF)))] = path
+    return found
 
 
 def imports_of(module: str, path: Path) -> set[str]:
-    """Full names of what a file imports anywhere, `from a import b` as a and a.b; not what only type checkers read."""
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    """Full names of what a file imports anywhere, `from a import b` as a.b; not what only type checkers read.
+
+    What a package exports lazily counts as imported.
+    """
+    package = module if path.stem == ITSELF else module.rpartition(".")[0]
     names: set[str] = set()
     for node in walk_executed(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -32,7 +80,9 @@ def imports_of(module: str, path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            names.update([base, *(f"{base}.{alias.name}" for alias in node.names)])
+            names.update(f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "lazily":
+            names.update(f"{package}.{keyword.arg}" for keyword in node.keywords)
     return names
 
 
@@ -44,32 +94,79 @@ def walk_executed(node: ast.AST) -> Iterator[ast.AST]:
         yield from walk_executed(child)
 
 
-def within(name: str, packages: tuple[str, ...]) -> bool:
-    return any(name == package or name.startswith(package + ".") for package in packages)
+def graph_of(folder: Path) -> Graph:
+    """For each module of a package those that it imports; the home of a name that is not a module."""
+    modules = modules_of(folder)
+    graph = {}
+    for module, path in modules.items():
+        homes = {name if name in modules else name.rpartition(".")[0] for name in imports_of(module, path)}
+        graph[module] = (homes & modules.keys()) - {module}
+    return graph
 
 
-def shard(*names: str) -> tuple[str, ...]:
-    return tuple(f"shardlab.{name}" for name in names)
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ITSELF
 
 
-# who, and what none of its files may import
+def misplaced(graph: Graph, layers: Sequence[tuple[str, ...]]) -> list[str]:
+    """What does not fit a list of layers: parts that are not in it, or that it names in vain, and imports upward."""
+    place = {part: number for number, layer in enumerate(layers) for part in layer}
+    parts = {part_of(module) for module in graph}
+    wrong = [f"{part} is not in the list of layers" for part in sorted(parts - place.keys())]
+    wrong += [f"the list of layers has {part}, which is not there" for part in sorted(place.keys() - parts)]
+    for module, others in sorted(graph.items()):
+        for other in sorted(others):
+            mine, theirs = part_of(module), part_of(other)
+            if {mine, theirs} <= place.keys() and mine != theirs and place[theirs] >= place[mine]:
+                wrong.append(f"{module} imports {other}, which is not below it")
+    return wrong
+
+
+def circle_in(graph: Graph) -> list[str]:
+    """Modules that import one another in a circle, the first of them once more at the end; [] without one."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+# ---- both packages as they are --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", ["shardlab", KNOTTED])
+def test_every_part_imports_only_what_is_below_it(package):
+    assert misplaced(graph_of(PACKAGES[package]), LAYERS[package]) == []
+
+
+@pytest.mark.parametrize("package", ["shardlab", KNOTTED])
+def test_no_modules_import_one_another(package):
+    assert circle_in(graph_of(PACKAGES[package])) == []
+
+
+# who, and what none of its files may import, although it lies below
 FORBIDDEN = [
     (("shardlab",), ("autograder",)),
-    (shard("costs"), ("torch", *shard("ranks", "meter", *ABOVE_RANKS))),
-    (shard("figures"), ("torch.distributed", *shard("ranks", "meter", "collectives", "commands"))),
-    (shard("ranks", "meter"), shard(*ABOVE_RANKS)),
-    (shard("collectives"), shard("ranks", "figures", "commands", *PARALLELISMS)),
-    (shard("model"), ("torch.distributed", *shard("ranks", "mesh", "collectives", *PARALLELISMS))),
-    *((shard(one), shard(*(other for other in PARALLELISMS if other != one))) for one in PARALLELISMS),
+    (("shardlab.costs",), ("torch",)),
+    (
+        ("shardlab.figures",),
+        ("torch.distributed", "shardlab.ranks", "shardlab.meter", "shardlab.collectives", "shardlab.hybrid"),
+    ),
+    (("shardlab.collectives",), ("shardlab.ranks",)),
+    (("shardlab.model",), ("torch.distributed", "shardlab.ranks", "shardlab.meter")),
     (("autograder.jobs",), ("autograder.checks", "autograder.judge", "autograder.grade", "autograder.ingest")),
 ]
 
 
+def within(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
 @pytest.mark.parametrize(("who", "forbidden"), FORBIDDEN, ids=[" and ".join(who) for who, _ in FORBIDDEN])
-def test_imports_run_downward(who, forbidden):
+def test_what_lies_below_is_not_for_everybody(who, forbidden):
     wrong = [
         f"{module} imports {name}"
-        for module, path in modules_of(who[0].split(".")[0])
+        for module, path in modules_of(PACKAGES[who[0].split(".")[0]]).items()
         if within(module, who)
         for name in sorted(imports_of(module, path))
         if within(name, forbidden)
@@ -77,21 +174,134 @@ def test_imports_run_downward(who, forbidden):
     assert wrong == []
 
 
+def test_the_rules_name_modules_that_are_there():
+    known = {name for folder in PACKAGES.values() for name in modules_of(folder)}
+    named = {name for who, forbidden in FORBIDDEN for name in (*who, *forbidden)}
+    assert {name for name in named if name.split(".")[0] in PACKAGES} <= known
+
+
+def test_no_file_is_named_for_what_it_does_not_say():
+    names = {path.stem for folder in PACKAGES.values() for path in modules_of(folder).values()}
+    assert not names & {"utils", "util", "helpers", "common", "misc"}
+
+
+def test_the_top_of_the_package_is_in_the_table_of_its_weeks():
+    table = ast.get_docstring(ast.parse((PACKAGES["shardlab"] / "__init__.py").read_text())) or ""
+    parts = {part for layer in LAYERS["shardlab"] for part in layer} - {ITSELF, "exports"}
+    assert {part for part in parts if f"`{part}`" not in table} == set()
+
+
+@pytest.mark.parametrize(
+    "module", ["shardlab.costs.traffic", "shardlab.costs", "shardlab.pipeline_parallel", "shardlab"]
+)
+def test_formulas_load_no_torch(module):
+    program = f"import {module}, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+# ---- what packages export -------------------------------------------------------------------------------------------
+
+
+def exporting() -> list[str]:
+    folder = PACKAGES["shardlab"]
+    return [name for name, path in modules_of(folder).items() if path.stem == ITSELF and "lazily(" in path.read_text()]
+
+
+@pytest.mark.parametrize("package", exporting())
+def test_every_exported_name_is_there_after_all_modules_are(package):
+    """Exported in another process, after every module of the package was imported: a module could replace a name."""
+    folder = PACKAGES["shardlab"].joinpath(*package.split(".")[1:])
+    modules = [
+        f"{package}.{path.stem}" for path in sorted(folder.glob("*.py")) if path.stem not in (ITSELF, "__main__")
+    ]
+    calls = [node for node in ast.walk(ast.parse((folder / "__init__.py").read_text())) if isinstance(node, ast.Call)]
+    names = {keyword.arg: ast.literal_eval(keyword.value) for call in calls for keyword in call.keywords}
+    wanted = [(f"{package}.{module}", name) for module, some in names.items() for name in some]
+    program = (
+        f"import importlib\nfor name in {modules!r}: importlib.import_module(name)\n"
+        f"package = importlib.import_module({package!r})\n"
+        f"for module, name in {wanted!r}:\n"
+        "    assert getattr(package, name) is getattr(importlib.import_module(module), name), name\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# ---- the reader itself ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A package of two layers, `high` above `low`, into which a test writes what is wrong."""
+    folder = tmp_path / "toy"
+    for part in ("low", "high"):
+        (folder / part).mkdir(parents=True)
+        (folder / part / "__init__.py").touch()
+    (folder / "__init__.py").touch()
+    (folder / "low" / "floor.py").write_text("WIDTH = 1\n")
+    (folder / "high" / "roof.py").write_text("from toy.low import floor\nfrom toy.low.floor import WIDTH\n")
+    return folder
+
+
+TOY = [(ITSELF,), ("low",), ("high",)]
+
+
+def test_a_tree_in_order_is_right(tree):
+    assert graph_of(tree)["toy.high.roof"] == {"toy.low.floor"}
+    assert misplaced(graph_of(tree), TOY) == [] and circle_in(graph_of(tree)) == []
+
+
+@pytest.mark.parametrize(
+    "upward",
+    [
+        "import toy.high.roof",
+        "from toy.high import roof",
+        "from ..high import roof",
+        "def late():\n    from toy.high.roof import WIDTH",
+    ],
+)
+def test_an_import_upward_is_found(tree, upward):
+    (tree / "low" / "floor.py").write_text(upward + "\n")
+    assert misplaced(graph_of(tree), TOY) == ["toy.low.floor imports toy.high.roof, which is not below it"]
+    assert {*circle_in(graph_of(tree))} == {"toy.low.floor", "toy.high.roof"}
+
+
+def test_parts_side_by_side_may_not_import_one_another(tree):
+    assert misplaced(graph_of(tree), [(ITSELF,), ("low", "high")]) == [
+        "toy.high.roof imports toy.low.floor, which is not below it"
+    ]
+
+
+def test_a_part_without_a_place_and_a_place_without_a_part_are_found(tree):
+    (tree / "cellar.py").touch()
+    assert misplaced(graph_of(tree), [*TOY, ("spire",)]) == [
+        "cellar is not in the list of layers",
+        "the list of layers has spire, which is not there",
+    ]
+
+
+def test_what_the_package_itself_holds_has_a_place_too(tree):
+    (tree / "__init__.py").write_text("def __getattr__(name):\n    from toy.high.roof import WIDTH\n")
+    (tree / "low" / "floor.py").write_text("from toy import WIDTH\n")
+    assert misplaced(graph_of(tree), [("low",), ("high",), (ITSELF,)]) == [
+        "toy.low.floor imports toy, which is not below it"
+    ]
+
+
+def test_a_circle_inside_a_part_is_found(tree):
+    (tree / "low" / "floor.py").write_text("from toy.low.wall import HEIGHT\n")
+    (tree / "low" / "wall.py").write_text("def late():\n    from toy.low import floor\n")
+    assert {*circle_in(graph_of(tree))} == {"toy.low.floor", "toy.low.wall"}
+
+
+def test_a_module_that_asks_its_own_package_for_a_name_is_a_circle(tree):
+    (tree / "low" / "__init__.py").write_text("__getattr__ = lazily(__name__, floor=('WIDTH',))\n")
+    (tree / "low" / "floor.py").write_text("from toy.low import WIDTH\n")
+    assert {*circle_in(graph_of(tree))} == {"toy.low", "toy.low.floor"}
+
+
 def test_the_reader_of_imports_sees_them_all(tmp_path):
     source = "import a.b, c\nfrom d.e import f\nfrom . import g\nfrom ..h import i\ndef late():\n    import j\n"
     path = tmp_path / "module.py"
     path.write_text(source + "if TYPE_CHECKING:\n    import k\n")
     names = imports_of("p.q.module", path)
-    assert names >= {"a.b", "c", "d.e", "d.e.f", "p.q.g", "p.h.i", "j"}
-    assert "k" not in names
-
-
-def test_no_file_is_named_for_what_it_does_not_say():
-    names = {path.stem for package in PACKAGES for _, path in modules_of(package)}
-    assert not names & {"utils", "util", "helpers", "common", "misc"}
-
-
-@pytest.mark.parametrize("module", ["shardlab.costs.traffic", "shardlab.costs", "shardlab"])
-def test_formulas_load_no_torch(module):
-    program = f"import {module}, sys; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    assert names == {"a.b", "c", "d.e.f", "p.q.g", "p.h.i", "j"}

@@ -1,4 +1,16 @@
-"""The lab package of SYS-602: real ranks, what they send, what they hold, and the formulas beside them."""
+"""The lab package of SYS-602: real ranks, what they send, what they hold, and the formulas beside them.
+
+| week | packages |
+|---|---|
+| 0 start | `ranks` starts ranks and explains hangs; `meter` counts what they send and hold |
+| 1 collectives | `collectives`, from send and receive |
+| 2 DDP, 3 ZeRO, 4 FSDP | `data_parallel` |
+| 5 tensor parallel | `tensor_parallel` |
+| 7 pipelines, 8 zero bubble, 13 DualPipe | `pipeline_parallel` |
+| 9 hybrid | `mesh` says which rank is where, `hybrid` combines the axes in one step |
+| 10 planning | `costs`, and in every week the formula beside what was measured |
+| every week | `model` is what is trained, `figures` draws, `commands` are `shardlab` in a shell |
+"""
 
 from __future__ import annotations
 

@@ -421,8 +421,8 @@ print(f"largest difference of any gradient on any rank: {difference:.1e}")
 # %% [markdown]
 # ## 9 · Read real code
 #
-# Open `backward_input` in `labs/shardlab/pipeline_parallel/split_backward.py`, `_input` and `_compute` in `execute.py`
-# beside it, and `torch/distributed/pipelining/_backward.py`. Three questions:
+# Open `backward_input` in `labs/shardlab/pipeline_parallel/split_backward.py`, `_input` and `_compute` in
+# `execution.py` beside it, and `torch/distributed/pipelining/_backward.py`. Three questions:
 #
 # 1. `"late_cuts"`: a stage is `Sequential(a, ReLU(), b, ReLU(), a)` with two linear layers `a` and `b`; `a` is used
 #    twice. How many cuts are left in `late`, for W to start from? A number.

@@ -108,13 +108,14 @@ def _schedules(names: list[str] | None) -> tuple:
 
 def _played(winner: Plan, model: Transformer, gpu: Accelerator, fp8: bool) -> float | None:
     """The step with its pipeline simulated slot by slot in the place of the formula; None without a pipeline."""
+    from shardlab.costs.clock.setup import Setup
     from shardlab.costs.clock.step import pipeline_of
     from shardlab.costs.planning.planner import GRADIENT_BYTES
     from shardlab.pipeline_parallel.planned import played_seconds
 
     if winner.layout.pp == 1:
         return None
-    pipeline = pipeline_of(model, winner.layout, gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES)
+    pipeline = pipeline_of(model, winner.layout, Setup(gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES))
     return played_seconds(pipeline, winner.layout) + winner.step.data + winner.step.optimizer
 
 

@@ -6,6 +6,7 @@ import pytest
 from shardlab.costs.clock.efficiency import FITTED, LAUNCH_SECONDS, NVLINK, Efficiency, nvlink_of
 from shardlab.costs.clock.links import dispatch_seconds, ring_bandwidth, ring_seconds
 from shardlab.costs.clock.messages import exposed
+from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.software import CURRENT, Software
 from shardlab.costs.clock.speed import speed_of
 from shardlab.costs.clock.step import balanced_stages, bubble_share, step_seconds, summed_bytes
@@ -19,7 +20,7 @@ GPT3 = replace(ZOO["gpt3-175b"], flash=False)
 
 
 def test_the_parts_add_up_and_compute_is_the_largest():
-    step = step_seconds(GPT3, Layout(tp=8, pp=16, dp=8, num_microbatches=192, recompute="full"), A100)
+    step = step_seconds(GPT3, Layout(tp=8, pp=16, dp=8, num_microbatches=192, recompute="full"), Setup(A100))
     assert step.total == pytest.approx(sum(vars(step).values()))
     assert step.compute > 0.6 * step.total
     assert step.total == pytest.approx(32, rel=0.15)  # "around 32 seconds", Megatron-LM's README
@@ -38,7 +39,8 @@ def test_utilisation_at_one_four_and_eight_microbatches():
 
 def test_the_bubble_of_a_step_is_the_formula_and_chunks_divide_it():
     step, chunked = (
-        step_seconds(GPT3, Layout(tp=8, pp=4, virtual=v, num_microbatches=8, recompute="full"), A100) for v in (1, 3)
+        step_seconds(GPT3, Layout(tp=8, pp=4, virtual=v, num_microbatches=8, recompute="full"), Setup(A100))
+        for v in (1, 3)
     )
     stages = step.compute - 8 * (step.compute / 8 - step.bubble / 3) + step.bubble  # without the output layer
     assert step.bubble / stages == pytest.approx(bubble_share(4, 8), rel=0.03)
@@ -46,7 +48,7 @@ def test_the_bubble_of_a_step_is_the_formula_and_chunks_divide_it():
 
 
 def test_recomputation_costs_a_third_more():
-    none, full = (step_seconds(GPT3, Layout(tp=8, recompute=r), A100).compute for r in ("none", "full"))
+    none, full = (step_seconds(GPT3, Layout(tp=8, recompute=r), Setup(A100)).compute for r in ("none", "full"))
     assert full / none == pytest.approx(4 / 3, rel=0.03)
 
 
@@ -54,7 +56,7 @@ def test_recomputation_costs_a_third_more():
 def test_better_hardware_is_never_slower(field):
     layout = Layout(tp=8, pp=4, dp=32, num_microbatches=16, overlap=False)
     faster = replace(FITTED, **{field: min(1.0, getattr(FITTED, field) * 1.05)})
-    now, then = (step_seconds(GPT3, layout, A100, efficiency=e).total for e in (FITTED, faster))
+    now, then = (step_seconds(GPT3, layout, Setup(A100, efficiency=e)).total for e in (FITTED, faster))
     assert then <= now
 
 
@@ -101,8 +103,8 @@ def test_fp8_needs_a_gpu_that_has_it():
 
 def test_context_and_expert_parallelism_are_predicted():
     long = replace(ZOO["llama3-8b"], sequence=131072)
-    assert step_seconds(long, Layout(cp=8, zero=3), H100).total > 0
-    spread = step_seconds(ZOO["deepseek-v3"], Layout(pp=8, dp=32, ep=32, num_microbatches=16), H100)
+    assert step_seconds(long, Layout(cp=8, zero=3), Setup(H100)).total > 0
+    spread = step_seconds(ZOO["deepseek-v3"], Layout(pp=8, dp=32, ep=32, num_microbatches=16), Setup(H100))
     assert spread.expert > 0
 
 
@@ -119,9 +121,10 @@ def test_the_output_layer_lengthens_the_last_stage_and_balance_shortens_it():
     wide = replace(ZOO["llama3-8b"], vocab=512_000)
     layout = Layout(pp=4, num_microbatches=64, microbatch=1)
     plain, balanced = (
-        step_seconds(wide, layout, H100, software=Software(balanced_stages=which)).total for which in (False, True)
+        step_seconds(wide, layout, Setup(H100, software=Software(balanced_stages=which))).total
+        for which in (False, True)
     )
-    narrow = step_seconds(replace(wide, vocab=1000), layout, H100).total
+    narrow = step_seconds(replace(wide, vocab=1000), layout, Setup(H100)).total
     assert narrow < balanced < plain
 
 
@@ -132,21 +135,23 @@ def test_the_output_layer_lengthens_the_last_stage_and_balance_shortens_it():
 )
 def test_what_older_software_costs(slower):
     layout = Layout(dp=64, zero=3, num_microbatches=1, microbatch=1)
-    now, old = (step_seconds(ZOO["llama3-8b"], layout, H100, software=s).total for s in (CURRENT, Software(**slower)))
+    now, old = (
+        step_seconds(ZOO["llama3-8b"], layout, Setup(H100, software=s)).total for s in (CURRENT, Software(**slower))
+    )
     assert old > now
 
 
 def test_recomputing_every_other_product_is_less_than_all_and_more_than_attention():
     layout = Layout(dp=8, recompute="selective")
-    products = step_seconds(ZOO["llama3-8b"], layout, H100, software=Software(half_products=True)).total
-    full = step_seconds(ZOO["llama3-8b"], replace(layout, recompute="full"), H100).total
-    assert step_seconds(ZOO["llama3-8b"], layout, H100).total < products < full
+    products = step_seconds(ZOO["llama3-8b"], layout, Setup(H100, software=Software(half_products=True))).total
+    full = step_seconds(ZOO["llama3-8b"], replace(layout, recompute="full"), Setup(H100)).total
+    assert step_seconds(ZOO["llama3-8b"], layout, Setup(H100)).total < products < full
 
 
 def test_experts_wait_unless_tokens_are_dropped_and_exchange_behind_other_work():
     layout = Layout(dp=16, ep=16, num_microbatches=4)
     steps = [
-        step_seconds(ZOO["qwen3-30b-a3b"], layout, H100, software=software)
+        step_seconds(ZOO["qwen3-30b-a3b"], layout, Setup(H100, software=software))
         for software in (CURRENT, Software(drops_tokens=True), Software(expert_overlap=True))
     ]
     assert steps[1].compute < steps[0].compute and steps[2].expert < steps[0].expert
@@ -154,7 +159,7 @@ def test_experts_wait_unless_tokens_are_dropped_and_exchange_behind_other_work()
 
 def test_a_tiny_layer_takes_as_long_as_its_launches():
     one, two = (replace(ZOO["gpt2"], hidden=64 * n, heads=n, kv_heads=n, ffn=256 * n, vocab=100) for n in (1, 2))
-    assert step_seconds(one, Layout(), H100).compute == pytest.approx(
-        step_seconds(two, Layout(), H100).compute, rel=0.01
+    assert step_seconds(one, Layout(), Setup(H100)).compute == pytest.approx(
+        step_seconds(two, Layout(), Setup(H100)).compute, rel=0.01
     )
-    assert step_seconds(one, Layout(), H100).compute > 12 * 2 * LAUNCH_SECONDS
+    assert step_seconds(one, Layout(), Setup(H100)).compute > 12 * 2 * LAUNCH_SECONDS

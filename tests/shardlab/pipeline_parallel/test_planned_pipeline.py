@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from shardlab.costs.clock.kernels import NOTHING
+from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.step import bubble_seconds, pipeline_of, step_seconds
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout
@@ -17,7 +18,7 @@ KINDS = {"1f1b": (1, "1f1b"), "gpipe": (1, "gpipe"), "zero-bubble": (1, "zero-bu
 def case(model, p, m, kind):
     virtual, schedule = KINDS[kind]
     layout = Layout(tp=8, pp=p, virtual=virtual, num_microbatches=m, schedule=schedule, overlap=False)
-    return layout, pipeline_of(ZOO[model], layout, H100)
+    return layout, pipeline_of(ZOO[model], layout, Setup(H100))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -35,7 +36,7 @@ def test_equal_stages_without_messages_take_exactly_what_the_formula_says(kind, 
 def test_real_stages_take_about_what_the_formula_says(model, kind, p, m):
     """With an output layer as long as several of the 8B's layers the formula is too slow, by a tenth at most."""
     layout, pipeline = case(model, p, m, kind)
-    step = step_seconds(ZOO[model], layout, H100)
+    step = step_seconds(ZOO[model], layout, Setup(H100))
     assert 0.98 < (step.total - step.data - step.optimizer) / played_seconds(pipeline, layout) < 1.12
 
 

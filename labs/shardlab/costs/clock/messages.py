@@ -8,11 +8,10 @@ from shardlab.costs.axis_traffic import (
     pp_boundary_bytes,
     reductions_of,
 )
-from shardlab.costs.clock.efficiency import HOP_SECONDS, Efficiency
+from shardlab.costs.clock.efficiency import HOP_SECONDS
 from shardlab.costs.clock.kernels import tokens_of
 from shardlab.costs.clock.links import boundary_bandwidth, dispatch_seconds, ring_bandwidth, ring_seconds
-from shardlab.costs.clock.software import CURRENT, Software
-from shardlab.costs.hardware import Accelerator
+from shardlab.costs.clock.setup import Setup
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory_states import parameters_on_stage
 from shardlab.costs.model import Transformer
@@ -24,60 +23,51 @@ def exposed(communication: float, work: float, hidden: float) -> float:
     return communication - hidden * min(communication, work)
 
 
-def tensor_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
+def tensor_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
     """A layer's all-reduces of a microbatch: 2 forward, 2 backward, 2 more with full recomputation."""
     half = ring_all_gather_bytes(layout.tp, activation_bytes_of(model, layout))
     all_reduces = 6 if layout.recompute == "full" else 4
-    seconds = all_reduces * 2 * ring_seconds(gpu, efficiency, layout.tp, 1, half)
-    return seconds * (1 - efficiency.hidden) if layout.tensor_overlap else seconds
+    seconds = all_reduces * 2 * ring_seconds(setup.gpu, setup.efficiency, layout.tp, 1, half)
+    return seconds * (1 - setup.efficiency.hidden) if layout.tensor_overlap else seconds
 
 
-def context_seconds(
-    model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency, attention: float
-) -> float:
+def context_seconds(model: Transformer, layout: Layout, setup: Setup, attention: float) -> float:
     """What a layer's ring of keys and values adds: the part of it that attention cannot hide."""
     if layout.cp == 1:
         return 0.0
     sent = cp_layer_bytes(model, layout) * (4 if layout.recompute == "full" else 3)
-    ring = sent / ring_bandwidth(gpu, efficiency, layout.cp, layout.tp)
-    return exposed(ring, attention, efficiency.hidden)
+    ring = sent / ring_bandwidth(setup.gpu, setup.efficiency, layout.cp, layout.tp)
+    return exposed(ring, attention, setup.efficiency.hidden)
 
 
-def expert_seconds(
-    model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency, software: Software
-) -> float:
+def expert_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
     """A layer's all-to-alls of a microbatch: dispatch and combine, forward and backward, and the forward's again."""
     if layout.ep == 1 or not model.moe_layers:
         return 0.0
     tokens = tokens_of(model, layout) / layout.tp
-    once = dispatch_seconds(gpu, efficiency, layout.ep, 1, BF16 * tokens * model.hidden, model.active_experts)
+    once = dispatch_seconds(
+        setup.gpu, setup.efficiency, layout.ep, 1, BF16 * tokens * model.hidden, model.active_experts
+    )
     seconds = (6 if layout.recompute == "full" else 4) * once * model.moe_layers / model.layers
-    return seconds * (1 - efficiency.hidden) if software.expert_overlap else seconds
+    return seconds * (1 - setup.efficiency.hidden) if setup.software.expert_overlap else seconds
 
 
-def hop_seconds(model: Transformer, layout: Layout, gpu: Accelerator, efficiency: Efficiency) -> float:
+def hop_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
     """One activation to the next stage; with chunks to run meanwhile, the part of it that shows."""
     whole = layout.sequence_parallel or not layout.scatter_gather
     sent = pp_boundary_bytes(model, layout) / (1 if whole else layout.tp)
-    seconds = sent / boundary_bandwidth(gpu, efficiency, layout) + HOP_SECONDS
-    return seconds * (1 - efficiency.hidden) if layout.overlap and layout.virtual > 1 else seconds
+    seconds = sent / boundary_bandwidth(setup.gpu, setup.efficiency, layout) + HOP_SECONDS
+    return seconds * (1 - setup.efficiency.hidden) if layout.overlap and layout.virtual > 1 else seconds
 
 
-def data_seconds(
-    model: Transformer,
-    layout: Layout,
-    gpu: Accelerator,
-    efficiency: Efficiency,
-    work: float,
-    gradient_bytes: float,
-    software: Software = CURRENT,
-) -> float:
+def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) -> float:
     """Reduction of gradients and gathers of parameters, less what hides behind the work.
 
     One call for all gradients, or one a layer where they are to overlap.
 
     What every microbatch sends hides behind all of them, what the last one sends behind that one.
     """
+    gpu, efficiency, one_card = setup.gpu, setup.efficiency, setup.software.one_card
     calls = model.layers / layout.pp if layout.overlap or layout.zero == 3 else 1
     shard = parameters_on_stage(model, layout, 0)
 
@@ -85,14 +75,13 @@ def data_seconds(
         dense = ring_all_gather_bytes(layout.state_sharers, bytes_each * shard.dense)
         experts = ring_all_gather_bytes(layout.expert_sharers, bytes_each * shard.experts)
         around = layout.world // layout.pp
-        one_card = software.one_card
         seconds = ring_seconds(gpu, efficiency, layout.state_sharers, layout.tp, dense, calls, one_card=one_card)
         if not experts:
             return seconds
         stride = around // layout.expert_sharers
         return seconds + ring_seconds(gpu, efficiency, layout.expert_sharers, stride, experts, calls)
 
-    communication = reductions_of(layout) * one_way(gradient_bytes) + gathers_of(layout) * one_way(BF16)
+    communication = reductions_of(layout) * one_way(setup.gradient_bytes) + gathers_of(layout) * one_way(BF16)
     if not layout.overlap:
         return communication
     return exposed(communication, work * reductions_of(layout), efficiency.hidden)

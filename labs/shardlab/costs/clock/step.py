@@ -6,7 +6,6 @@ Symbols: p stages, v chunks, m microbatches, t tensor parallel size, d data para
 from dataclasses import dataclass
 
 from shardlab.costs.axis_traffic import BF16
-from shardlab.costs.clock.efficiency import FITTED, Efficiency
 from shardlab.costs.clock.kernels import (
     LayerSeconds,
     Passes,
@@ -17,9 +16,9 @@ from shardlab.costs.clock.kernels import (
     total,
 )
 from shardlab.costs.clock.messages import context_seconds, data_seconds, expert_seconds, hop_seconds, tensor_seconds
+from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.software import CURRENT, Software
 from shardlab.costs.clock.speed import SUMMED_BYTES, Speed, speed_of
-from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory_states import layers_of_stages, parameters_on_stage
 from shardlab.costs.model import Transformer
@@ -127,21 +126,12 @@ class Pipeline:
         return [*stages[:-1], stages[-1] + self.output]
 
 
-def pipeline_of(
-    model: Transformer,
-    layout: Layout,
-    gpu: Accelerator,
-    *,
-    efficiency: Efficiency = FITTED,
-    fp8: bool = False,
-    gradient_bytes: float = BF16,
-    software: Software = CURRENT,
-) -> Pipeline:
+def pipeline_of(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
     """What each stage does in a microbatch. A recomputed forward repeats its messages, in the backward."""
-    summed = summed_bytes(layout, software, gradient_bytes)
-    speed = speed_of(gpu, efficiency, fp8=fp8, software=software, summed=summed)
+    software, summed = setup.software, summed_bytes(layout, setup.software, setup.gradient_bytes)
+    speed = speed_of(setup.gpu, setup.efficiency, fp8=setup.fp8, software=software, summed=summed)
     # the output layer, even where layers are in fp8
-    half_precision = speed_of(gpu, efficiency, software=software, summed=summed)
+    half_precision = speed_of(setup.gpu, setup.efficiency, software=software, summed=summed)
     kernels = work_seconds(model, layout, speed, software)
     attention = attention_seconds(model, layout, speed).both
     output = output_seconds(model, layout, half_precision)
@@ -149,16 +139,16 @@ def pipeline_of(
     tensor, context, expert = (
         Passes(forward * seconds, (1 - forward) * seconds)
         for seconds in (
-            tensor_seconds(model, layout, gpu, efficiency),
-            context_seconds(model, layout, gpu, efficiency, attention),
-            expert_seconds(model, layout, gpu, efficiency, software),
+            tensor_seconds(model, layout, setup),
+            context_seconds(model, layout, setup, attention),
+            expert_seconds(model, layout, setup),
         )
     )
     layers = layers_of_stages(model.layers, layout.pp)
     if software.balanced_stages and layout.pp > 1:
         each = total([kernels, tensor, context, expert]).both
         layers = balanced_stages(model.layers, layout.pp, output.both / each)
-    hop = hop_seconds(model, layout, gpu, efficiency) if layout.pp > 1 else 0.0
+    hop = hop_seconds(model, layout, setup) if layout.pp > 1 else 0.0
     return Pipeline(layers, kernels, tensor, context, expert, output, hop)
 
 
@@ -178,23 +168,12 @@ def bubble_seconds(pipeline: Pipeline, layout: Layout) -> float:
     return sum(waits) / layout.virtual + 2 * pipeline.hop * (layout.pp - 1)
 
 
-def step_seconds(
-    model: Transformer,
-    layout: Layout,
-    gpu: Accelerator,
-    *,
-    efficiency: Efficiency = FITTED,
-    fp8: bool = False,
-    gradient_bytes: float = BF16,
-    software: Software = CURRENT,
-) -> StepSeconds:
+def step_seconds(model: Transformer, layout: Layout, setup: Setup) -> StepSeconds:
     """Seconds of a step: m microbatches on the slowest stage, its bubble, data parallelism and the optimizer.
 
     With equal stages that is (m + (p-1)/v) T + data + optimizer.
     """
-    pipeline = pipeline_of(
-        model, layout, gpu, efficiency=efficiency, fp8=fp8, gradient_bytes=gradient_bytes, software=software
-    )
+    pipeline = pipeline_of(model, layout, setup)
     stages = [stage.both for stage in pipeline.stages]
     slowest = max(range(layout.pp), key=stages.__getitem__)
     m, count = layout.num_microbatches, pipeline.layers[slowest]
@@ -206,6 +185,6 @@ def step_seconds(
         expert=m * count * pipeline.expert.both,
         boundaries=m * 2 * layout.virtual * pipeline.hop,
         bubble=bubble_seconds(pipeline, layout),
-        data=data_seconds(model, layout, gpu, efficiency, kernels, gradient_bytes, software),
-        optimizer=optimizer_seconds(model, layout, speed_of(gpu, efficiency)),
+        data=data_seconds(model, layout, setup, kernels),
+        optimizer=optimizer_seconds(model, layout, speed_of(setup.gpu, setup.efficiency)),
     )

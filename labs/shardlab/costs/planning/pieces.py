@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.step import step_seconds
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
@@ -69,7 +70,7 @@ def _layer(kind: Transformer, layout: Layout, gpu: Accelerator, fp8: bool) -> Pi
 def _seconds(kind: Transformer, layout: Layout, num_layers: int, gpu: Accelerator, fp8: bool) -> float:
     """Of one microbatch through some layers and the output layer, on one stage."""
     alone = replace(layout, pp=1, virtual=1, num_microbatches=1)
-    parts = vars(step_seconds(replace(kind, layers=num_layers), alone, gpu, fp8=fp8, gradient_bytes=4))
+    parts = vars(step_seconds(replace(kind, layers=num_layers), alone, Setup(gpu, fp8=fp8, gradient_bytes=4)))
     return sum(value for name, value in parts.items() if name not in NOT_OF_A_LAYER)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.step import StepSeconds, step_seconds
 from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout
@@ -84,7 +85,7 @@ def usable_bytes(gpu: Accelerator) -> float:
 
 def seconds_of(model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False) -> StepSeconds:
     """A step as plans count it, with gradients that are summed in fp32."""
-    return step_seconds(model, layout, gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES)
+    return step_seconds(model, layout, Setup(gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES))
 
 
 def pareto(plans: Iterable[Plan]) -> list[Plan]:

@@ -25,15 +25,7 @@ ROUNDS = 5
 
 def predict(run: Run, efficiency: Efficiency = FITTED) -> float:
     """Seconds of a step; reads nothing that was reported."""
-    return step_seconds(
-        run.model,
-        run.layout,
-        run.gpu,
-        efficiency=efficiency,
-        fp8=run.fp8,
-        gradient_bytes=run.gradient_bytes,
-        software=run.software,
-    ).total
+    return step_seconds(run.model, run.layout, run.setup(efficiency)).total
 
 
 def fit(runs: Sequence[Run], rounds: int = ROUNDS) -> Efficiency:

@@ -12,9 +12,7 @@ DERIVED = ("tok_s_gpu", "step_s_derived", "flag")
 
 
 def predict_seconds(run: Run) -> float:
-    return step_seconds(
-        run.model, run.layout, run.gpu, fp8=run.fp8, gradient_bytes=run.gradient_bytes, software=run.software
-    ).total
+    return step_seconds(run.model, run.layout, run.setup()).total
 
 
 def predict_memory(run: Run) -> float:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from shardlab.costs.clock.efficiency import FITTED, Efficiency
+from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.software import Software
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.layout import Layout, check_layout, check_world, with_global_batch
@@ -58,6 +60,10 @@ class Run:
     memory_bytes: float | None
     reported: Reported
     flagged: bool
+
+    def setup(self, efficiency: Efficiency = FITTED) -> Setup:
+        """What it ran on; nothing of what was reported."""
+        return Setup(self.gpu, efficiency, self.fp8, self.gradient_bytes, self.software)
 
 
 def read_rows(path: Path = RUNS) -> list[dict[str, str]]:
