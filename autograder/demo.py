@@ -16,7 +16,7 @@ from shardlab.costs import traffic
 from autograder import known, notebooks
 from autograder.grade import grade_one
 from autograder.judge import Judge
-from autograder.reports import console
+from autograder.terminal import console
 
 WEEK = "week01_collectives"
 NUM_ELEMENTS = 1_000_003

@@ -17,7 +17,7 @@ from autograder import exhibits, notebooks, weeks
 from autograder.cluster import judge_all
 from autograder.course import ROOT
 from autograder.dossier import Dossier, open_dossier
-from autograder.integrity.hashes import checks_hash, sealed
+from autograder.hashes import checks_hash, sealed
 from autograder.judge import Judge
 from autograder.judging import Judged, judge_dossier, refused
 from autograder.names import not_a_student, printable

@@ -7,16 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from autograder import sandbox
 from autograder.own_solutions import Row
+from autograder.terminal import console
 from autograder.verdict_files import Verdicts
-
-console = Console()
 
 
 class Bar:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import shardlab
 
-import autograder
 from autograder.jobs import places
 
 _SYSTEM = tuple(Path("/", name) for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"))
@@ -34,7 +33,7 @@ def mounts() -> dict[str, bool]:
 
 def _course() -> str:
     """The course's folder, or the autograder's own where pip has installed it beside other packages."""
-    folder = Path(str(autograder.__file__)).resolve().parent
+    folder = Path(__file__).resolve().parent
     return str(folder.parent if (folder.parent / "nbgrader_config.py").exists() else folder)
 
 
@@ -48,7 +47,7 @@ def links() -> dict[str, str]:
 
 def environment() -> dict[str, str]:
     """No variable of ours reaches the sandbox but what Python needs."""
-    paths = [Path(str(package.__file__)).resolve().parents[1] for package in (shardlab, autograder)]
+    paths = [Path(file).resolve().parents[1] for file in (str(shardlab.__file__), __file__)]
     found_anyway = set(map(os.path.realpath, site.getsitepackages()))
     elsewhere = [path for path in places.packages() if path not in found_anyway]
     return {

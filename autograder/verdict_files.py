@@ -17,7 +17,7 @@ from typing import Any
 
 from autograder.course import ROOT
 from autograder.dossier import Dossier
-from autograder.integrity.hashes import checks_hash
+from autograder.hashes import checks_hash
 
 Verdicts = dict[str, Any]
 

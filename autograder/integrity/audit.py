@@ -10,7 +10,7 @@ from typing import Any
 from autograder import grade, notebooks
 from autograder.course import ROOT
 from autograder.dossier import open_dossier
-from autograder.integrity.hashes import checks_hash, file_hash, is_sealed
+from autograder.hashes import checks_hash, file_hash, is_sealed
 from autograder.lms.collect import read_collected
 from autograder.sandbox import LEVELS
 

@@ -11,7 +11,7 @@ from autograder.integrity.audit import Fact
 from autograder.integrity.replay import Replay
 from autograder.integrity.similarity import LEAST_PERCENT, LEAST_SHARED, NOTE, Report
 from autograder.judge import clean
-from autograder.reports import console
+from autograder.terminal import console
 
 SHOWN_LINES = 4  # of a common fragment; --json has all
 

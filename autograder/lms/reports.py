@@ -11,7 +11,7 @@ from rich.table import Table
 
 from autograder.lms.collect import Line
 from autograder.names import printable
-from autograder.reports import console
+from autograder.terminal import console
 
 
 def print_collected(lines: Sequence[Line], due: datetime | None) -> None:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-GRADER = Path(__file__).resolve().parent.parent  # autograder/
+GRADER = Path(__file__).resolve().parent
 
 
 def checks_hash(week: str) -> str:

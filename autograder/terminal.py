@@ -1,0 +1,5 @@
+"""The terminal that every report is printed to."""
+
+from rich.console import Console
+
+console = Console()
