@@ -154,6 +154,7 @@ def test_an_exercise_is_added_as_the_page_for_teachers_says(course):
     assert judged.returncode == 0, judged.stderr
 
 
+@pytest.mark.slow
 def test_points_are_changed_as_the_page_for_teachers_says(course):
     page = course / "solutions" / WEEK / f"{WEEK}.py"
     check = course / "autograder" / "checks" / "week01" / "naive_bill.py"
