@@ -35,6 +35,7 @@ SLEEPS = """
 PROCESSES = pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["alone", "side by side"])
 
 
+@pytest.mark.slow
 @PROCESSES
 def test_a_first_failure_is_told_at_the_end_and_so_are_reasons(pytester: pytest.Pytester, processes):
     pytester.makepyfile(FLAKY)
@@ -45,6 +46,7 @@ def test_a_first_failure_is_told_at_the_end_and_so_are_reasons(pytester: pytest.
     result.stdout.no_fnmatch_line("*test_never failed at first*")
 
 
+@pytest.mark.slow
 @PROCESSES
 def test_a_process_that_is_left_fails_the_run(pytester: pytest.Pytester, processes):
     pytester.makepyfile(SLEEPS)

@@ -164,6 +164,7 @@ def test_a_name_that_cannot_be_is_refused(command, name, words):
     assert answer.exit_code == 2 and words in answer.output
 
 
+@pytest.mark.slow
 def test_points_are_changed_as_the_page_for_teachers_says(course):
     page = course / "solutions" / WEEK / f"{WEEK}.py"
     check = course / "autograder" / "weeks" / WEEK / "naive_bill.py"

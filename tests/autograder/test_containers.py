@@ -147,6 +147,7 @@ def level_2() -> Iterator[None]:
     sandbox.level.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.sandbox(2)
 def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
     students = {"honest": {}, "cheat": CHEAT}
@@ -167,6 +168,7 @@ def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
     assert len(set(users)) == 2 and not set(users) & names_of_containers()
 
 
+@pytest.mark.slow
 @pytest.mark.sandbox(2)
 def test_a_container_ends_with_the_program_that_started_it(level_2):
     program = "from autograder.sandbox import Zygote; print(Zygote().container.name, flush=True); input()"

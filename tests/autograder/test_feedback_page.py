@@ -96,6 +96,7 @@ PIECES = r"""
 pieces = st.sampled_from([" ", "\n\n", *(piece.replace("~", "\n") for piece in PIECES.split())])
 
 
+@pytest.mark.slow
 @given(st.lists(pieces, max_size=25).map("".join))
 @settings(max_examples=1000, deadline=None)
 def test_no_written_answer_makes_a_page_load_anything(written):

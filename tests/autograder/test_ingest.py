@@ -265,6 +265,7 @@ def read_once(course):
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("read_once")
 @given(notebook_like)
@@ -279,6 +280,7 @@ def test_no_json_makes_the_reader_fail(course, content):
     json.dumps([submission.cells, submission.notes], ensure_ascii=False).encode()  # it can be written to a file
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=60) | st.binary(max_size=30).map(lambda noise: b'{"cells": [' + noise + b"]}"))
 @settings(max_examples=10_000, deadline=None)
 def test_no_bytes_make_the_reader_fail(data):

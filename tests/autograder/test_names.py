@@ -15,6 +15,7 @@ anything = st.text(st.characters(codec=None), max_size=40) | st.text("=+-@\t\r./
 THOROUGH = settings(max_examples=10_000, deadline=None)
 
 
+@pytest.mark.slow
 @given(anything)
 @THOROUGH
 def test_a_made_folder_name_keeps_the_rule(name):
@@ -23,6 +24,7 @@ def test_a_made_folder_name_keeps_the_rule(name):
     assert names.folder_name(made) == made
 
 
+@pytest.mark.slow
 @given(anything)
 @THOROUGH
 def test_a_name_that_keeps_the_rule_can_be_a_folder_and_be_written(name):
@@ -39,6 +41,7 @@ def test_names_that_people_and_universities_use(name):
     assert names.not_a_student(name) is None
 
 
+@pytest.mark.slow
 @given(anything)
 @THOROUGH
 def test_what_is_shown_is_one_printable_line(text):
@@ -46,6 +49,7 @@ def test_what_is_shown_is_one_printable_line(text):
     names.printable(text).encode()
 
 
+@pytest.mark.slow
 @given(anything)
 @THOROUGH
 def test_no_cell_of_a_table_begins_a_formula(text):
@@ -56,6 +60,7 @@ def test_no_cell_of_a_table_begins_a_formula(text):
     assert row[0][:1] not in ("+", "-") or not row[0].strip("+-.,0123456789")
 
 
+@pytest.mark.slow
 @given(anything, st.sampled_from(["", "Hint: ", "Right: ", "Traceback (most recent call last):\n"]))
 @THOROUGH
 def test_any_verdicts_text_can_be_taken_apart(text, start):

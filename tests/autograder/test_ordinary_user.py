@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,13 +26,18 @@ PARTS = ("autograder", "labs/shardlab", "solutions", "nbgrader_config.py")
 NOT_OURS = shutil.ignore_patterns("__pycache__", "submitted", "verdicts", "autograded", "feedback", "gradebook.db*")
 CHEAT = "import sys\n\ndef exchange(tensor, *, group):\n    sys.displayhook('x')\n    return tensor\n"
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.sandbox]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.sandbox, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A course that the user owns, with an honest and a cheating submission."""
-    root = tmp_path_factory.mktemp("ordinary")
+def course() -> Iterator[Path]:
+    """A course that the user owns, with an honest and a cheating submission; pytest's own folders are root's alone."""
+    with tempfile.TemporaryDirectory(prefix="sys602-ordinary-", ignore_cleanup_errors=True) as folder:
+        yield lay_out(Path(folder))
+
+
+def lay_out(root: Path) -> Path:
+    """Copy the course to a folder, hand in, and give all of it to the user."""
     for part in PARTS:
         if (ROOT / part).is_dir():
             shutil.copytree(ROOT / part, root / part, ignore=NOT_OURS)
@@ -43,9 +50,6 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder, _, files in os.walk(root):
         for name in (folder, *(os.path.join(folder, file) for file in files)):
             os.chown(name, USER, USER if os.getuid() == 0 else -1)
-    for folder in (root, *root.parents):
-        if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o001:
-            folder.chmod(folder.stat().st_mode | 0o001)  # pytest's own folders are root's alone
     return root
 
 

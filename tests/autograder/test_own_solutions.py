@@ -81,6 +81,7 @@ def _starts_ranks(cell: NotebookNode) -> bool:
     return cell.id.endswith("-check") or "shardlab.run(" in cell.source or "figures.show(" in cell.source
 
 
+@pytest.mark.slow
 def test_the_check_in_the_notebook_and_the_grade_agree_on_given_helpers(capsys):
     space = run_the_page("week04", "week04-step")
     found = weeks.find("week04.step")

@@ -213,6 +213,7 @@ hostile_nodes = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(hostile_nodes, st.binary(max_size=40))
 @settings(max_examples=10_000, deadline=None)
 def test_no_header_makes_the_reader_fail_otherwise(node, rest):

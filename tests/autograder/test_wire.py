@@ -99,6 +99,7 @@ def test_a_missing_packet_leaves_nothing_to_be_told(monkeypatch):
     assert noted(TWO, [((1, 2), 48, frame(8))], monkeypatch).read() is None
 
 
+@pytest.mark.slow
 @settings(max_examples=10_000, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([(1, 2), (2, 1), (9, 9)]), st.integers(0, 200), st.binary(max_size=200))))
 def test_no_bytes_of_a_rank_end_the_reading(packets):

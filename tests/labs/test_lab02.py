@@ -33,6 +33,7 @@ def test_each_program_explains_itself(name):
     assert done.returncode == 0 and "Options" in done.stdout
 
 
+@pytest.mark.slow
 @needs_megatron
 def test_the_environment_is_the_pinned_one():
     assert "Lab 2 needs" in lab("setup_environment.sh", "--help", launcher=("bash",)).stdout

@@ -17,6 +17,7 @@ def lab(name, *options, launcher=(sys.executable,)):
     return subprocess.run(typed, capture_output=True, text=True, check=False, timeout=170)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_predicted_and_measured_agree(stage):
     done = lab(f"zero_stage{stage}.py", "--ranks", 3, *SMALL)
@@ -39,6 +40,7 @@ def test_torchrun_starts_it_as_well():
     assert done.stdout.count("predicted") == 1 and "differs" not in done.stdout
 
 
+@pytest.mark.slow
 def test_the_comparison_finds_pytorch_s_bytes(tmp_path):
     done = lab("communication_analysis.py", *SMALL, "--figure", tmp_path / "lab03.png")
     assert done.returncode == 0, done.stderr
