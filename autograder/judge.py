@@ -1,4 +1,4 @@
-"""The judge: draws inputs, has them run in the sandbox, holds what comes back against what is due, gives points.
+"""The judge: draws inputs, has them run in the sandbox, holds what comes back against what is expected, gives points.
 
 No student code runs in this process and nothing that comes back is unpickled.
 """
@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from autograder.checks import packets
-from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble
+from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
 from autograder.jobs import plain
 from autograder.sandbox import SandboxLost, Zygote
 
@@ -22,7 +22,7 @@ ATTEMPTS = 3  # a fault of the machine is tried again, and never scored as an an
 MOST_TEXT = 3000  # characters of a sentence for a student
 
 
-Batch = list[tuple[Case, Task]]
+JobCases = list[tuple[Case, Task]]  # that share one job
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -97,12 +97,12 @@ class Judge:
         tasks = [check.make(case, rng) for case in chosen]
         parts = {case.get("part", "") for case in chosen}
         problems: dict[str, Problem] = {}
-        for batch in _batches(check, chosen, tasks):
+        for batch in _jobs(check, chosen, tasks):
             if batch[0][0].get("part", "") in problems:
                 continue
             request = check.request(_merged(batch), answer)
             try:
-                self._judge_batch(check, batch, request, problems)
+                self._judge_job(check, batch, request, problems)
             except SandboxLost as error:
                 return _lost(check, error, its_own=self._serves_others(request))
             if until_in_sight and _in_sight(check, problems):
@@ -120,63 +120,63 @@ class Judge:
             return False
         return True
 
-    def _judge_batch(self, check: Check, batch: Batch, request: dict[str, Any], problems: dict[str, Problem]) -> None:
+    def _judge_job(self, check: Check, batch: JobCases, request: dict[str, Any], problems: dict[str, Problem]) -> None:
         """Run a batch in one job and note the first problem of its part."""
-        answers = _split(self.ask(request), len(batch))
-        for (case, task), came in zip(batch, answers, strict=True):
+        replies = _split(self.ask(request), len(batch))
+        for (case, task), reply in zip(batch, replies, strict=True):
             failed = False
             try:
-                problem = check.judge(case, task, came)
-                problem = problem and (_of_inputs(task, came) or problem)
+                problem = check.judge(case, task, reply)
+                problem = problem and (_of_inputs(task, reply) or problem)
             except Exception as error:  # a forged report can trip a check; so can a mistake of the check's own
                 failed = True
                 problem = f"This check cannot read what a rank returned ({type(error).__name__}). Return what is asked."
             if problem is not None:
                 text = f"{_name(case)}: {problem}" if "ranks" in case else problem
-                is_whole = len(batch) > 1 and answers[0] is answers[1]
+                is_whole = len(batch) > 1 and replies[0] is replies[1]
                 problems[case.get("part", "")] = Problem(text, None if is_whole else case, failed)
                 return
 
-    def ask(self, request: dict[str, Any]) -> Answer:
+    def ask(self, request: dict[str, Any]) -> Reply:
         """Ask; ask a new sandbox if this one was lost, and once more if time ran out, as a busy machine can be late."""
         for _ in range(ATTEMPTS - 1):
             try:
-                answer = self._ask(request)
+                reply = self._ask(request)
             except SandboxLost:
                 continue
-            return self._ask(request) if answer.timed_out else answer
+            return self._ask(request) if reply.timed_out else reply
         return self._ask(request)
 
-    def _ask(self, request: dict[str, Any]) -> Answer:
+    def _ask(self, request: dict[str, Any]) -> Reply:
         if self.zygote is None or not self.zygote.is_alive:
             try:
                 self.zygote = Zygote()
             except OSError as error:
                 raise SandboxLost(f"the sandbox cannot be started: {error}") from error
-        answer = self.zygote.ask(request)
-        report = answer["report"]
+        reply = self.zygote.ask(request)
+        report = reply["report"]
         ranks = []
-        for end in answer["ends"]:
-            came: Any = {}
+        for end in reply["ends"]:
+            reported: Any = {}
             if end["result"] is not None:
                 try:
-                    came = plain.decode(end["result"])
+                    reported = plain.decode(end["result"])
                 except plain.NotPlain as error:
                     report = report or f"A rank handed in something that is no result: {error}."
-            ranks.append(came if isinstance(came, dict) else {})
-        for came, touched in zip(ranks, answer["touched"], strict=False):
-            came["touched"] = touched
-        return Answer(
+            ranks.append(reported if isinstance(reported, dict) else {})
+        for reported, touched in zip(ranks, reply["touched"], strict=False):
+            reported["touched"] = touched
+        return Reply(
             ranks,
             report,
-            answer["loopback_bytes"],
-            answer["printed"],
-            answer["wire"],
-            calls=packets.calls_of_ranks(answer["calls"], request["groups"], request["ranks"]),
-            unread=answer["unread"],
-            asked=answer["asked"],
-            timed_out=answer["timed_out"],
-            peak_bytes=[end["peak_bytes"] for end in answer["ends"]],
+            reply["loopback_bytes"],
+            reply["printed"],
+            reply["wire"],
+            calls=packets.calls_of_ranks(reply["calls"], request["groups"], request["ranks"]),
+            unread=reply["unread"],
+            asked=reply["asked"],
+            timed_out=reply["timed_out"],
+            peak_bytes=[end["peak_bytes"] for end in reply["ends"]],
         )
 
 
@@ -211,18 +211,18 @@ class JudgePool:
             yield from threads.map(with_a_judge, items)
 
 
-def _batches(check: Check, cases: Sequence[Case], tasks: Sequence[Task]) -> list[Batch]:
+def _jobs(check: Check, cases: Sequence[Case], tasks: Sequence[Task]) -> list[JobCases]:
     """One job a case; without ranks, all cases of one part that call the same function share one."""
     pairs = list(zip(cases, tasks, strict=True))
     if check.program != "without_ranks":
         return [[pair] for pair in pairs]
-    batches: dict[tuple[str, str | None], Batch] = {}
+    jobs: dict[tuple[str, str | None], JobCases] = {}
     for case, task in pairs:
-        batches.setdefault((case.get("part", ""), task.call), []).append((case, task))
-    return list(batches.values())
+        jobs.setdefault((case.get("part", ""), task.call), []).append((case, task))
+    return list(jobs.values())
 
 
-def _merged(batch: Batch) -> Task:
+def _merged(batch: JobCases) -> Task:
     """One task with the argument lists of all."""
     first = batch[0][1]
     if len(batch) == 1:
@@ -230,12 +230,12 @@ def _merged(batch: Batch) -> Task:
     return replace(first, inputs=[[args for _, task in batch for args in task.inputs[0]]])
 
 
-def _split(answer: Answer, num_cases: int) -> list[Answer]:
+def _split(reply: Reply, num_cases: int) -> list[Reply]:
     """One answer for each case of a batch; what went wrong as a whole goes to all."""
-    each = answer.ranks[0].get("answers") if num_cases > 1 else None
+    each = reply.ranks[0].get("answers") if num_cases > 1 else None
     if not isinstance(each, list) or len(each) != num_cases:
-        return [answer] * num_cases
-    return [replace(answer, ranks=[{"answers": [one]}]) for one in each]
+        return [reply] * num_cases
+    return [replace(reply, ranks=[{"answers": [one]}]) for one in each]
 
 
 def seed_for(seed: int, *names: str) -> int:
@@ -252,12 +252,12 @@ def _lost(check: Check, error: SandboxLost, *, its_own: bool) -> Verdict:
     return Verdict(check.exercise, 0.0, check.points, text, fault=not its_own, look=its_own)
 
 
-def _of_inputs(task: Task, answer: Answer) -> str | None:
+def _of_inputs(task: Task, reply: Reply) -> str | None:
     """What was done to inputs, where ranks returned: said before wrong numbers, which may be spoilt with the input."""
-    if not task.keeps_inputs or task.returns_inputs or trouble(answer):
+    if not task.keeps_inputs or task.returns_inputs or trouble(reply):
         return None
-    shown = [(rank, came) for rank, came in enumerate(answer.ranks) if "value" in came]
-    return next((problem for rank, came in shown if (problem := touched_input(rank, came, task))), None)
+    shown = [(rank, reported) for rank, reported in enumerate(reply.ranks) if "value" in reported]
+    return next((problem for rank, reported in shown if (problem := touched_input(rank, reported, task))), None)
 
 
 def _verdict(check: Check, parts: set[str], problems: dict[str, Problem]) -> Verdict:

@@ -35,7 +35,7 @@ class Row:
     reason: str = ""
 
     @property
-    def is_due(self) -> bool:
+    def ended_as_expected(self) -> bool:
         """Whether it ended as it must."""
         return self.must_live == self.lived
 

@@ -81,19 +81,19 @@ def print_kill_matrix(weeks: list[str] | None) -> bool:
     """
     from autograder.kill_matrix import IN_SIGHT, rows, share_in_sight
 
-    table = Table("exercise", "wrong, dead", "dead in sight", "right, alive", "not as due", title="Kill matrix")
+    table = Table("exercise", "wrong, dead", "dead in sight", "right, alive", "not as expected", title="Kill matrix")
     judged = list(rows(weeks))
     for exercise in dict.fromkeys(row.exercise for row in judged):
         mine = [row for row in judged if row.exercise == exercise]
         dead = sum(not (row.must_live or row.lived) for row in mine)
         alive = sum(row.must_live and row.lived for row in mine)
-        bad = [f"{row.name} {'lived' if row.lived else 'died'}" for row in mine if not row.is_due]
+        bad = [f"{row.name} {'lived' if row.lived else 'died'}" for row in mine if not row.ended_as_expected]
         seen = sum(row.in_sight for row in mine)
         table.add_row(exercise, str(dead), str(seen), str(alive), ", ".join(bad) or "–")
     console.print(table)
     for row in (row for row in judged if not (row.must_live or row.in_sight)):
         console.print(f"Not in sight: {row.exercise} {row.name}: {row.reason or 'no reason is stated'}", soft_wrap=True)
-    share, due = share_in_sight(judged), sum(row.is_due for row in judged)
+    share, due = share_in_sight(judged), sum(row.ended_as_expected for row in judged)
     console.print(f"{due} of {len(judged)} ended as they must; {share:.1%} of the wrong ones die in sight.")
     return due == len(judged) and share >= IN_SIGHT and not any(row.is_unexplained for row in judged)
 

@@ -45,7 +45,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """What came back for one case.
 
     `ranks[r]` is what rank r reports, and a claim. The rest was read outside the ranks: bytes on the loopback; `wire`,
@@ -81,7 +81,7 @@ class Check:
     public: tuple[Case, ...]
     draw: Callable[[Random], list[Case]]
     make: Callable[[Case, Random], Task]
-    judge: Callable[[Case, Task, Answer], str | None]
+    judge: Callable[[Case, Task, Reply], str | None]
     program: str = "on_rank"
     masked: tuple[str, ...] = ("shardlab.collectives",)
     timeout: float = 6.0
@@ -116,52 +116,54 @@ class Check:
 # ---- sentences that every check shares -------------------------------------------------------------------------------
 
 
-def trouble(answer: Answer, allowed: Sequence[str] | None = None) -> str | None:
+def trouble(reply: Reply, allowed: Sequence[str] | None = None) -> str | None:
     """What went wrong before there was a result: a hang, a crash, an exception, a forbidden call."""
-    for rank, came in enumerate(answer.ranks):
-        if "refused" in came:
-            return str(came["refused"])
-        if "raised" in came and _last_line(came["raised"]).startswith("NotImplementedError"):
+    for rank, reported in enumerate(reply.ranks):
+        if "refused" in reported:
+            return str(reported["refused"])
+        if "raised" in reported and _last_line(reported["raised"]).startswith("NotImplementedError"):
             return "Not answered yet: replace `raise NotImplementedError(...)` by your code."
-        if "raised" in came and not (answer.report and _LOST_PEER.search(_last_line(came["raised"]))):
-            return f"Rank {rank} raised an exception.\n{came['raised']}"
-    if answer.report:
-        return answer.report
-    if answer.unread:
-        return f"Between the ranks {size(answer.loopback_bytes)} travelled, more than can be read: send far less."
-    return _forbidden_call(answer, allowed) or _more_than_claimed(answer, allowed)
+        if "raised" in reported and not (reply.report and _LOST_PEER.search(_last_line(reported["raised"]))):
+            return f"Rank {rank} raised an exception.\n{reported['raised']}"
+    if reply.report:
+        return reply.report
+    if reply.unread:
+        return f"Between the ranks {size(reply.loopback_bytes)} travelled, more than can be read: send far less."
+    return _forbidden_call(reply, allowed) or _more_than_claimed(reply, allowed)
 
 
-def _forbidden_call(answer: Answer, allowed: Sequence[str] | None) -> str | None:
+def _forbidden_call(reply: Reply, allowed: Sequence[str] | None) -> str | None:
     """A call of another kind than the exercise is made of."""
     if allowed is None:
         return None
-    if answer.calls is not None:
-        return packets.other_kind(answer.wire or [], allowed)
-    for rank, came in enumerate(answer.ranks):
-        if forbidden := sorted(set(_texts(came.get("kinds"))) - set(allowed)):
+    if reply.calls is not None:
+        return packets.other_kind(reply.wire or [], allowed)
+    for rank, reported in enumerate(reply.ranks):
+        if forbidden := sorted(set(_texts(reported.get("kinds"))) - set(allowed)):
             return packets.not_made_of(rank, forbidden[0], allowed)
     return None
 
 
-def _more_than_claimed(answer: Answer, allowed: Sequence[str] | None) -> str | None:
+def _more_than_claimed(reply: Reply, allowed: Sequence[str] | None) -> str | None:
     """Where bytes are counted and no calls are read: other bytes than the ranks' own bills say."""
-    if answer.calls is not None or answer.wire is None:
+    if reply.calls is not None or reply.wire is None:
         return None
-    bills = [calls_of(answer, rank) for rank in range(len(answer.ranks))]
-    return packets.other_than_billed(answer.wire, bills, only_messages=allowed is not None)
+    bills = [calls_of(reply, rank) for rank in range(len(reply.ranks))]
+    return packets.other_than_billed(reply.wire, bills, only_messages=allowed is not None)
 
 
 def _last_line(text: Any) -> str:
     return str(text).strip().rsplit("\n", 1)[-1]
 
 
-def wrong_tensor(rank: int, came: dict[str, Any], expected: torch.Tensor, *, what: str = "the result") -> str | None:
+def wrong_tensor(
+    rank: int, reported: dict[str, Any], expected: torch.Tensor, *, what: str = "the result"
+) -> str | None:
     """Hold a rank's result against the expected tensor: type, shape, dtype, then every number, exactly.
 
     The checks' inputs are small whole numbers, so sums are exact in every order and dtype and need no tolerance.
     """
-    value = came.get("value")
+    value = reported.get("value")
     if not isinstance(value, dict) or "plain" not in value:
         kind = value.get("not_plain", "nothing") if isinstance(value, dict) else "nothing"
         return f"Rank {rank} returns {kind}, not a tensor."
@@ -169,66 +171,68 @@ def wrong_tensor(rank: int, came: dict[str, Any], expected: torch.Tensor, *, wha
 
 
 def wrong_value(
-    rank: int, got: Any, expected: torch.Tensor, what: str = "the result", *, relative: float = 0.0
+    rank: int, received: Any, expected: torch.Tensor, what: str = "the result", *, relative: float = 0.0
 ) -> str | None:
     """As `wrong_tensor`, for an unwrapped value; `relative`, of the largest number, is room for sums in any order."""
-    if not isinstance(got, torch.Tensor):
-        return f"On rank {rank}, {what} is {_short(got)}, not a tensor."
-    if got.dtype != expected.dtype:
-        return f"On rank {rank}, {what} has dtype {_dtype(got)} where {_dtype(expected)} is due."
-    if got.shape != expected.shape:
-        return f"On rank {rank}, {what} has shape {list(got.shape)} where {list(expected.shape)} is due."
+    if not isinstance(received, torch.Tensor):
+        return f"On rank {rank}, {what} is {_short(received)}, not a tensor."
+    if received.dtype != expected.dtype:
+        return f"On rank {rank}, {what} has dtype {_dtype(received)} where {_dtype(expected)} is expected."
+    if received.shape != expected.shape:
+        return f"On rank {rank}, {what} has shape {list(received.shape)} where {list(expected.shape)} is expected."
     if relative:
-        wrong = ~((got - expected).abs() <= relative * expected.abs().max())  # so that NaN is wrong
+        wrong = ~((received - expected).abs() <= relative * expected.abs().max())  # so that NaN is wrong
     else:
-        wrong = (got != expected) & ~(got.isnan() & expected.isnan())
+        wrong = (received != expected) & ~(received.isnan() & expected.isnan())
     if wrong.any():
         index = int(wrong.flatten().nonzero()[0])
         return (
             f"On rank {rank}, {int(wrong.sum())} of {expected.numel()} numbers of {what} are wrong: "
-            f"number {index} is {got.flatten()[index].item():g}."
+            f"number {index} is {received.flatten()[index].item():g}."
         )
     return None
 
 
-def touched_input(rank: int, came: dict[str, Any], task: Task) -> str | None:
+def touched_input(rank: int, reported: dict[str, Any], task: Task) -> str | None:
     """Whether the caller's tensors were changed, or the result is a view of them.
 
     Of a task that `keeps_inputs`, the supervisor has looked (see `jobs.inputs`); of others it is the rank's own word.
     """
-    touched = came["touched"] if task.keeps_inputs and "touched" in came else _says_touched(rank, came, task)
+    touched = (
+        reported["touched"] if task.keeps_inputs and "touched" in reported else _says_touched(rank, reported, task)
+    )
     if touched is None:
         return f"Rank {rank} left before its inputs could be compared. Return from the function."
     if touched:
         return f"Rank {rank} changes the tensors it was given; the caller still needs them. Work on a copy."
-    if came.get("shares_input") is not False:  # who keeps silent is found out by its numbers
+    if reported.get("shares_input") is not False:  # who keeps silent is found out by its numbers
         return (
             f"Rank {rank} returns a view of its input, so that whoever changes one changes both. Return a new tensor."
         )
     return None
 
 
-def _says_touched(rank: int, came: dict[str, Any], task: Task) -> bool:
+def _says_touched(rank: int, reported: dict[str, Any], task: Task) -> bool:
     given = _flat(task.inputs[rank]["args"])
-    kept = _flat(came.get("args"))
+    kept = _flat(reported.get("args"))
     return len(given) != len(kept) or any(
         a.dtype != b.dtype or a.shape != b.shape or not torch.equal(a, b) for a, b in zip(given, kept, strict=True)
     )
 
 
-def sent(answer: Answer, rank: int, kind: str = "send") -> list[int]:
+def sent(reply: Reply, rank: int, kind: str = "send") -> list[int]:
     """Payload bytes of each call of one kind that a rank made."""
-    return [call.payload_bytes for call in calls_of(answer, rank) if call.kind == kind]
+    return [call.payload_bytes for call in calls_of(reply, rank) if call.kind == kind]
 
 
-def calls_of(answer: Answer, rank: int) -> list[Call]:
+def calls_of(reply: Reply, rank: int) -> list[Call]:
     """What one rank sent and received, call by call, in order: read outside of it, from the packets of its job.
 
     Where nobody can read packets, it is the rank's own bill, compared with the count of bytes (see `trouble`).
     """
-    if answer.calls is not None:
-        return list(answer.calls[rank])
-    claimed = answer.ranks[rank].get("events")
+    if reply.calls is not None:
+        return list(reply.calls[rank])
+    claimed = reply.ranks[rank].get("events")
     events = claimed if isinstance(claimed, list) else []
     return [
         Call(kind, members, peer, payload_bytes, sent_bytes, number)
@@ -240,29 +244,29 @@ def _is_event(claimed: Any) -> bool:
     return isinstance(claimed, list) and len(claimed) == 5
 
 
-def carried_too_little(answer: Answer, payload_bytes: int) -> str | None:
+def carried_too_little(reply: Reply, payload_bytes: int) -> str | None:
     """Whether the wire carried fewer bytes than the answer needs: counted outside the sandbox, headers included."""
-    if 0 <= answer.loopback_bytes < payload_bytes:
+    if 0 <= reply.loopback_bytes < payload_bytes:
         return (
-            f"Between the ranks only {size(answer.loopback_bytes)} travelled where {size(payload_bytes)} must. "
+            f"Between the ranks only {size(reply.loopback_bytes)} travelled where {size(payload_bytes)} must. "
             "Numbers that a rank does not have can only come as a message."
         )
     return None
 
 
-def carried_too_much(answer: Answer, payload_bytes: int) -> str | None:
+def carried_too_much(reply: Reply, payload_bytes: int) -> str | None:
     """Whether the wire carried more than the answer needs, beyond packet headers and connecting (64 KB a rank)."""
-    most = 1.15 * payload_bytes + 65536 * max(1, len(answer.ranks))
-    if answer.loopback_bytes > most:
-        return f"Between the ranks {size(answer.loopback_bytes)} travelled where {size(payload_bytes)} are enough."
+    most = 1.15 * payload_bytes + 65536 * max(1, len(reply.ranks))
+    if reply.loopback_bytes > most:
+        return f"Between the ranks {size(reply.loopback_bytes)} travelled where {size(payload_bytes)} are enough."
     return None
 
 
-def close(got: Any, expected: float, relative: float = 1e-6) -> bool:
+def close(received: Any, expected: float, relative: float = 1e-6) -> bool:
     """Whether `got` is a plain number within `relative` of the expected one."""
-    if type(got) not in (int, float) or abs(got) > sys.float_info.max:
+    if type(received) not in (int, float) or abs(received) > sys.float_info.max:
         return False
-    return math.isfinite(got) and math.isclose(got, expected, rel_tol=relative)
+    return math.isfinite(received) and math.isclose(received, expected, rel_tol=relative)
 
 
 def whole_numbers(rng: Random, num: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

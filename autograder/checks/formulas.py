@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from autograder.checks.base import Answer, Case, Task, close, trouble
+from autograder.checks.base import Case, Reply, Task, close, trouble
 
 MOST_NUMBERS = 1000
 FORMULAS = ("shardlab.collectives", "shardlab.costs.traffic")  # a formula is asked for: these hold it
@@ -21,14 +21,14 @@ def formula_task(call: str, names: tuple[str, ...], expected: Any) -> Any:
     return make
 
 
-def value_of(answer: Answer) -> Any:
-    value = _came(answer).get("value", {})
+def value_of(reply: Reply) -> Any:
+    value = _came(reply).get("value", {})
     return value.get("plain") if isinstance(value, dict) else None
 
 
-def numbers_of(answer: Answer) -> Any:
+def numbers_of(reply: Reply) -> Any:
     """What came, with tensors of few numbers as Python's numbers or lists of them: for checks that ask for numbers."""
-    return _without_tensors(value_of(answer))
+    return _without_tensors(value_of(reply))
 
 
 def _without_tensors(value: Any) -> Any:
@@ -41,19 +41,19 @@ def _without_tensors(value: Any) -> Any:
     return value
 
 
-def _came(answer: Answer) -> dict[str, Any]:
-    answers = answer.ranks[0].get("answers")
+def _came(reply: Reply) -> dict[str, Any]:
+    answers = reply.ranks[0].get("answers")
     return answers[0] if isinstance(answers, list) and answers and isinstance(answers[0], dict) else {}
 
 
-def failed(answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def trouble_in_call(reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
-    came = _came(answer)
-    if "raised" in came:
-        problem = trouble(replace(answer, ranks=[came]))
+    reported = _came(reply)
+    if "raised" in reported:
+        problem = trouble(replace(reply, ranks=[reported]))
         return problem and problem.replace("Rank 0 raised", "The function raised")
-    value = came.get("value")
+    value = reported.get("value")
     if isinstance(value, dict) and "not_plain" in value:
         what = f"Your return value cannot be sent back: {value['not_plain']}."
         return f"{what} Return numbers, texts, tensors, and lists or dicts of them."
@@ -65,14 +65,14 @@ def shown(case: Case) -> str:
 
 
 def judge_pair(names: tuple[str, str], relative: float = 1e-6) -> Any:
-    def judge(case: Case, task: Task, answer: Answer) -> str | None:
-        if problem := failed(answer):
+    def judge(case: Case, task: Task, reply: Reply) -> str | None:
+        if problem := trouble_in_call(reply):
             return problem
-        got = numbers_of(answer)
-        if not isinstance(got, list | tuple) or len(got) != 2:
+        received = numbers_of(reply)
+        if not isinstance(received, list | tuple) or len(received) != 2:
             return f"Return two numbers: {names[0]} and {names[1]}."
-        for name, number, due in zip(names, got, task.expected[0], strict=True):
-            if not close(number, due, relative):
+        for name, number, expected in zip(names, received, task.expected[0], strict=True):
+            if not close(number, expected, relative):
                 return (
                     f"For ({shown(case)}) {number!r} is not the {name}." if case else f"{number!r} is not the {name}."
                 )

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from autograder.checks.base import (
-    Answer,
     Case,
+    Reply,
     Task,
     carried_too_little,
     carried_too_much,
@@ -69,27 +69,29 @@ def sum_of(tensors: dict[int, torch.Tensor]) -> torch.Tensor:
     return torch.stack(list(tensors.values())).sum(0).to(next(iter(tensors.values())).dtype)
 
 
-def each_rank(task: Task, answer: Answer, what: str) -> str | None:
+def each_rank(task: Task, reply: Reply, what: str) -> str | None:
     """The right tensor on every rank, and untouched inputs."""
     for rank in working(task):
-        came = answer.ranks[rank]
-        if problem := wrong_tensor(rank, came, task.expected[rank], what=what) or touched_input(rank, came, task):
+        reported = reply.ranks[rank]
+        if problem := wrong_tensor(rank, reported, task.expected[rank], what=what) or touched_input(
+            rank, reported, task
+        ):
             return problem
     return None
 
 
-def each_bill(task: Task, answer: Answer, formula: str) -> str | None:
+def each_bill(task: Task, reply: Reply, formula: str) -> str | None:
     """Every rank's sends add up to what it must pass on, in exactly the due number of messages."""
-    due = task.facts["sent_bytes"]
+    expected = task.facts["sent_bytes"]
     for rank in working(task):
-        messages = sent(answer, rank)
-        if sum(messages) != due[rank]:
-            more = "Whole tensors travel?" if sum(messages) > due[rank] else "Is every isend waited for?"
+        messages = sent(reply, rank)
+        if sum(messages) != expected[rank]:
+            more = "Whole tensors travel?" if sum(messages) > expected[rank] else "Is every isend waited for?"
             return (
-                f"Right on all {len(due)} ranks, but rank {rank} sent {size(sum(messages))} where {size(due[rank])} "
-                f"must travel, {formula}. {more}"
+                f"Right on all {len(expected)} ranks, but rank {rank} sent {size(sum(messages))} where "
+                f"{size(expected[rank])} must travel, {formula}. {more}"
             )
         if len(messages) > task.facts["messages"]:
             return f"Rank {rank} sent {len(messages)} messages where {task.facts['messages']} are enough."
-    total = sum(due.values())
-    return carried_too_little(answer, total) or carried_too_much(answer, total)
+    total = sum(expected.values())
+    return carried_too_little(reply, total) or carried_too_much(reply, total)

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, value_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import trouble_in_call, value_of
 
 PREFIXES = ("dist.", "torch.distributed.", "torch.autograd.", "self.")
 
 
 def reading_check(
-    exercise: str, due: Mapping[str, Any], where: Mapping[str, str], *, hints: tuple[str, ...], points: float = 1
+    exercise: str, expected: Mapping[str, Any], where: Mapping[str, str], *, hints: tuple[str, ...], points: float = 1
 ) -> Check:
     """The check of `reading_answers`, a dict with the keys of `due`; `where` says for each key where to look again."""
 
-    def judge(case: Case, task: Task, answer: Answer) -> str | None:
-        if problem := failed(answer):
+    def judge(case: Case, task: Task, reply: Reply) -> str | None:
+        if problem := trouble_in_call(reply):
             return problem
-        got = value_of(answer)
-        if not isinstance(got, dict):
-            return f"reading_answers must be a dict with the keys {', '.join(due)}."
-        wrong = [key for key in due if plainly(got.get(key)) != plainly(due[key])]
+        received = value_of(reply)
+        if not isinstance(received, dict):
+            return f"reading_answers must be a dict with the keys {', '.join(expected)}."
+        wrong = [key for key in expected if plainly(received.get(key)) != plainly(expected[key])]
         if not wrong:
             return None
         return f"Not correct yet: {', '.join(wrong)}. For {wrong[0]}: {where[wrong[0]]}."

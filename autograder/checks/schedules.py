@@ -14,8 +14,8 @@ from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, all_actions, parse_schedule
 from shardlab.pipeline_parallel.simulation import Timeline, peak_activations, simulate
 
-from autograder.checks.base import Answer, Case, Task
-from autograder.checks.formulas import failed, shown
+from autograder.checks.base import Case, Reply, Task
+from autograder.checks.formulas import shown, trouble_in_call
 
 BUILDERS = ("shardlab.pipeline_parallel.builders",)  # what implements the schedules
 PASSES = 3  # a microbatch passes a stage as F, I and W at most
@@ -58,7 +58,7 @@ def drawn_sizes(rng: Random) -> list[Case]:
 
 
 def schedule_in(
-    answer: Answer, *, num_ranks: int, num_microbatches: int, stages: int | None = None, copies: int = 1
+    reply: Reply, *, num_ranks: int, num_microbatches: int, stages: int | None = None, copies: int = 1
 ) -> Schedule:
     """The legal schedule that a builder returned; WrongSchedule says what is wrong with rank, slot and missing input.
 
@@ -66,7 +66,7 @@ def schedule_in(
     DualPipe). Sizes are held before anything is read, so that no answer costs more than an honest one.
     """
     stages = stages or num_ranks
-    schedule = _parsed(_texts_in(answer, num_ranks, PASSES * stages * num_microbatches * copies))
+    schedule = _parsed(_texts_in(reply, num_ranks, PASSES * stages * num_microbatches * copies))
     for action in all_actions(schedule):
         if action.stage >= stages:
             raise WrongSchedule(f"There is no stage {action.stage} in {action}, only 0 to {stages - 1}.")
@@ -80,13 +80,13 @@ def schedule_in(
     return schedule
 
 
-def _texts_in(answer: Answer, num_ranks: int, most_slots: int) -> list[list[str]]:
+def _texts_in(reply: Reply, num_ranks: int, most_slots: int) -> list[list[str]]:
     """What came back, if it is a list of short texts for every rank and not longer than any schedule can be."""
-    answers = answer.ranks[0].get("answers")
-    came = answers[0].get("value") if isinstance(answers, list) and answers else None
-    value = came.get("plain") if isinstance(came, dict) else None
-    if isinstance(came, dict) and "not_plain" in came:
-        raise WrongSchedule(f'The function returns {came["not_plain"]}: return texts such as "1F3", in lists.')
+    answers = reply.ranks[0].get("answers")
+    reported = answers[0].get("value") if isinstance(answers, list) and answers else None
+    value = reported.get("plain") if isinstance(reported, dict) else None
+    if isinstance(reported, dict) and "not_plain" in reported:
+        raise WrongSchedule(f'The function returns {reported["not_plain"]}: return texts such as "1F3", in lists.')
     if not isinstance(value, list | tuple) or len(value) != num_ranks:
         raise WrongSchedule(f'Return one list for each of the {num_ranks} ranks, of texts such as "1F3".')
     for rank, slots in enumerate(value):
@@ -113,12 +113,12 @@ def _parsed(texts: list[list[str]]) -> Schedule:
 def judge_schedule(*questions: Question, stages: Callable[[Case], int] | None = None, copies: int = 1) -> Any:
     """A judge that reads the schedule, then asks one question after the other until one has a sentence."""
 
-    def judge(case: Case, task: Task, answer: Answer) -> str | None:
-        if problem := failed(answer):
+    def judge(case: Case, task: Task, reply: Reply) -> str | None:
+        if problem := trouble_in_call(reply):
             return problem
         try:
             schedule = schedule_in(
-                answer,
+                reply,
                 num_ranks=case["num_ranks"],
                 num_microbatches=case["num_microbatches"],
                 stages=stages(case) if stages else None,
@@ -141,21 +141,22 @@ def sizes_of(case: Case) -> str:
 
 def same_homes(case: Case, task: Task, schedule: Schedule) -> str | None:
     """Whether every rank computes the stages that are its own."""
-    for rank, (mine, due) in enumerate(zip(schedule, task.expected[0], strict=True)):
-        got, own = ({action.stage for action in all_actions([slots])} for slots in (mine, due))
-        if got != own:
-            return f"Rank {rank} computes stages {sorted(got)}; it holds {sorted(own)}."
+    for rank, (mine, expected) in enumerate(zip(schedule, task.expected[0], strict=True)):
+        received, own = ({action.stage for action in all_actions([slots])} for slots in (mine, expected))
+        if received != own:
+            return f"Rank {rank} computes stages {sorted(received)}; it holds {sorted(own)}."
     return None
 
 
 def same_order(case: Case, task: Task, schedule: Schedule) -> str | None:
     """Whether each rank has the reference's slots in its order: only where the paper fixes one."""
-    for rank, (mine, due) in enumerate(zip(schedule, task.expected[0], strict=True)):
-        for place, (got, wanted) in enumerate(zip(mine, due, strict=False)):
-            if got != wanted:
-                return f"Legal, but rank {rank}, slot {place} is {got}: in the paper's order another pass comes there."
-        if len(mine) != len(due):
-            return f"Rank {rank} has {len(mine)} slots where {len(due)} are due."
+    for rank, (mine, expected) in enumerate(zip(schedule, task.expected[0], strict=True)):
+        for place, (received, wanted) in enumerate(zip(mine, expected, strict=False)):
+            if received != wanted:
+                where = f"rank {rank}, slot {place}"
+                return f"Legal, but {where} is {received}: in the paper's order another pass comes there."
+        if len(mine) != len(expected):
+            return f"Rank {rank} has {len(mine)} slots where {len(expected)} are expected."
     return None
 
 
@@ -168,7 +169,7 @@ def as_quick(durations: Durations | None = None) -> Question:
     return question
 
 
-def held_as_due(until: Kind = Kind.I) -> Question:
+def held_as_expected(until: Kind = Kind.I) -> Question:
     """Asks whether no rank ever holds more activations than the reference's does."""
 
     def question(case: Case, task: Task, schedule: Schedule) -> str | None:
@@ -187,9 +188,11 @@ def too_slow(schedule: Schedule, most: float, durations: Durations | None = None
 
 def too_much_held(schedule: Schedule, most: Sequence[int], until: Kind = Kind.I) -> str | None:
     """A sentence on the first rank that holds more activations than its share of `most`."""
-    for rank, (peak, due) in enumerate(zip(peak_activations(schedule, until=until), most, strict=True)):
-        if peak > due:
-            return f"Legal, but rank {rank} holds the activations of {peak} microbatches at a time; {due} would do."
+    for rank, (peak, expected) in enumerate(zip(peak_activations(schedule, until=until), most, strict=True)):
+        if peak > expected:
+            return (
+                f"Legal, but rank {rank} holds the activations of {peak} microbatches at a time; {expected} would do."
+            )
     return None
 
 

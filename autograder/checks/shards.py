@@ -10,8 +10,8 @@ from shardlab.data_parallel.flat import end_to_end
 from torch import Tensor
 
 from autograder.checks.base import (
-    Answer,
     Case,
+    Reply,
     Task,
     calls_of,
     carried_too_little,
@@ -57,20 +57,20 @@ def slices(tensors: list[Tensor], num_ranks: int) -> list[Tensor]:
     return list(padded(tensors, num_ranks).chunk(num_ranks))
 
 
-def sent_otherwise(task: Task, answer: Answer, due: float, why: str) -> str | None:
+def sent_otherwise(task: Task, reply: Reply, expected: float, why: str) -> str | None:
     """Whether a rank's calls send more than `due` bytes, counted as rings, or less than half of them.
 
     Of a task whose packets are not read, the kernel's count for all ranks together says it.
     """
     ranks = working(task)
     if not task.reads_calls:
-        total = int(due * len(ranks))
-        problem = carried_too_little(answer, int(0.98 * total)) or carried_too_much(answer, total)
+        total = int(expected * len(ranks))
+        problem = carried_too_little(reply, int(0.98 * total)) or carried_too_much(reply, total)
         return problem and f"{problem} Needed: {why}."
     for rank in ranks:
-        mine = sum(call.sent_bytes for call in calls_of(answer, rank))
-        if mine > due + 64:
-            return f"Rank {rank} sends {size(mine)} where {size(due)} are enough, {why}."
-        if mine < 0.5 * due:
-            return f"Rank {rank} sends {size(mine)} where {size(due)} must travel, {why}."
+        mine = sum(call.sent_bytes for call in calls_of(reply, rank))
+        if mine > expected + 64:
+            return f"Rank {rank} sends {size(mine)} where {size(expected)} are enough, {why}."
+        if mine < 0.5 * expected:
+            return f"Rank {rank} sends {size(mine)} where {size(expected)} must travel, {why}."
     return None

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from autograder.checks.base import Answer, Case, Task, trouble, wrong_value
+from autograder.checks.base import Case, Reply, Task, trouble, wrong_value
 from autograder.checks.groups import group_task
 from autograder.checks.packets import size
 from autograder.jobs import trained
@@ -63,58 +63,59 @@ def training_task(
     return task
 
 
-def failed(answer: Answer) -> str | None:
+def failed(reply: Reply) -> str | None:
     """What went wrong before there was a result."""
-    return trouble(answer)
+    return trouble(reply)
 
 
 def wrong_weights(
-    rank: int, came: dict[str, Any], expected: dict[str, torch.Tensor], *, of: int = 0, relative: float = 0.0
+    rank: int, reported: dict[str, Any], expected: dict[str, torch.Tensor], *, of: int = 0, relative: float = 0.0
 ) -> str | None:
     """Hold the weights that module `of` has after the call against the expected ones, by name."""
-    return _wrong_named(rank, _reported(came, "weights", of), expected, "weight", relative)
+    return _wrong_named(rank, _reported(reported, "weights", of), expected, "weight", relative)
 
 
 def wrong_grads(
-    rank: int, came: dict[str, Any], expected: dict[str, torch.Tensor], *, of: int = 0, relative: float = 0.0
+    rank: int, reported: dict[str, Any], expected: dict[str, torch.Tensor], *, of: int = 0, relative: float = 0.0
 ) -> str | None:
     """The same for the gradients."""
-    return _wrong_named(rank, _reported(came, "grads", of), expected, "gradient of", relative)
+    return _wrong_named(rank, _reported(reported, "grads", of), expected, "gradient of", relative)
 
 
 def wrong_leaf_grads(
-    rank: int, came: dict[str, Any], expected: Sequence[torch.Tensor], *, relative: float = 0.0
+    rank: int, reported: dict[str, Any], expected: Sequence[torch.Tensor], *, relative: float = 0.0
 ) -> str | None:
     """The same for the leaves, in the order of the arguments."""
-    got = came.get("trained", {}).get("leaf_grads")
-    named = {str(place): grad for place, grad in enumerate(got)} if isinstance(got, list) else None
-    due = {str(place): grad for place, grad in enumerate(expected)}
-    return _wrong_named(rank, named, due, "gradient of input", relative)
+    received = reported.get("trained", {}).get("leaf_grads")
+    named = {str(place): grad for place, grad in enumerate(received)} if isinstance(received, list) else None
+    wanted = {str(place): grad for place, grad in enumerate(expected)}
+    return _wrong_named(rank, named, wanted, "gradient of input", relative)
 
 
-def holds_too_much(rank: int, came: dict[str, Any], most: dict[str, float], why: str) -> str | None:
+def holds_too_much(rank: int, reported: dict[str, Any], most: dict[str, float], why: str) -> str | None:
     """Whether a rank says that it holds more bytes of `parameters`, `gradients` or `optimizer_state` than it may.
 
     Its own words may name the remedy where a peak is too high, or where nobody reads one; they earn no point.
     """
-    held = came.get("trained", {}).get("held_bytes", {})
-    for kind, due in most.items():
-        got = held.get(kind)
-        if type(got) is not int:
+    held = reported.get("trained", {}).get("held_bytes", {})
+    for kind, expected in most.items():
+        received = held.get(kind)
+        if type(received) is not int:
             return f"Rank {rank} does not show what it holds. Return what the exercise asks for."
-        if got > due:
-            return f"Rank {rank} holds {size(got)} of {kind.replace('_', ' ')} where {size(due)} are due, {why}."
+        if received > expected:
+            what = kind.replace("_", " ")
+            return f"Rank {rank} holds {size(received)} of {what} where {size(expected)} are expected, {why}."
     return None
 
 
-def peak_too_high(answer: Answer, rank: int, most_bytes: float, why: str) -> str | None:
+def peak_too_high(reply: Reply, rank: int, most_bytes: float, why: str) -> str | None:
     """Whether a rank had more memory at once, above its inputs, than `most_bytes`; read outside of it.
 
     Where nothing could be read (no sandbox), it passes: such verdicts are no grades.
     """
-    if answer.loopback_bytes < 0:
+    if reply.loopback_bytes < 0:
         return None
-    peak = answer.peak_bytes[rank]
+    peak = reply.peak_bytes[rank]
     if peak is None:
         return f"Rank {rank} left before its memory could be read. Return from the function."
     if peak > most_bytes + SLACK_BYTES:
@@ -122,24 +123,24 @@ def peak_too_high(answer: Answer, rank: int, most_bytes: float, why: str) -> str
     return None
 
 
-def any_peak_too_high(answer: Answer, most_bytes: float, why: str) -> str | None:
+def any_peak_too_high(reply: Reply, most_bytes: float, why: str) -> str | None:
     """The same for every rank, working or not: all run the same code, and one could hold what another must not."""
-    ranks = range(len(answer.ranks))
-    return next((problem for rank in ranks if (problem := peak_too_high(answer, rank, most_bytes, why))), None)
+    ranks = range(len(reply.ranks))
+    return next((problem for rank in ranks if (problem := peak_too_high(reply, rank, most_bytes, why))), None)
 
 
-def _reported(came: dict[str, Any], what: str, of: int) -> Any:
+def _reported(reported: dict[str, Any], what: str, of: int) -> Any:
     """One module's part of the report, or None."""
-    modules = came.get("trained", {}).get(what)
+    modules = reported.get("trained", {}).get(what)
     return modules[of] if isinstance(modules, list) and of < len(modules) else None
 
 
-def _wrong_named(rank: int, got: Any, expected: dict[str, torch.Tensor], word: str, relative: float) -> str | None:
-    if not isinstance(got, dict):
+def _wrong_named(rank: int, received: Any, expected: dict[str, torch.Tensor], word: str, relative: float) -> str | None:
+    if not isinstance(received, dict):
         return f"Rank {rank} does not show the module that it was given. Train that one, not another."
-    for name, due in expected.items():
-        if got.get(name) is None:
+    for name, wanted in expected.items():
+        if received.get(name) is None:
             return f"On rank {rank} there is no {word} {name} after the call."
-        if problem := wrong_value(rank, got[name], due, f"the {word} {name}", relative=relative):
+        if problem := wrong_value(rank, received[name], wanted, f"the {word} {name}", relative=relative):
             return problem
     return None

@@ -1,7 +1,7 @@
 """Modules, optimizers and leaf tensors that are built for an exercise, and what a rank reports of them afterwards.
 
 They stand among the arguments as plain data (see `autograder.checks.training`), are built before the first line of
-student code, and are read after the call. The judge builds the same to compute what is due.
+student code, and are read after the call. The judge builds the same to compute what is expected.
 """
 
 from __future__ import annotations

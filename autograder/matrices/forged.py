@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from autograder import known
-from autograder.checks.base import Answer, Check, calls_of
+from autograder.checks.base import Check, Reply, calls_of
 from autograder.jobs import plain
 from autograder.judge import Judge, JudgePool, Verdict
 from autograder.kill_matrix import PREAMBLE
@@ -49,9 +49,9 @@ class Forged:
 class Listening(Judge):
     """A judge that keeps what it asked, and what came back."""
 
-    heard: list[tuple[dict[str, Any], Answer]] = field(default_factory=list)
+    heard: list[tuple[dict[str, Any], Reply]] = field(default_factory=list)
 
-    def ask(self, request: dict[str, Any]) -> Answer:
+    def ask(self, request: dict[str, Any]) -> Reply:
         """As `Judge.ask`."""
         answer = super().ask(request)
         self.heard.append((request, answer))

@@ -16,7 +16,7 @@ from autograder.jobs.marked import marked_mlp
 from autograder.jobs.trained import mlp
 from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week02_ddp import ten_and_eight, top_k, unused
-from autograder.weeks.week02_ddp.assign_buckets import due_buckets
+from autograder.weeks.week02_ddp.assign_buckets import expected_buckets
 from autograder.weeks.week02_ddp.reading import READING
 
 
@@ -47,7 +47,7 @@ def test_what_the_reading_questions_ask_is_in_torch():
 
 
 def test_buckets_of_the_text():
-    assert due_buckets({"sizes": [4, 4, 4, 4], "bucket_bytes": 8}) == [[3, 2], [1, 0]]
+    assert expected_buckets({"sizes": [4, 4, 4, 4], "bucket_bytes": 8}) == [[3, 2], [1, 0]]
 
 
 def test_what_top_k_leaves_out_comes_later():

@@ -57,4 +57,4 @@ def test_half_of_the_cut_earns_half_of_the_points(judge):
     check = weeks.find("week03.flatten")
     source = known.find("week03.flatten", "no_padding").source
     verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
-    assert verdict.points == 1 and "1858 are due" in verdict.text and "Right: unflatten." in verdict.text
+    assert verdict.points == 1 and "1858 are expected" in verdict.text and "Right: unflatten." in verdict.text

@@ -16,7 +16,7 @@ from shardlab.mesh.nodes import link_bytes_per_second
 
 from autograder import known, notebooks, weeks
 from autograder.kill_matrix import PREAMBLE
-from autograder.weeks.week09_hybrid.axis_bytes import GPT3, due
+from autograder.weeks.week09_hybrid.axis_bytes import GPT3, expected
 from autograder.weeks.week09_hybrid.rank_37 import MESH, RANK
 from autograder.weeks.week09_hybrid.reading import READING
 
@@ -26,7 +26,7 @@ def page() -> str:
 
 
 def test_gpt3_on_1024_gpus_sends_what_the_page_says():
-    payload, sent, forward, boundary, gradients = (round(number / 1e6, 1) for number in due(GPT3))
+    payload, sent, forward, boundary, gradients = (round(number / 1e6, 1) for number in expected(GPT3))
     assert (payload, sent, forward, boundary, gradients) == (50.3, 88.1, 4227.9, 50.3, 21065.7)
     layout = Layout(tp=8, pp=4, dp=32)
     assert GPT3["parameters"] == parameters_on_stage(ZOO["gpt3-175b"], layout, 1).dense
@@ -35,7 +35,7 @@ def test_gpt3_on_1024_gpus_sends_what_the_page_says():
 
 
 def test_64_gpus_take_the_milliseconds_of_the_interview():
-    forward, boundary, gradients = due(GPT3 | {"dp": 2})[2:]
+    forward, boundary, gradients = expected(GPT3 | {"dp": 2})[2:]
     sent = {"tp": 8 * 2 * forward, "pp": 8 * 2 * boundary, "dp": gradients}
     assert {name: round(number / 1e9, 1) for name, number in sent.items()} == {"tp": 67.6, "pp": 0.8, "dp": 10.9}
 

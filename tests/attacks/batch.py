@@ -99,7 +99,7 @@ def _undeserved(case: suite.Case, verdicts: Verdicts | None) -> str | None:
     points = sum(exercise["points"] for exercise in verdicts["exercises"].values())
     if points <= case.points:
         return None
-    return f"{case.name}: {points:g} points where {case.points:g} are due: {verdicts['exercises'][case.exercise]}"
+    return f"{case.name}: {points:g} points where {case.points:g} are expected: {verdicts['exercises'][case.exercise]}"
 
 
 def _lost(student: str, verdicts: Verdicts | None) -> str | None:

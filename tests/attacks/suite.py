@@ -1,7 +1,7 @@
 """Hostile and broken submissions, one file a case: read its header, judge it, look at what it leaves behind.
 
 A case begins with a docstring: what it tries, then lines of `key: value`. `catalogue` is the attack's number in the
-list it comes from, `points` and `sentence` are the outcome that is due; `timeout`, `cases` (first, all, part:NAME) and
+list it comes from, `points` and `sentence` are what is expected; `timeout`, `cases` (first, all, part:NAME) and
 `sealed: no` change how it is run. The rest of the file is the student's cell, or for `malformed` cases a function
 `hand_in(path, notebook)` that writes the submission.
 """

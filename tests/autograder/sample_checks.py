@@ -10,7 +10,7 @@ from random import Random
 import torch
 from torch import nn
 
-from autograder.checks.base import Answer, Case, Check, Task, trouble, wrong_tensor
+from autograder.checks.base import Case, Check, Reply, Task, trouble, wrong_tensor
 from autograder.checks.groups import group_task, working
 from autograder.checks.training import (
     failed,
@@ -60,12 +60,12 @@ def _make_data_parallel(case: Case, rng: Random) -> Task:
     return training_task(case, "data_parallel_step", args, {rank: due for rank in ranks})
 
 
-def _judge_data_parallel(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge_data_parallel(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := failed(reply):
         return problem
     for rank in working(task):
         grads, weights = task.expected[rank]
-        came = answer.ranks[rank]
+        came = reply.ranks[rank]
         if problem := wrong_grads(rank, came, grads) or wrong_weights(rank, came, weights):
             return problem
     return None
@@ -142,16 +142,16 @@ def _make_zero_1(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_zero_1(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge_zero_1(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := failed(reply):
         return problem
     whole, largest = task.facts["all_bytes"], task.facts["largest_bytes"]
     shard = whole / case["ranks"]
     for rank in working(task):
-        came, (_, weights) = answer.ranks[rank], task.expected[rank]
+        came, (_, weights) = reply.ranks[rank], task.expected[rank]
         if case["part"] == "memory":
             most = whole + 2 * shard + 4 * largest  # gradients, two moments of its shard, what AdamW computes with
-            problem = peak_too_high(answer, rank, most, "gradients and the moments of one shard")
+            problem = peak_too_high(reply, rank, most, "gradients and the moments of one shard")
         else:
             problem = wrong_weights(rank, came, weights, relative=1e-4)
         if problem:
@@ -222,16 +222,16 @@ def _make_sum(case: Case, rng: Random) -> Task:
     return group_task(case, "one_message", args, dict.fromkeys(args, total))
 
 
-def _judge_claims(case: Case, task: Task, answer: Answer) -> str | None:
+def _judge_claims(case: Case, task: Task, reply: Reply) -> str | None:
     """Trusts a rank that says how many calls it made."""
-    return _judge_values(case, task, answer) or next(
-        (f"Rank {rank} makes too many calls." for rank, came in enumerate(answer.ranks) if len(came["kinds"]) > 1), None
+    return _judge_values(case, task, reply) or next(
+        (f"Rank {rank} makes too many calls." for rank, came in enumerate(reply.ranks) if len(came["kinds"]) > 1), None
     )
 
 
-def _judge_values(case: Case, task: Task, answer: Answer) -> str | None:
-    return trouble(answer) or next(
-        filter(None, (wrong_tensor(rank, answer.ranks[rank], task.expected[rank]) for rank in working(task))), None
+def _judge_values(case: Case, task: Task, reply: Reply) -> str | None:
+    return trouble(reply) or next(
+        filter(None, (wrong_tensor(rank, reply.ranks[rank], task.expected[rank]) for rank in working(task))), None
     )
 
 
@@ -258,8 +258,8 @@ ONE_MESSAGE_ANSWERS = {
 }
 
 
-def _judge_double(case: Case, task: Task, answer: Answer) -> str | None:
-    got = answer.ranks[0].get("answers", [{}])[0].get("value", {}).get("plain")
+def _judge_double(case: Case, task: Task, reply: Reply) -> str | None:
+    got = reply.ranks[0].get("answers", [{}])[0].get("value", {}).get("plain")
     return None if got == 2 * case["n"] else f"double({case['n']}) is {got}."
 
 

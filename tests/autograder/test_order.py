@@ -3,7 +3,7 @@
 import pytest
 
 from autograder import known
-from autograder.checks.base import Answer
+from autograder.checks.base import Reply
 from autograder.checks.order import matched_by_tags
 from autograder.checks.packets import Call
 from autograder.kill_matrix import PREAMBLE
@@ -18,14 +18,14 @@ def recv(peer: int, tag: int, members=(0, 1)) -> Call:
     return Call("recv", list(members), peer, 4, 0, tag)
 
 
-def answer(*calls) -> Answer:
-    return Answer([{} for _ in calls], None, 0, "", calls=calls)
+def answer(*calls) -> Reply:
+    return Reply([{} for _ in calls], None, 0, "", calls=calls)
 
 
 def test_one_order_on_both_sides_needs_no_tags():
     assert matched_by_tags(answer([send(1, 0), send(1, 0)], [recv(0, 0), recv(0, 0)])) is None
     assert matched_by_tags(answer([send(1, 7), send(1, 8)], [recv(0, 7), recv(0, 8)])) is None
-    assert matched_by_tags(Answer([{}, {}], None, 0, "")) is None
+    assert matched_by_tags(Reply([{}, {}], None, 0, "")) is None
 
 
 def test_two_orders_that_tags_bring_together_are_named():

@@ -8,7 +8,7 @@ from shardlab.pipeline_parallel.builders import dualpipe, gpipe, interleaved, on
 from shardlab.pipeline_parallel.schedule import Schedule, parse_schedule
 
 from autograder.checks import schedules
-from autograder.checks.base import Answer
+from autograder.checks.base import Reply
 from autograder.checks.schedules import WrongSchedule, drawn_sizes, schedule_in
 
 SIZES = {"num_ranks": 4, "num_microbatches": 8}
@@ -18,8 +18,8 @@ def texts(schedule: Schedule) -> list[list[str]]:
     return [[str(slot) for slot in slots] for slots in schedule]
 
 
-def answer(value) -> Answer:
-    return Answer([{"answers": [{"value": {"plain": value}}]}], None, 0, "")
+def answer(value) -> Reply:
+    return Reply([{"answers": [{"value": {"plain": value}}]}], None, 0, "")
 
 
 def refusal(value, **sizes) -> str:
@@ -111,7 +111,7 @@ def test_a_slow_order_is_told_where_it_waits_longest():
 def test_memory_and_order_and_homes_are_held_against_the_reference():
     case, task = case_and_task(one_f_one_b)
     assert "rank 0 holds the activations of 8 microbatches at a time; 4 would do" in str(
-        schedules.held_as_due()(case, task, gpipe(4, 8))
+        schedules.held_as_expected()(case, task, gpipe(4, 8))
     )
     assert "rank 0, slot 4 is 0F4" in str(schedules.same_order(case, task, gpipe(4, 8)))
     assert schedules.same_order(case, task, one_f_one_b(4, 8)) is None

@@ -18,7 +18,7 @@ DTYPES = [torch.float32, torch.bfloat16, torch.int64]
 WORLDS = [1, 2, 3, 4]
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """What one rank got, what that cost, and whether its input is as it was."""
 
     got: object
@@ -40,7 +40,7 @@ def observed(function, inputs, **arguments):
     with meter.record() as bill:
         got = function(given, **arguments)
     unchanged = all(torch.equal(a, b) for a, b in zip(before, inputs, strict=True))
-    return Answer(got, bill.sent_bytes, bill.num_messages, set(bill.kinds), unchanged)
+    return Reply(got, bill.sent_bytes, bill.num_messages, set(bill.kinds), unchanged)
 
 
 def all_collectives_in(group):

@@ -6,7 +6,7 @@ from random import Random
 
 import torch
 
-from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble, whole_numbers, wrong_tensor
+from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble, whole_numbers, wrong_tensor
 
 
 def _make(case: Case, rng: Random) -> Task:
@@ -24,14 +24,14 @@ def _make(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
     for rank, expected in enumerate(task.expected):
         if expected is None:
             continue
-        came = answer.ranks[rank]
-        if problem := wrong_tensor(rank, came, expected, what="the total") or touched_input(rank, came, task):
+        reported = reply.ranks[rank]
+        if problem := wrong_tensor(rank, reported, expected, what="the total") or touched_input(rank, reported, task):
             return problem
     return None
 

@@ -6,8 +6,8 @@ from random import Random
 
 from shardlab.costs import traffic
 
-from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import FORMULAS, failed, formula_task, shown, value_of
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import FORMULAS, formula_task, shown, trouble_in_call, value_of
 
 
 def _seconds(case: Case) -> float:
@@ -16,12 +16,12 @@ def _seconds(case: Case) -> float:
     )
 
 
-def _judge_seconds(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge_seconds(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got = value_of(answer)
-    if not close(got, task.expected[0]):
-        return f"For ({shown(case)}) {got!r} s is not what the {case['algorithm']} takes."
+    received = value_of(reply)
+    if not close(received, task.expected[0]):
+        return f"For ({shown(case)}) {received!r} s is not what the {case['algorithm']} takes."
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from autograder.checks.base import Answer, Case, Check, Task, trouble, whole_numbers
+from autograder.checks.base import Case, Check, Reply, Task, trouble, whole_numbers
 from autograder.checks.groups import (
     LARGE,
     POINT_TO_POINT,
@@ -33,11 +33,11 @@ def _make_exchange(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_exchange(case: Case, task: Task, answer: Answer) -> str | None:
+def _judge_exchange(case: Case, task: Task, reply: Reply) -> str | None:
     return (
-        trouble(answer, POINT_TO_POINT)
-        or each_rank(task, answer, "what came from the partner")
-        or each_bill(task, answer, "one tensor to the partner")
+        trouble(reply, POINT_TO_POINT)
+        or each_rank(task, reply, "what came from the partner")
+        or each_bill(task, reply, "one tensor to the partner")
     )
 
 

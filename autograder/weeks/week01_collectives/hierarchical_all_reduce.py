@@ -8,9 +8,9 @@ import torch
 from shardlab.costs import traffic
 
 from autograder.checks.base import (
-    Answer,
     Case,
     Check,
+    Reply,
     Task,
     calls_of,
     carried_too_little,
@@ -47,22 +47,22 @@ def _make_hierarchical(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_hierarchical(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer) or each_rank(task, answer, "the sum"):
+def _judge_hierarchical(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply) or each_rank(task, reply, "the sum"):
         return problem
     per_node, num_nodes, num_bytes = (task.facts[name] for name in ("per_node", "num_nodes", "num_bytes"))
-    due = traffic.hierarchical_all_reduce_cross_bytes(num_nodes, per_node, num_bytes)
+    expected = traffic.hierarchical_all_reduce_cross_bytes(num_nodes, per_node, num_bytes)
     width = dtype_of(case).itemsize
-    allowed = due + 4 * width  # chunks of a size that does not divide are one number larger
+    allowed = expected + 4 * width  # chunks of a size that does not divide are one number larger
     for rank in working(task):
-        claimed = sum(_crossing_bytes(call, rank, per_node) for call in calls_of(answer, rank))
-        crossing = max(crossed(answer.wire, rank, per_node), claimed)
+        claimed = sum(_crossing_bytes(call, rank, per_node) for call in calls_of(reply, rank))
+        crossing = max(crossed(reply.wire, rank, per_node), claimed)
         if crossing > allowed:
             return (
-                f"Right on all ranks, but rank {rank} sends {size(crossing)} to other nodes where {size(due)} "
+                f"Right on all ranks, but rank {rank} sends {size(crossing)} to other nodes where {size(expected)} "
                 "are enough. Reduce inside the node first: how much of the sum must cross then?"
             )
-    return carried_too_little(answer, int(due * case["ranks"] * 0.98))
+    return carried_too_little(reply, int(expected * case["ranks"] * 0.98))
 
 
 def _crossing_bytes(call: Call, rank: int, per_node: int) -> float:

@@ -7,9 +7,9 @@ from random import Random
 from shardlab.costs import traffic
 
 from autograder.checks.base import (
-    Answer,
     Case,
     Check,
+    Reply,
     Task,
     carried_too_little,
     carried_too_much,
@@ -40,7 +40,7 @@ def _make_all_reduce(case: Case, rng: Random) -> Task:
     tensors = {rank: whole_numbers(rng, case["numbers"], dtype_of(case)).reshape(shape) for rank in members}
     total = sum_of(tensors)
     width = dtype_of(case).itemsize
-    due = {
+    expected = {
         rank: width * traffic.ring_sent_elements(case["numbers"], len(members), place)
         for place, rank in enumerate(members)
     }
@@ -50,7 +50,7 @@ def _make_all_reduce(case: Case, rng: Random) -> Task:
         {rank: [tensor] for rank, tensor in tensors.items()},
         dict.fromkeys(members, total),
         keeps_inputs=True,
-        sent_bytes=due,
+        sent_bytes=expected,
         messages=2 * (len(members) - 1),
     )
 
@@ -71,46 +71,46 @@ def _make_all_gather(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_all_reduce(case: Case, task: Task, answer: Answer) -> str | None:
+def _judge_all_reduce(case: Case, task: Task, reply: Reply) -> str | None:
     if case.get("part") == "all-gather":
-        return trouble(answer, POINT_TO_POINT) or _judge_gathered(task, answer)
+        return trouble(reply, POINT_TO_POINT) or _judge_gathered(task, reply)
     return (
-        trouble(answer, POINT_TO_POINT)
-        or each_rank(task, answer, "the sum")
-        or _total_bill(task, answer, "2(N-1)/N of S")
+        trouble(reply, POINT_TO_POINT) or each_rank(task, reply, "the sum") or _total_bill(task, reply, "2(N-1)/N of S")
     )
 
 
-def _judge_gathered(task: Task, answer: Answer) -> str | None:
+def _judge_gathered(task: Task, reply: Reply) -> str | None:
     for rank in working(task):
-        value = answer.ranks[rank].get("value", {}).get("plain")
-        due = task.expected[rank]
-        if not isinstance(value, list | tuple) or len(value) != len(due):
-            return f"On rank {rank}, ring_all_gather() must return a list of {len(due)} tensors, one for each rank."
-        for place, chunk in enumerate(due):
+        value = reply.ranks[rank].get("value", {}).get("plain")
+        expected = task.expected[rank]
+        if not isinstance(value, list | tuple) or len(value) != len(expected):
+            return (
+                f"On rank {rank}, ring_all_gather() must return a list of {len(expected)} tensors, one for each rank."
+            )
+        for place, chunk in enumerate(expected):
             if problem := wrong_value(rank, value[place], chunk, f"chunk {place}"):
                 return problem
-        if sum(sent(answer, rank)) > task.facts["most_bytes"]:
+        if sum(sent(reply, rank)) > task.facts["most_bytes"]:
             return f"Rank {rank} sends more than all chunks together: each chunk needs to pass a rank only once."
     return None
 
 
-def _total_bill(task: Task, answer: Answer, formula: str) -> str | None:
+def _total_bill(task: Task, reply: Reply, formula: str) -> str | None:
     """No rank sends more than a ring's two halves, and all together exactly that: chunk numbering is the student's."""
-    due = task.facts["sent_bytes"]
-    total = sum(due.values())
-    slack = 2 * (max(due.values()) - min(due.values())) + 16  # which chunks are the larger ones
+    expected = task.facts["sent_bytes"]
+    total = sum(expected.values())
+    slack = 2 * (max(expected.values()) - min(expected.values())) + 16  # which chunks are the larger ones
     for rank in working(task):
-        messages = sent(answer, rank)
-        if abs(sum(messages) - due[rank]) > slack:
+        messages = sent(reply, rank)
+        if abs(sum(messages) - expected[rank]) > slack:
             return (
-                f"Right on all {len(due)} ranks, but rank {rank} sent {size(sum(messages))} where a ring sends "
-                f"{size(due[rank])}, {formula}."
-                + ("" if sum(messages) > due[rank] else " Is there a wait() for every isend()?")
+                f"Right on all {len(expected)} ranks, but rank {rank} sent {size(sum(messages))} where a ring sends "
+                f"{size(expected[rank])}, {formula}."
+                + ("" if sum(messages) > expected[rank] else " Is there a wait() for every isend()?")
             )
         if len(messages) > task.facts["messages"]:
             return f"Rank {rank} sent {len(messages)} messages where {task.facts['messages']} are enough."
-    return carried_too_little(answer, total) or carried_too_much(answer, total)
+    return carried_too_little(reply, total) or carried_too_much(reply, total)
 
 
 def _draw_all_reduce(rng: Random) -> list[Case]:

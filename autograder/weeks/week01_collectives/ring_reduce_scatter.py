@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from autograder.checks.base import Answer, Case, Check, Task, trouble, whole_numbers
+from autograder.checks.base import Case, Check, Reply, Task, trouble, whole_numbers
 from autograder.checks.groups import (
     LARGE,
     POINT_TO_POINT,
@@ -34,11 +34,11 @@ def _make_reduce_scatter(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_reduce_scatter(case: Case, task: Task, answer: Answer) -> str | None:
+def _judge_reduce_scatter(case: Case, task: Task, reply: Reply) -> str | None:
     return (
-        trouble(answer, POINT_TO_POINT)
-        or each_rank(task, answer, "the finished chunk")
-        or each_bill(task, answer, "every chunk but its own once, (N-1)/N of S")
+        trouble(reply, POINT_TO_POINT)
+        or each_rank(task, reply, "the finished chunk")
+        or each_bill(task, reply, "every chunk but its own once, (N-1)/N of S")
     )
 
 

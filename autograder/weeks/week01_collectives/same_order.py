@@ -9,7 +9,7 @@ from random import Random
 
 import torch
 
-from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble, whole_numbers
+from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble, whole_numbers
 from autograder.checks.groups import group_task, members_of, shape_of, sum_of, working
 
 
@@ -23,20 +23,26 @@ def _make_same_order(case: Case, rng: Random) -> Task:
     return group_task(case, "average_loss_and_gradient", args, dict.fromkeys(members, means), keeps_inputs=True)
 
 
-def _judge_same_order(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge_same_order(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
     for rank in working(task):
-        came = answer.ranks[rank]
-        value = came.get("value", {}).get("plain")
+        reported = reply.ranks[rank]
+        value = reported.get("value", {}).get("plain")
         if not isinstance(value, list | tuple) or len(value) != 2:
             return f"On rank {rank}, return two tensors: the mean loss and the mean gradient."
-        for name, got, due in zip(("loss", "gradient"), value, task.expected[rank], strict=True):
-            if not isinstance(got, torch.Tensor) or got.dtype != due.dtype or got.shape != due.shape:
-                return f"On rank {rank}, the mean {name} must be a tensor of shape {list(due.shape)} and its dtype."
-            if not torch.allclose(got, due, rtol=1e-6, atol=1e-6):
+        for name, received, expected in zip(("loss", "gradient"), value, task.expected[rank], strict=True):
+            if (
+                not isinstance(received, torch.Tensor)
+                or received.dtype != expected.dtype
+                or received.shape != expected.shape
+            ):
+                return (
+                    f"On rank {rank}, the mean {name} must be a tensor of shape {list(expected.shape)} and its dtype."
+                )
+            if not torch.allclose(received, expected, rtol=1e-6, atol=1e-6):
                 return f"On rank {rank}, the {name} is not the mean over the {len(working(task))} ranks of the group."
-        if problem := touched_input(rank, came, task):
+        if problem := touched_input(rank, reported, task):
             return problem
     return None
 

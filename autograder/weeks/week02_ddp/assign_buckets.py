@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import formula_task, shown, trouble_in_call, value_of
 from autograder.weeks.week02_ddp.average_gradients import MASKED
 
 
-def due_buckets(case: Case) -> list[list[int]]:
+def expected_buckets(case: Case) -> list[list[int]]:
     """Filled greedily; a parameter larger than a bucket has one of its own."""
     sizes, most = case["sizes"], case["bucket_bytes"]
     buckets: list[list[int]] = []
@@ -21,31 +21,33 @@ def due_buckets(case: Case) -> list[list[int]]:
     return buckets
 
 
-def _judge_buckets(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge_buckets(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due = value_of(answer), task.expected[0]
-    if problem := _no_partition(got, len(case["sizes"])):
+    received, expected = value_of(reply), task.expected[0]
+    if problem := _no_partition(received, len(case["sizes"])):
         return problem
-    got = [list(bucket) for bucket in got]
-    if got == due:
+    received = [list(bucket) for bucket in received]
+    if received == expected:
         return None
-    if [number for bucket in got for number in bucket] != [number for bucket in due for number in bucket]:
+    if [number for bucket in received for number in bucket] != [number for bucket in expected for number in bucket]:
         return f"For ({shown(case)}): the backward ends with parameter 0. Begin with the last one, and keep that order."
-    place = next(place for place, bucket in enumerate(got) if place >= len(due) or bucket != due[place])
-    filled = sum(case["sizes"][number] for number in got[place])
-    if filled > case["bucket_bytes"] and len(got[place]) > 1:
+    place = next(place for place, bucket in enumerate(received) if place >= len(expected) or bucket != expected[place])
+    filled = sum(case["sizes"][number] for number in received[place])
+    if filled > case["bucket_bytes"] and len(received[place]) > 1:
         return f"For ({shown(case)}): bucket {place} has {filled} bytes, more than {case['bucket_bytes']}."
-    return f"For ({shown(case)}): bucket {place} is {got[place]}, and the parameter after it would have fitted."
+    return f"For ({shown(case)}): bucket {place} is {received[place]}, and the parameter after it would have fitted."
 
 
-def _no_partition(got: Any, num_parameters: int) -> str | None:
-    if not isinstance(got, list | tuple) or not all(isinstance(bucket, list | tuple) for bucket in got):
+def _no_partition(received: Any, num_parameters: int) -> str | None:
+    if not isinstance(received, list | tuple) or not all(isinstance(bucket, list | tuple) for bucket in received):
         return "Return a list of lists of parameter numbers."
-    numbers = [number for bucket in got for number in bucket]
+    numbers = [number for bucket in received for number in bucket]
     if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(num_parameters)):
-        return f"Each of the parameters 0 to {num_parameters - 1} must be in exactly one bucket; yours: {got!r:.200}"
-    if not all(got):
+        return (
+            f"Each of the parameters 0 to {num_parameters - 1} must be in exactly one bucket; yours: {received!r:.200}"
+        )
+    if not all(received):
         return "A bucket is empty. An empty bucket would cost a message."
     return None
 
@@ -72,7 +74,7 @@ CHECK = Check(
         {"sizes": [8, 8, 16, 400], "bucket_bytes": 16},
     ),
     draw=_draw_buckets,
-    make=formula_task("assign_buckets", ("sizes", "bucket_bytes"), due_buckets),
+    make=formula_task("assign_buckets", ("sizes", "bucket_bytes"), expected_buckets),
     judge=_judge_buckets,
     program="without_ranks",
     masked=MASKED,

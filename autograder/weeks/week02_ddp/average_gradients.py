@@ -12,9 +12,9 @@ from shardlab.costs import traffic
 from torch import Tensor
 
 from autograder.checks.base import (
-    Answer,
     Case,
     Check,
+    Reply,
     Task,
     calls_of,
     carried_too_little,
@@ -57,24 +57,24 @@ def _make_average(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_average(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge_average(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
     for rank in working(task):
-        came, due = answer.ranks[rank], task.expected[rank]
-        if problem := wrong_means(rank, came, due, case) or touched_input(rank, came, task):
+        reported, expected = reply.ranks[rank], task.expected[rank]
+        if problem := wrong_means(rank, reported, expected, case) or touched_input(rank, reported, task):
             return problem
-    return too_many_bytes(task, answer)
+    return too_many_bytes(task, reply)
 
 
-def wrong_means(rank: int, came: dict, due: list, case: Case) -> str | None:
-    """Hold a list of tensors, or of None where None is due, against the means."""
-    value = came.get("value", {})
-    got = value.get("plain") if isinstance(value, dict) else None
-    if not isinstance(got, list | tuple) or len(got) != len(due):
-        return f"On rank {rank}, return a list of {len(due)} gradients, one for each that was given."
+def wrong_means(rank: int, reported: dict, expected: list, case: Case) -> str | None:
+    """Hold a list of tensors, or of None where None is expected, against the means."""
+    value = reported.get("value", {})
+    received = value.get("plain") if isinstance(value, dict) else None
+    if not isinstance(received, list | tuple) or len(received) != len(expected):
+        return f"On rank {rank}, return a list of {len(expected)} gradients, one for each that was given."
     num_ranks = len(members_of(case))
-    for place, (mine, mean) in enumerate(zip(got, due, strict=True)):
+    for place, (mine, mean) in enumerate(zip(received, expected, strict=True)):
         if mean is None and mine is not None:
             return f"On rank {rank}, gradient {place} must be None: no rank has used that parameter."
         if mean is None:
@@ -86,16 +86,17 @@ def wrong_means(rank: int, came: dict, due: list, case: Case) -> str | None:
     return None
 
 
-def too_many_bytes(task: Task, answer: Answer, slack_bytes: int = 0) -> str | None:
+def too_many_bytes(task: Task, reply: Reply, slack_bytes: int = 0) -> str | None:
     """No rank sends more than all-reduces of all gradients do; the loopback must agree."""
     ranks = working(task)
-    due = traffic.ring_all_reduce_bytes(len(ranks), task.facts["all_bytes"])
+    expected = traffic.ring_all_reduce_bytes(len(ranks), task.facts["all_bytes"])
     for rank in ranks:
-        claimed = sum(call.sent_bytes for call in calls_of(answer, rank))
-        if claimed > 1.001 * due + slack_bytes:
-            return f"Right, but rank {rank} sends {size(claimed)} where an all-reduce sends {size(due)}, 2(N-1)/N of S."
-    total = int(due * len(ranks))
-    return carried_too_little(answer, total // 2) or carried_too_much(answer, total + slack_bytes * len(ranks))
+        claimed = sum(call.sent_bytes for call in calls_of(reply, rank))
+        if claimed > 1.001 * expected + slack_bytes:
+            most = f"an all-reduce sends {size(expected)}, 2(N-1)/N of S"
+            return f"Right, but rank {rank} sends {size(claimed)} where {most}."
+    total = int(expected * len(ranks))
+    return carried_too_little(reply, total // 2) or carried_too_much(reply, total + slack_bytes * len(ranks))
 
 
 def _draw_average(rng: Random) -> list[Case]:

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograder.checks.base import Answer, Case, Check, Task, calls_of, whole_numbers
+from autograder.checks.base import Case, Check, Reply, Task, calls_of, whole_numbers
 from autograder.checks.groups import members_of, working
 from autograder.checks.packets import Call
 from autograder.checks.training import failed, module, training_task, wrong_grads, wrong_weights
 from autograder.jobs import trained
 from autograder.jobs.marked import MARK_BYTES, set_keys
-from autograder.weeks.week02_ddp.assign_buckets import due_buckets
+from autograder.weeks.week02_ddp.assign_buckets import expected_buckets
 from autograder.weeks.week02_ddp.average_gradients import MASKED
 
 GRADIENTS, OVERLAP = "gradients", "overlap"
@@ -35,7 +35,7 @@ def _make_backward(case: Case, rng: Random) -> Task:
     first = trained.build_module(plans[members[0]])
     weights = {name: parameter.detach().clone() for name, parameter in first.named_parameters()}
     sizes = [weight.nbytes for weight in weights.values()]
-    buckets = due_buckets({"sizes": sizes, "bucket_bytes": case["bucket_bytes"]})
+    buckets = expected_buckets({"sizes": sizes, "bucket_bytes": case["bucket_bytes"]})
     payloads = [sum(sizes[number] for number in bucket) for bucket in buckets]
     keys = _keys(case, buckets, rng)
     return training_task(
@@ -79,37 +79,37 @@ def _rows(rng: Random, width: int) -> Tensor:
     return whole_numbers(rng, ROWS * width).clamp(-3, 3).reshape(ROWS, width)
 
 
-def _judge_backward(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge_backward(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := failed(reply):
         waits = "Here a rank gets into the next layer only while gradients travel: a hook that waits never ends.\n"
-        return waits + problem if case["part"] == OVERLAP and problem == answer.report else problem
+        return waits + problem if case["part"] == OVERLAP and problem == reply.report else problem
     for rank in working(task):
-        if problem := wrong_weights(rank, answer.ranks[rank], task.expected[rank][0]):
+        if problem := wrong_weights(rank, reply.ranks[rank], task.expected[rank][0]):
             return f"{problem} All ranks must begin with the weights of the group's first rank."
     for rank in working(task):
-        came, grads = answer.ranks[rank], task.expected[rank][1]
+        reported, grads = reply.ranks[rank], task.expected[rank][1]
         problem = (
-            _is_sum(rank, came, grads, len(working(task)))
-            or wrong_grads(rank, came, grads, relative=TOLERANCE)
-            or _wrong_calls(rank, answer, task.facts["payloads"], len(task.facts["buckets"]))
+            _is_sum(rank, reported, grads, len(working(task)))
+            or wrong_grads(rank, reported, grads, relative=TOLERANCE)
+            or _wrong_calls(rank, reply, task.facts["payloads"], len(task.facts["buckets"]))
         )
         if not problem and case["part"] == OVERLAP:
-            problem = _no_overlap(rank, answer, case, task.facts["buckets"])
+            problem = _no_overlap(rank, reply, case, task.facts["buckets"])
         if problem:
             return problem
     return None
 
 
-def _is_sum(rank: int, came: dict[str, Any], grads: dict[str, Tensor], num_ranks: int) -> str | None:
+def _is_sum(rank: int, reported: dict[str, Any], grads: dict[str, Tensor], num_ranks: int) -> str | None:
     total = {name: grad * num_ranks for name, grad in grads.items()}
-    if any(grad.any() for grad in grads.values()) and not wrong_grads(rank, came, total, relative=TOLERANCE):
+    if any(grad.any() for grad in grads.values()) and not wrong_grads(rank, reported, total, relative=TOLERANCE):
         return f"The gradients on rank {rank} are {num_ranks} times the mean: the sum over the ranks."
     return None
 
 
-def _wrong_calls(rank: int, answer: Answer, payloads: list[int], num_buckets: int) -> str | None:
+def _wrong_calls(rank: int, reply: Reply, payloads: list[int], num_buckets: int) -> str | None:
     """One all-reduce a bucket, in the order of the buckets, and nothing else but the first broadcast."""
-    calls = sorted(_without_marks(answer, rank), key=lambda call: call.number)
+    calls = sorted(_without_marks(reply, rank), key=lambda call: call.number)
     other = [call.kind for call in calls if call.kind not in ("broadcast", "all_reduce")]
     if other:
         return f"Rank {rank} calls {other[0]}; a broadcast before and one all_reduce per bucket are enough."
@@ -130,24 +130,24 @@ def _broadcasts_late(kinds: list[str], num_buckets: int) -> bool:
     return any(number % num_buckets or number == kinds.count("all_reduce") for number in reduced)
 
 
-def _without_marks(answer: Answer, rank: int) -> list[Call]:
+def _without_marks(reply: Reply, rank: int) -> list[Call]:
     """A rank's calls but the marks, and the messages that hold layers back."""
-    return [call for call in calls_of(answer, rank) if call.payload_bytes != MARK_BYTES]
+    return [call for call in calls_of(reply, rank) if call.payload_bytes != MARK_BYTES]
 
 
-def _no_overlap(rank: int, answer: Answer, case: Case, buckets: list[list[int]]) -> str | None:
+def _no_overlap(rank: int, reply: Reply, case: Case, buckets: list[list[int]]) -> str | None:
     """Each bucket leaves before the backward reaches the layer in front of its gradients, and of the last microbatch.
 
     Every layer asks for its number outside, and what the rank had begun by then is noted there (`jobs.keys`).
     """
-    num_layers, asked = len(case["widths"]) - 1, answer.asked[rank]
+    num_layers, asked = len(case["widths"]) - 1, reply.asked[rank]
     if len(asked) != case["microbatches"] * num_layers:
         return f"On rank {rank}, the backward of each of the {case['microbatches']} microbatches must run once."
     last = asked[-num_layers:]
     if last[0] > 0:
         return f"Rank {rank} all-reduces before the last microbatch: add gradients up first."
-    for layer, begun, due in zip(reversed(range(num_layers)), last, _due(case, buckets), strict=True):
-        if begun < due:
+    for layer, begun, expected in zip(reversed(range(num_layers)), last, _due(case, buckets), strict=True):
+        if begun < expected:
             return (
                 f"Right, but bucket {begun} of rank {rank} has not left when the backward reaches layer {layer}; its "
                 f"gradients were there after layer {_lowest(buckets[: begun + 1])}. Send it from the hook of its last "

@@ -6,25 +6,25 @@ from random import Random
 
 from shardlab.costs import overlap
 
-from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import formula_task, shown, trouble_in_call, value_of
 
 NAMES = ("compute_seconds", "communication_seconds", "window_seconds")
 FORMULAS = ("shardlab.costs.overlap",)
 
 
-def due_efficiency(case: Case) -> float:
+def expected_efficiency(case: Case) -> float:
     """compute / (compute + what does not fit into the window)."""
     compute, communication, window = (case[name] for name in NAMES)
     return overlap.efficiency(compute, max(0.0, communication - window))
 
 
-def _judge_efficiency(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge_efficiency(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got = value_of(answer)
-    if not close(got, task.expected[0]):
-        return f"For ({shown(case)}) {got!r} is not compute / (compute + exposed communication)."
+    received = value_of(reply)
+    if not close(received, task.expected[0]):
+        return f"For ({shown(case)}) {received!r} is not compute / (compute + exposed communication)."
     return None
 
 
@@ -40,7 +40,7 @@ CHECK = Check(
     names=("efficiency",),
     public=tuple(dict(zip(NAMES, (0.010, 0.004, window), strict=True)) for window in (0.0, 0.003, 0.005)),
     draw=_draw_efficiency,
-    make=formula_task("efficiency", NAMES, due_efficiency),
+    make=formula_task("efficiency", NAMES, expected_efficiency),
     judge=_judge_efficiency,
     program="without_ranks",
     masked=FORMULAS,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from autograder.checks.base import Case, Check
 from autograder.checks.formulas import formula_task, judge_pair
-from autograder.weeks.week02_ddp.efficiency import FORMULAS, due_efficiency
+from autograder.weeks.week02_ddp.efficiency import FORMULAS, expected_efficiency
 
 
 def both(case: Case) -> tuple[float, float]:
     """Without overlap, and with two thirds of the compute, the backward, as the window."""
     seconds = {"compute_seconds": 0.010, "communication_seconds": 0.008}
     none, all_of_it = ({**seconds, "window_seconds": window} for window in (0.0, 0.010 * 2 / 3))
-    return due_efficiency(none), due_efficiency(all_of_it)
+    return expected_efficiency(none), expected_efficiency(all_of_it)
 
 
 CHECK = Check(

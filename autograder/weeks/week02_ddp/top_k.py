@@ -12,9 +12,9 @@ from shardlab.costs import compression
 from torch import Tensor
 
 from autograder.checks.base import (
-    Answer,
     Case,
     Check,
+    Reply,
     Task,
     calls_of,
     carried_too_much,
@@ -62,24 +62,24 @@ def _make_top_k(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_top_k(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge_top_k(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
     due_bytes = task.facts["sent_bytes"]
     for rank in working(task):
-        came, due = answer.ranks[rank], task.expected[rank]
-        value = came.get("value", {}).get("plain")
-        if not isinstance(value, list | tuple) or len(value) != len(due):
-            return f"On rank {rank}, return a list of {len(due)} tensors, the mean of each step."
-        for step, mean in enumerate(due):
+        reported, expected = reply.ranks[rank], task.expected[rank]
+        value = reported.get("value", {}).get("plain")
+        if not isinstance(value, list | tuple) or len(value) != len(expected):
+            return f"On rank {rank}, return a list of {len(expected)} tensors, the mean of each step."
+        for step, mean in enumerate(expected):
             if problem := wrong_value(rank, value[step], mean, f"the mean of step {step}", relative=TOLERANCE):
                 return problem
-        if problem := touched_input(rank, came, task):
+        if problem := touched_input(rank, reported, task):
             return problem
-        claimed = sum(call.sent_bytes for call in calls_of(answer, rank))
+        claimed = sum(call.sent_bytes for call in calls_of(reply, rank))
         if claimed > due_bytes:
             return f"Right, but rank {rank} sends {size(claimed)} where {size(due_bytes)} are enough: 8 bytes a number."
-    return carried_too_much(answer, int(due_bytes * len(working(task))))
+    return carried_too_much(reply, int(due_bytes * len(working(task))))
 
 
 def _draw_top_k(rng: Random) -> list[Case]:

@@ -6,7 +6,7 @@ from random import Random
 
 import torch
 
-from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble
+from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
 from autograder.checks.groups import group_task, members_of, working
 from autograder.weeks.week02_ddp.average_gradients import LARGE, MASKED, drawn_gradients, too_many_bytes, wrong_means
 
@@ -24,19 +24,21 @@ def _make_unused(case: Case, rng: Random) -> Task:
         args[rank] = [[None if n in missing else g for n, g in enumerate(full[rank])], parameters]
         for number in missing:
             means[number] = means[number] - full[rank][number] / len(members)
-    due = [None if len(gone) == len(members) else mean for gone, mean in zip(case["missing"], means, strict=True)]
+    expected = [None if len(gone) == len(members) else mean for gone, mean in zip(case["missing"], means, strict=True)]
     num_bytes = sum(mean.numel() * mean.element_size() for mean in means)
-    return group_task(case, "average_used", args, dict.fromkeys(members, due), keeps_inputs=True, all_bytes=num_bytes)
+    return group_task(
+        case, "average_used", args, dict.fromkeys(members, expected), keeps_inputs=True, all_bytes=num_bytes
+    )
 
 
-def _judge_unused(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge_unused(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
     for rank in working(task):
-        came = answer.ranks[rank]
-        if problem := wrong_means(rank, came, task.expected[rank], case) or touched_input(rank, came, task):
+        reported = reply.ranks[rank]
+        if problem := wrong_means(rank, reported, task.expected[rank], case) or touched_input(rank, reported, task):
             return problem
-    return too_many_bytes(task, answer, FLAG_BYTES)
+    return too_many_bytes(task, reply, FLAG_BYTES)
 
 
 def _draw_unused(rng: Random) -> list[Case]:

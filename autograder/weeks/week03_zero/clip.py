@@ -6,7 +6,7 @@ from random import Random
 
 import torch
 
-from autograder.checks.base import Answer, Case, Check, Task, calls_of, close, size, trouble, wrong_value
+from autograder.checks.base import Case, Check, Reply, Task, calls_of, close, size, trouble, wrong_value
 from autograder.checks.groups import dtype_of, group_task, members_of, working
 from autograder.checks.shards import MASKED
 
@@ -40,25 +40,25 @@ def _some_slices(case: Case, rng: Random) -> list[torch.Tensor]:
     return [(factor * torch.randn(num, generator=generator)).to(dtype_of(case)) for num in sizes]
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
-    due = task.facts["norm"]
+    wanted = task.facts["norm"]
     relative = 2.0**-7 if dtype_of(case) is torch.bfloat16 else 1e-5
     for rank in working(task):
-        came = answer.ranks[rank]
-        norm = came.get("value", {}).get("plain")
+        reported = reply.ranks[rank]
+        norm = reported.get("value", {}).get("plain")
         norm = norm.item() if isinstance(norm, torch.Tensor) and norm.numel() == 1 else norm
-        if not (close(norm, due, 1e-4) or (due == 0 and norm == 0)):
-            return f"Rank {rank} returns {norm!r} where the norm of all slices together is {due:.6g}, on every rank."
-        args = came.get("args")
-        got = args[0] if isinstance(args, list | tuple) and args and isinstance(args[0], list | tuple) else []
-        if len(got) != len(task.expected[rank]):
+        if not (close(norm, wanted, 1e-4) or (wanted == 0 and norm == 0)):
+            return f"Rank {rank} returns {norm!r} where the norm of all slices together is {wanted:.6g}, on every rank."
+        args = reported.get("args")
+        received = args[0] if isinstance(args, list | tuple) and args and isinstance(args[0], list | tuple) else []
+        if len(received) != len(task.expected[rank]):
             return f"Rank {rank} does not show its slices: scale them in place."
-        for place, (one, expected) in enumerate(zip(got, task.expected[rank], strict=True)):
+        for place, (one, expected) in enumerate(zip(received, task.expected[rank], strict=True)):
             if problem := wrong_value(rank, one, expected, f"slice {place}", relative=relative):
                 return problem
-        if (mine := sum(call.sent_bytes for call in calls_of(answer, rank))) > MOST_BYTES:
+        if (mine := sum(call.sent_bytes for call in calls_of(reply, rank))) > MOST_BYTES:
             return f"Rank {rank} sends {size(mine)}. What is the least that the others must know of your slices?"
     return None
 

@@ -7,8 +7,8 @@ from random import Random
 
 import torch
 
-from autograder.checks.base import Answer, Case, Check, Task, whole_numbers
-from autograder.checks.formulas import failed, value_of
+from autograder.checks.base import Case, Check, Reply, Task, whole_numbers
+from autograder.checks.formulas import trouble_in_call, value_of
 from autograder.checks.groups import dtype_of
 from autograder.checks.shards import MASKED, padded
 
@@ -24,31 +24,32 @@ def _make(case: Case, rng: Random) -> Task:
     return Task("unflatten", 1, inputs=[[[flat, like]]], expected=[tensors], groups=[])
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due = value_of(answer), task.expected[0]
-    return _judge_flat(case, got, due) if case["part"] == "flatten" else _judge_list(got, due)
+    received, expected = value_of(reply), task.expected[0]
+    return _judge_flat(case, received, expected) if case["part"] == "flatten" else _judge_list(received, expected)
 
 
-def _judge_flat(case: Case, got: object, due: torch.Tensor) -> str | None:
-    if not isinstance(got, torch.Tensor) or got.dim() != 1 or got.dtype != due.dtype:
-        return f"Return one flat vector of {str(due.dtype).removeprefix('torch.')}, the dtype of the tensors."
+def _judge_flat(case: Case, received: object, expected: torch.Tensor) -> str | None:
+    if not isinstance(received, torch.Tensor) or received.dim() != 1 or received.dtype != expected.dtype:
+        return f"Return one flat vector of {str(expected.dtype).removeprefix('torch.')}, the dtype of the tensors."
     num = sum(math.prod(shape) for shape in case["shapes"])
-    if got.numel() != due.numel():
+    if received.numel() != expected.numel():
+        whole, ranks = expected.numel(), case["num_ranks"]
         return (
-            f"{num} numbers over {case['num_ranks']} ranks: the vector has {got.numel()} elements where {due.numel()} "
-            f"are due, {due.numel() // case['num_ranks']} a rank, {due.numel() - num} of them padding."
+            f"{num} numbers over {ranks} ranks: the vector has {received.numel()} elements where {whole} are expected, "
+            f"{whole // ranks} per rank, {whole - num} of them padding."
         )
-    if not torch.equal(got[:num], due[:num]):
+    if not torch.equal(received[:num], expected[:num]):
         return "The numbers are not in order: the first tensor row by row, then the second, …"
-    return None if torch.equal(got, due) else "The padding at the end must be zeros."
+    return None if torch.equal(received, expected) else "The padding at the end must be zeros."
 
 
-def _judge_list(got: object, due: list[torch.Tensor]) -> str | None:
-    if not isinstance(got, list | tuple) or len(got) != len(due):
-        return f"unflatten() must return a list of {len(due)} tensors, one for each that was laid out."
-    for place, (one, expected) in enumerate(zip(got, due, strict=True)):
+def _judge_list(received: object, wanted: list[torch.Tensor]) -> str | None:
+    if not isinstance(received, list | tuple) or len(received) != len(wanted):
+        return f"unflatten() must return a list of {len(wanted)} tensors, one for each that was laid out."
+    for place, (one, expected) in enumerate(zip(received, wanted, strict=True)):
         if not isinstance(one, torch.Tensor) or one.shape != expected.shape:
             return f"Tensor {place} must have the shape {list(expected.shape)}."
         if not torch.equal(one, expected):

@@ -8,7 +8,7 @@ import torch
 from shardlab.costs import traffic
 from torch import nn
 
-from autograder.checks.base import Answer, Case, Check, Task, calls_of
+from autograder.checks.base import Case, Check, Reply, Task, calls_of
 from autograder.checks.groups import members_of, working
 from autograder.checks.shards import MASKED, padded, sent_otherwise, slices
 from autograder.checks.training import failed, module, training_task
@@ -48,19 +48,19 @@ def _by_layer(net: nn.Module, tokens: list[torch.Tensor]) -> dict[str, list[torc
     return layers
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := failed(reply):
         return problem
     for rank in working(task):
-        due, came = task.expected[rank], answer.ranks[rank]
-        if problem := wrong_slices(case, rank, came, due):
+        expected, reported = task.expected[rank], reply.ranks[rank]
+        if problem := wrong_slices(case, rank, reported, expected):
             return problem
-        most = case.get("calls", 1) * len(due)
-        if (num_calls := len(calls_of(answer, rank))) > most:
+        most = case.get("calls", 1) * len(expected)
+        if (num_calls := len(calls_of(reply, rank))) > most:
             return f"Rank {rank} makes {num_calls} calls where {most} are enough, one per layer with weights and step."
-    if case["part"] == "memory" and (problem := held_at_once(task, answer)):
+    if case["part"] == "memory" and (problem := held_at_once(task, reply)):
         return problem
-    return sent_otherwise(task, answer, task.facts["sent_bytes"], "each layer reduce-scattered once")
+    return sent_otherwise(task, reply, task.facts["sent_bytes"], "each layer reduce-scattered once")
 
 
 def _draw(rng: Random) -> list[Case]:

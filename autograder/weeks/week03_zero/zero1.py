@@ -13,9 +13,9 @@ from shardlab.costs import traffic
 from shardlab.model import adam
 
 from autograder.checks.base import (
-    Answer,
     Case,
     Check,
+    Reply,
     Task,
     carried_too_little,
     size,
@@ -79,13 +79,13 @@ def _make_step(case: Case, rng: Random) -> Task:
     weights = _as_weights(state["master"], case)
     adam.update(state, mean, lr=LR)
     new_weights = _as_weights(state["master"], case)
-    due = {rank: (new_weights, _cut(state, len(members), place)) for place, rank in enumerate(members)}
+    expected = {rank: (new_weights, _cut(state, len(members), place)) for place, rank in enumerate(members)}
     num_bytes = padded(weights, len(members)).nbytes
     return training_task(
         case,
         "zero1_step",
         {rank: [weights, gradients[rank], before[place], LR] for place, rank in enumerate(members)},
-        due,
+        expected,
         reports=(),
         sent_bytes=traffic.zero_bytes(len(members), num_bytes, 1),
     )
@@ -112,35 +112,37 @@ def _as_weights(master: torch.Tensor, case: Case) -> list[torch.Tensor]:
     return [part.clone().view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := failed(reply):
         return problem
     judges = {"slice": _judge_slice, "state": _judge_state, "memory": _judge_state, "step": _judge_step}
-    return judges[case["part"]](case, task, answer)
+    return judges[case["part"]](case, task, reply)
 
 
-def _judge_slice(case: Case, task: Task, answer: Answer) -> str | None:
+def _judge_slice(case: Case, task: Task, reply: Reply) -> str | None:
     for rank in working(task):
-        came, due = answer.ranks[rank], task.expected[rank]
-        if problem := wrong_tensor(rank, came, due, what="the mean of its slice") or touched_input(rank, came, task):
+        reported, expected = reply.ranks[rank], task.expected[rank]
+        if problem := wrong_tensor(rank, reported, expected, what="the mean of its slice") or touched_input(
+            rank, reported, task
+        ):
             return problem
-    due = task.facts["sent_bytes"]
-    return sent_otherwise(task, answer, due, "(N-1)/N of the gradients: a reduce-scatter") or carried_too_little(
-        answer, int(due * len(working(task)) * 0.98)
+    expected = task.facts["sent_bytes"]
+    return sent_otherwise(task, reply, expected, "(N-1)/N of the gradients: a reduce-scatter") or carried_too_little(
+        reply, int(expected * len(working(task)) * 0.98)
     )
 
 
-def _judge_state(case: Case, task: Task, answer: Answer) -> str | None:
+def _judge_state(case: Case, task: Task, reply: Reply) -> str | None:
     for rank in working(task):
-        due, came = task.expected[rank], answer.ranks[rank]
-        if problem := wrong_state(rank, came.get("value", {}).get("plain"), due):
+        expected, reported = task.expected[rank], reply.ranks[rank]
+        if problem := wrong_state(rank, reported.get("value", {}).get("plain"), expected):
             return problem
-    if case["part"] == "memory" and (problem := _held_at_once(task, answer)):
+    if case["part"] == "memory" and (problem := _held_at_once(task, reply)):
         return problem
-    return sent_otherwise(task, answer, 0, "every rank has the weights that it cuts")
+    return sent_otherwise(task, reply, 0, "every rank has the weights that it cuts")
 
 
-def _held_at_once(task: Task, answer: Answer) -> str | None:
+def _held_at_once(task: Task, reply: Reply) -> str | None:
     """Whether the states of all slices existed on a rank.
 
     Right answers peak at 32 MB: 18 of states, 12 of the vector that is cut, or 24 more if it is float32 before that.
@@ -148,41 +150,43 @@ def _held_at_once(task: Task, answer: Answer) -> str | None:
     """
     states = sum(task.expected[0][name].nbytes for name in VECTORS)
     why = "its own twelve bytes a parameter: a view of a longer vector keeps all of it alive"
-    return any_peak_too_high(answer, 2 * (states + task.facts["all_bytes"]), why)
+    return any_peak_too_high(reply, 2 * (states + task.facts["all_bytes"]), why)
 
 
-def wrong_state(rank: int, got: Any, due: dict[str, Any]) -> str | None:
+def wrong_state(rank: int, received: Any, expected: dict[str, Any]) -> str | None:
     """A rank's state: a dict, of its slice's bytes and no more, in float32, and then every number."""
-    if not isinstance(got, dict) or any(not isinstance(got.get(name), torch.Tensor) for name in VECTORS):
+    if not isinstance(received, dict) or any(not isinstance(received.get(name), torch.Tensor) for name in VECTORS):
         return f"On rank {rank}, the state must be a dict with the tensors {', '.join(VECTORS)}, as adam.new_state's."
-    held = sum(value.nbytes for value in got.values() if isinstance(value, torch.Tensor))
-    most = sum(due[name].nbytes for name in VECTORS)
+    held = sum(value.nbytes for value in received.values() if isinstance(value, torch.Tensor))
+    most = sum(expected[name].nbytes for name in VECTORS)
     if held > most:
         return (
-            f"Rank {rank} holds {size(held)} of optimizer state where {size(most)} are due: 12 bytes for each of the "
-            f"{due['master'].numel()} parameters of its slice. What does it need the others' for?"
+            f"Rank {rank} holds {size(held)} of optimizer state where {size(most)} are expected: 12 bytes for each of "
+            f"the {expected['master'].numel()} parameters of its slice. What does it need the others' for?"
         )
     for name in VECTORS:
-        if problem := wrong_value(rank, got[name], due[name], f"`{name}`", relative=1e-5):
+        if problem := wrong_value(rank, received[name], expected[name], f"`{name}`", relative=1e-5):
             return problem
-    return None if got.get("step") == due["step"] else f"On rank {rank}, `step` is not {due['step']}."
+    return None if received.get("step") == expected["step"] else f"On rank {rank}, `step` is not {expected['step']}."
 
 
-def _judge_step(case: Case, task: Task, answer: Answer) -> str | None:
+def _judge_step(case: Case, task: Task, reply: Reply) -> str | None:
     relative = 2.0**-8 if dtype_of(case) is torch.bfloat16 else 1e-5
     for rank in working(task):
         weights, state = task.expected[rank]
-        args = answer.ranks[rank].get("args")
+        args = reply.ranks[rank].get("args")
         if not isinstance(args, list | tuple) or len(args) != 4 or not isinstance(args[0], list | tuple):
             return f"Rank {rank} does not show what became of the parameters."
         if problem := wrong_state(rank, args[2], state):
             return problem
-        for place, (got, due) in enumerate(zip(args[0], weights, strict=True)):
-            if problem := wrong_value(rank, got, due, f"parameter {place}", relative=relative):
+        for place, (received, expected) in enumerate(zip(args[0], weights, strict=True)):
+            if problem := wrong_value(rank, received, expected, f"parameter {place}", relative=relative):
                 return problem
-    due = task.facts["sent_bytes"]
+    expected = task.facts["sent_bytes"]
     why = "gradients out and weights back, 2(N-1)/N of the model, in the model's own dtype"
-    return sent_otherwise(task, answer, due, why) or carried_too_little(answer, int(due * len(working(task)) * 0.98))
+    return sent_otherwise(task, reply, expected, why) or carried_too_little(
+        reply, int(expected * len(working(task)) * 0.98)
+    )
 
 
 def _draw(rng: Random) -> list[Case]:

@@ -8,7 +8,7 @@ import torch
 from shardlab.costs import traffic
 from torch import nn
 
-from autograder.checks.base import Answer, Case, Check, Task, wrong_value
+from autograder.checks.base import Case, Check, Reply, Task, wrong_value
 from autograder.checks.groups import members_of, working
 from autograder.checks.shards import MASKED, padded, rows_of, sent_otherwise, slices
 from autograder.checks.training import any_peak_too_high, failed, holds_too_much, module, training_task
@@ -44,41 +44,41 @@ def _make(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := failed(reply):
         return problem
     for rank in working(task):
-        due, came = task.expected[rank], answer.ranks[rank]
-        if problem := wrong_slices(case, rank, came, due):
+        expected, reported = task.expected[rank], reply.ranks[rank]
+        if problem := wrong_slices(case, rank, reported, expected):
             return problem
-    if case["part"] == "memory" and (problem := held_at_once(task, answer)):
+    if case["part"] == "memory" and (problem := held_at_once(task, reply)):
         return problem
-    return sent_otherwise(task, answer, task.facts["sent_bytes"], "each gradient reduce-scattered once")
+    return sent_otherwise(task, reply, task.facts["sent_bytes"], "each gradient reduce-scattered once")
 
 
-def wrong_slices(case: Case, rank: int, came: dict, due: dict[str, torch.Tensor]) -> str | None:
+def wrong_slices(case: Case, rank: int, reported: dict, wanted: dict[str, torch.Tensor]) -> str | None:
     """A list of slices against the expected ones, in order."""
-    value = came.get("value", {}).get("plain")
-    if not isinstance(value, list | tuple) or len(value) != len(due):
-        return f"On rank {rank}, return a list of {len(due)} slices."
+    value = reported.get("value", {}).get("plain")
+    if not isinstance(value, list | tuple) or len(value) != len(wanted):
+        return f"On rank {rank}, return a list of {len(wanted)} slices."
     relative = 0.5 if case["part"] == "memory" else 1e-4  # in deep models some ReLU stands on its edge
-    for got, (name, expected) in zip(value, due.items(), strict=True):
-        if problem := wrong_value(rank, got, expected, f"the slice of {name}", relative=relative):
+    for received, (name, expected) in zip(value, wanted.items(), strict=True):
+        if problem := wrong_value(rank, received, expected, f"the slice of {name}", relative=relative):
             return problem
     return None
 
 
-def held_at_once(task: Task, answer: Answer) -> str | None:
+def held_at_once(task: Task, reply: Reply) -> str | None:
     """Whether all full gradients existed together: who waits for the last holds them, and what their sums need."""
     why = "less than all gradients together. When is each freed?"
-    problem = any_peak_too_high(answer, 3 / 4 * task.facts["all_bytes"], why)
-    return still_held(task, answer) or problem if problem or answer.loopback_bytes < 0 else None
+    problem = any_peak_too_high(reply, 3 / 4 * task.facts["all_bytes"], why)
+    return still_held(task, reply) or problem if problem or reply.loopback_bytes < 0 else None
 
 
-def still_held(task: Task, answer: Answer) -> str | None:
+def still_held(task: Task, reply: Reply) -> str | None:
     """Which rank says that it has gradients after the call: a remedy, or a word where no memory can be read."""
     why = "for each is its owners' now: set `.grad` to None"
-    said = (holds_too_much(rank, answer.ranks[rank], {"gradients": 0}, why) for rank in working(task))
+    said = (holds_too_much(rank, reply.ranks[rank], {"gradients": 0}, why) for rank in working(task))
     return next(filter(None, said), None)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, value_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import trouble_in_call, value_of
 
 _EVENT = re.compile(r"(gather|forward|backward|free) (\d{1,3})")
 CLOCKS = ((1.0, 1.0), (0.5, 1.0), (2.0, 1.0), (1.0, 3.0))  # seconds of a gather, of a forward; a backward takes two
@@ -63,10 +63,12 @@ def play(plan: Sequence[str], num_units: int) -> Played:
             held.remove(unit)
         else:
             used.append(text)
-    due = [f"forward {unit}" for unit in range(num_units)] + [f"backward {unit}" for unit in reversed(range(num_units))]
-    if used != due:
-        wrong = next((a for a, b in zip(used, due, strict=False) if a != b), None)
-        where = f"'{wrong}' comes too early" if wrong else f"{len(used)} passes where {len(due)} are due"
+    expected = [f"forward {unit}" for unit in range(num_units)] + [
+        f"backward {unit}" for unit in reversed(range(num_units))
+    ]
+    if used != expected:
+        wrong = next((a for a, b in zip(used, expected, strict=False) if a != b), None)
+        where = f"'{wrong}' comes too early" if wrong else f"{len(used)} passes where {len(expected)} are expected"
         raise WrongPlan(f"{where}: all units forward in order, then all backward in reverse.")
     if held:
         raise WrongPlan(f"At the end unit {min(held)} is still whole on every rank. Free it.")
@@ -102,28 +104,27 @@ def _make(case: Case, rng: Random) -> Task:
     return Task("gather_plan", 1, inputs=[[sizes]], expected=[play(window_plan(*sizes), sizes[0])], groups=[])
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due, num = value_of(answer), task.expected[0], case["num_units"]
+    received, expected, num = value_of(reply), task.expected[0], case["num_units"]
     told = f"With {num} units and prefetch {case['prefetch']}"
-    if not isinstance(got, list | tuple) or len(got) > MOST_EVENTS * num:
+    if not isinstance(received, list | tuple) or len(received) > MOST_EVENTS * num:
         return f"{told}: return one list of texts such as 'gather 0', {MOST_EVENTS * num} at most."
     try:
-        problem = _costs_more(play(got, num), due)
+        problem = _costs_more(play(received, num), expected)
     except WrongPlan as error:
         problem = str(error)
     return problem and f"{told}: {problem}"
 
 
-def _costs_more(mine: Played, due: Played) -> str | None:
-    if mine.held > due.held:
-        return f"{mine.held} units are whole at once where {due.held} may be. What can be freed sooner?"
-    if mine.gathers > due.gathers:
-        return (
-            f"{mine.gathers} gathers where {due.gathers} are enough. You free a unit that one of the next passes needs."
-        )
-    for clock, waited, least in zip(CLOCKS, mine.exposed, due.exposed, strict=True):
+def _costs_more(mine: Played, expected: Played) -> str | None:
+    if mine.held > expected.held:
+        return f"{mine.held} units are whole at once where {expected.held} may be. What can be freed sooner?"
+    if mine.gathers > expected.gathers:
+        enough = f"{mine.gathers} gathers where {expected.gathers} are enough"
+        return f"{enough}. You free a unit that one of the next passes needs."
+    for clock, waited, least in zip(CLOCKS, mine.exposed, expected.exposed, strict=True):
         if waited > least + SLACK:
             return (
                 f"if a gather takes {clock[0]:g} s and a forward {clock[1]:g} s, the GPU waits {waited:g} s where "

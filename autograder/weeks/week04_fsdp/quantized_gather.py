@@ -7,7 +7,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from autograder.checks.base import Answer, Case, Check, Task, calls_of, size, touched_input, trouble
+from autograder.checks.base import Case, Check, Reply, Task, calls_of, size, touched_input, trouble
 from autograder.checks.groups import group_task, members_of, working
 from autograder.checks.shards import MASKED
 
@@ -45,36 +45,38 @@ def _make(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
     first = None
     for rank in working(task):
-        came, due = answer.ranks[rank], task.expected[rank]
-        got = came.get("value", {}).get("plain")
-        if problem := _wrong(rank, got, due, task.facts["bounds"]) or touched_input(rank, came, task):
+        reported, expected = reply.ranks[rank], task.expected[rank]
+        received = reported.get("value", {}).get("plain")
+        if problem := _wrong(rank, received, expected, task.facts["bounds"]) or touched_input(rank, reported, task):
             return problem
-        first = got if first is None else first
-        if not torch.equal(got, first):
+        first = received if first is None else first
+        if not torch.equal(received, first):
             return f"Rank {rank} ends with other numbers than rank {working(task)[0]}: they would train two models."
-        mine = sum(call.sent_bytes for call in calls_of(answer, rank))
+        mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine != task.facts["sent_bytes"]:
             return (
-                f"Rank {rank} sends {size(mine)} where {size(task.facts['sent_bytes'])} are due: to each other rank a "
-                "byte a number and 4 bytes a block."
+                f"Rank {rank} sends {size(mine)} where {size(task.facts['sent_bytes'])} are expected: to each other "
+                "rank a byte per number and 4 bytes per block."
             )
     return None
 
 
-def _wrong(rank: int, got: object, due: Tensor, bounds: Tensor) -> str | None:
-    if not isinstance(got, Tensor) or got.dtype != due.dtype or got.shape != due.shape:
-        return f"On rank {rank}, return one float32 vector of {due.numel()} numbers, all ranks' shards in rank order."
-    wrong = ~((got - due).abs() <= bounds)  # so that NaN is wrong
+def _wrong(rank: int, received: object, expected: Tensor, bounds: Tensor) -> str | None:
+    if not isinstance(received, Tensor) or received.dtype != expected.dtype or received.shape != expected.shape:
+        return (
+            f"On rank {rank}, return one float32 vector of {expected.numel()} numbers, all ranks' shards in rank order."
+        )
+    wrong = ~((received - expected).abs() <= bounds)  # so that NaN is wrong
     if wrong.any():
         index = int(wrong.nonzero()[0])
         return (
-            f"On rank {rank}, number {index} is {got[index].item():.6g} for {due[index].item():.6g}: off by more than "
-            f"half of its block's scale, {bounds[index].item():.3g}."
+            f"On rank {rank}, number {index} is {received[index].item():.6g} for {expected[index].item():.6g}: off by "
+            f"more than half of its block's scale, {bounds[index].item():.3g}."
         )
     return None
 

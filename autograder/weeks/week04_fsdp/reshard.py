@@ -7,8 +7,8 @@ from typing import Any
 
 from shardlab.costs.memory_states import shard_elements
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, value_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import trouble_in_call, value_of
 from autograder.checks.shards import MASKED
 
 PADDING = -1
@@ -40,18 +40,20 @@ def _make(case: Case, rng: Random) -> Task:
     return Task("reading_plan", 1, inputs=[[given]], expected=[_due(case)], groups=[])
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, (needed, pieces) = value_of(answer), task.expected[0]
+    received, (needed, pieces) = value_of(reply), task.expected[0]
     files = files_of(case["unit_sizes"], case["num_files"])
     told = f"Units of {case['unit_sizes']} from {case['num_files']} files to rank {case['rank']} of {case['num_ranks']}"
-    if not isinstance(got, list | tuple) or not all(_is_piece(piece, files) for piece in got):
+    if not isinstance(received, list | tuple) or not all(_is_piece(piece, files) for piece in received):
         longest = len(files[0])
         return f"{told}: return a list of (file, begin, end), with 0 <= begin <= end <= {longest}, the files' length."
-    if len(got) > pieces:
-        return f"{told}: {len(got)} pieces where {pieces} are enough. Read neighbours in one piece, and none empty."
-    problem = _wrong_numbers([number for file, begin, end in got for number in files[file][begin:end]], needed)
+    if len(received) > pieces:
+        return (
+            f"{told}: {len(received)} pieces where {pieces} are enough. Read neighbours in one piece, and none empty."
+        )
+    problem = _wrong_numbers([number for file, begin, end in received for number in files[file][begin:end]], needed)
     return problem and f"{told}: {problem}"
 
 
@@ -59,9 +61,9 @@ def _wrong_numbers(read: list[int], needed: list[int]) -> str | None:
     if PADDING in read:
         return "you read padding as if it were weights."
     if len(read) != len(needed):
-        return f"you read {len(read)} numbers where {len(needed)} are due."
+        return f"you read {len(read)} numbers where {len(needed)} are expected."
     wrong = [place for place, (a, b) in enumerate(zip(read, needed, strict=True)) if a != b]
-    return f"number {wrong[0]} of what you read is not the one that is due there." if wrong else None
+    return f"number {wrong[0]} of what you read is not the one that is expected there." if wrong else None
 
 
 def _is_piece(piece: Any, files: list[list[int]]) -> bool:

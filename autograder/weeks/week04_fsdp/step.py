@@ -12,9 +12,9 @@ from shardlab.costs import traffic
 from torch import Tensor
 
 from autograder.checks.base import (
-    Answer,
     Case,
     Check,
+    Reply,
     Task,
     calls_of,
     carried_too_little,
@@ -64,12 +64,12 @@ def chain_task(case: Case, rng: Random, call: str, uses: list[int], *, tells_use
     gradients = [rows_of(rng, rows, width) for _ in members]
     outputs, means = one_process(weights, uses, inputs, gradients)
     cut = [slices([weight], len(members)) for weight in weights]
-    due = [slices([mean], len(members)) for mean in means]
+    wanted = [slices([mean], len(members)) for mean in means]
     args, expected = {}, {}
     for place, rank in enumerate(members):
         mine = [parts[place].clone() for parts in cut]
         args[rank] = [mine, *([uses] if tells_uses else []), inputs[place], gradients[place]]
-        expected[rank] = (outputs[place], [parts[place] for parts in due])
+        expected[rank] = (outputs[place], [parts[place] for parts in wanted])
     reports = (trained.RESULT_ALONE,) if case.get("part") == "memory" else ()
     unit_bytes = cut[0][0].nbytes * len(members)
     return training_task(
@@ -85,51 +85,53 @@ def chain_task(case: Case, rng: Random, call: str, uses: list[int], *, tells_use
     )
 
 
-def wrong_output(task: Task, answer: Answer, rank: int, *, untouched: bool = True) -> str | None:
-    """The pair (output, list of gradient slices) of a rank against what is due, and its inputs untouched."""
-    came, (output, due) = answer.ranks[rank], task.expected[rank]
-    value = came.get("value", {}).get("plain")
+def wrong_output(task: Task, reply: Reply, rank: int, *, untouched: bool = True) -> str | None:
+    """The pair (output, list of gradient slices) of a rank against what is expected, and its inputs untouched."""
+    reported, (output, wanted) = reply.ranks[rank], task.expected[rank]
+    value = reported.get("value", {}).get("plain")
     if not isinstance(value, list | tuple) or len(value) != 2 or not isinstance(value[1], list | tuple):
         return f"On rank {rank}, return two things: the output, and the list of gradient slices."
     if problem := wrong_value(rank, value[0], output, "the output", relative=RELATIVE):
         return problem
-    if len(value[1]) != len(due):
-        return f"On rank {rank} there are {len(value[1])} gradient slices where {len(due)} are due, one a weight."
-    for number, (got, expected) in enumerate(zip(value[1], due, strict=True)):
-        if problem := wrong_value(rank, got, expected, f"the gradient slice of unit {number}", relative=RELATIVE):
+    if len(value[1]) != len(wanted):
+        return (
+            f"On rank {rank} there are {len(value[1])} gradient slices where {len(wanted)} are expected, one a weight."
+        )
+    for number, (received, expected) in enumerate(zip(value[1], wanted, strict=True)):
+        if problem := wrong_value(rank, received, expected, f"the gradient slice of unit {number}", relative=RELATIVE):
             return problem
-    return touched_input(rank, came, task) if untouched else None
+    return touched_input(rank, reported, task) if untouched else None
 
 
 def _make(case: Case, rng: Random) -> Task:
     return chain_task(case, rng, "zero3_step", list(range(case["units"])), tells_uses=False)
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := failed(reply):
         return problem
     for rank in working(task):
-        if problem := wrong_output(task, answer, rank, untouched=case["part"] == "values"):
+        if problem := wrong_output(task, reply, rank, untouched=case["part"] == "values"):
             return problem
-        if case["part"] == "values" and (problem := _wrong_order(task, answer, rank)):
+        if case["part"] == "values" and (problem := _wrong_order(task, reply, rank)):
             return problem
     if case["part"] == "values":
         return None
-    return _wrong_traffic(task, answer) or _held_at_once(task, answer)
+    return _wrong_traffic(task, reply) or _held_at_once(task, reply)
 
 
-def _wrong_traffic(task: Task, answer: Answer) -> str | None:
+def _wrong_traffic(task: Task, reply: Reply) -> str | None:
     """Where so much travels that packets are not read: two gathers and a reduction per unit, by the kernel's count."""
     num, unit_bytes, members = task.facts["num_units"], task.facts["unit_bytes"], len(working(task))
     most = members * num * traffic.zero_bytes(members, unit_bytes, 3)
     least = most - members * traffic.ring_all_gather_bytes(members, unit_bytes)
-    return carried_too_little(answer, int(0.98 * least)) or carried_too_much(answer, int(most))
+    return carried_too_little(reply, int(0.98 * least)) or carried_too_much(reply, int(most))
 
 
-def _wrong_order(task: Task, answer: Answer, rank: int) -> str | None:
+def _wrong_order(task: Task, reply: Reply, rank: int) -> str | None:
     """Bytes: each unit gathered twice, the last perhaps once, and reduced once. Order: not all gathers at once."""
     num, unit_bytes, members = task.facts["num_units"], task.facts["unit_bytes"], len(working(task))
-    calls = [call for call in calls_of(answer, rank) if call.sent_bytes > 0]
+    calls = [call for call in calls_of(reply, rank) if call.sent_bytes > 0]
     mine = sum(call.sent_bytes for call in calls)
     most = num * traffic.zero_bytes(members, unit_bytes, 3)
     least = most - traffic.ring_all_gather_bytes(members, unit_bytes)
@@ -158,11 +160,11 @@ def _most_gathers_ahead(kinds: list[str], num_units: int) -> int:
     return most
 
 
-def _held_at_once(task: Task, answer: Answer) -> str | None:
+def _held_at_once(task: Task, reply: Reply) -> str | None:
     """Whether the whole model, or all of its gradients, existed on a rank."""
     whole = task.facts["num_units"] * task.facts["unit_bytes"]
     why = f"its slices and a few of {task.facts['num_units']} units. When is each freed?"
-    return any_peak_too_high(answer, WHOLES * whole, why)
+    return any_peak_too_high(reply, WHOLES * whole, why)
 
 
 def _draw(rng: Random) -> list[Case]:

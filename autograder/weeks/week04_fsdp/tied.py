@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from autograder.checks.base import Answer, Case, Check, Task
+from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.groups import working
 from autograder.checks.shards import MASKED
 from autograder.checks.training import failed
@@ -15,10 +15,10 @@ def _make(case: Case, rng: Random) -> Task:
     return chain_task(case, rng, "tied_step", case["uses"], tells_uses=True)
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := failed(reply):
         return problem
-    return next((problem for rank in working(task) if (problem := wrong_output(task, answer, rank))), None)
+    return next((problem for rank in working(task) if (problem := wrong_output(task, reply, rank))), None)
 
 
 def _draw(rng: Random) -> list[Case]:

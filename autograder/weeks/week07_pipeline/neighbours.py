@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble, whole_numbers, wrong_value
+from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble, whole_numbers, wrong_value
 from autograder.checks.groups import (
     LARGE,
     POINT_TO_POINT,
@@ -45,23 +45,23 @@ def _make_neighbours(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_neighbours(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer, POINT_TO_POINT):
+def _judge_neighbours(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply, POINT_TO_POINT):
         return problem
     for rank in working(task):
-        came = answer.ranks[rank]
-        value = came.get("value")
+        reported = reply.ranks[rank]
+        value = reported.get("value")
         pair = value.get("plain") if isinstance(value, dict) else None
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             return f"Rank {rank} must return two things: {DUE[0]}, and {DUE[1]}."
-        for got, due, what in zip(pair, task.expected[rank], DUE, strict=True):
-            if due is None and got is not None:
+        for received, expected, what in zip(pair, task.expected[rank], DUE, strict=True):
+            if expected is None and received is not None:
                 return f"Rank {rank} has no neighbour there: return None for {what}."
-            if due is not None and (problem := wrong_value(rank, got, due, what)):
+            if expected is not None and (problem := wrong_value(rank, received, expected, what)):
                 return problem
-        if problem := touched_input(rank, came, task):
+        if problem := touched_input(rank, reported, task):
             return problem
-    return matched_by_tags(answer) or each_bill(task, answer, "one tensor to each neighbour")
+    return matched_by_tags(reply) or each_bill(task, reply, "one tensor to each neighbour")
 
 
 def _draw_neighbours(rng: Random) -> list[Case]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble
+from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
 from autograder.checks.groups import POINT_TO_POINT, each_bill, group_task, members_of, working
 from autograder.checks.order import matched_by_tags
 
@@ -55,40 +55,41 @@ def _make_step(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_step(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer, POINT_TO_POINT):
+def _judge_step(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply, POINT_TO_POINT):
         return problem
     for rank in working(task):
-        came = answer.ranks[rank]
-        value = came.get("value")
+        reported = reply.ranks[rank]
+        value = reported.get("value")
         pair = value.get("plain") if isinstance(value, dict) else None
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             return f"Rank {rank} must return two things: the loss (None before the last rank) and its gradient."
         loss, gradient = task.expected[rank]
         problem = _wrong_loss(rank, pair[0], loss) or _wrong_gradient(rank, pair[1], gradient, case["microbatches"])
-        if problem := problem or touched_input(rank, came, task):
+        if problem := problem or touched_input(rank, reported, task):
             return problem
-    return matched_by_tags(answer) or each_bill(
-        task, answer, "an activation forward and a gradient back for each microbatch"
+    return matched_by_tags(reply) or each_bill(
+        task, reply, "an activation forward and a gradient back for each microbatch"
     )
 
 
-def _wrong_loss(rank: int, got: object, due: Tensor | None) -> str | None:
-    if due is None:
-        return None if got is None else f"Rank {rank} has no loss: return None there."
-    number = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
-    if not isinstance(number, float) or not abs(number - due.item()) <= TOLERANCE * max(1.0, due.item()):
+def _wrong_loss(rank: int, received: object, expected: Tensor | None) -> str | None:
+    if expected is None:
+        return None if received is None else f"Rank {rank} has no loss: return None there."
+    number = received.item() if isinstance(received, Tensor) and received.numel() == 1 else received
+    if not isinstance(number, float) or not abs(number - expected.item()) <= TOLERANCE * max(1.0, expected.item()):
         return f"The loss on rank {rank} is not the mean over the whole batch."
     return None
 
 
-def _wrong_gradient(rank: int, got: object, due: Tensor, num_microbatches: int) -> str | None:
-    if not isinstance(got, Tensor) or got.shape != due.shape or got.dtype != due.dtype:
-        return f"On rank {rank} the gradient must be a tensor of the weight's shape, {list(due.shape)}, and its dtype."
-    if (got - due).abs().max() <= TOLERANCE * due.abs().max():
+def _wrong_gradient(rank: int, received: object, expected: Tensor, num_microbatches: int) -> str | None:
+    if not isinstance(received, Tensor) or received.shape != expected.shape or received.dtype != expected.dtype:
+        shape = list(expected.shape)
+        return f"On rank {rank} the gradient must be a tensor of the weight's shape, {shape}, and its dtype."
+    if (received - expected).abs().max() <= TOLERANCE * expected.abs().max():
         return None
-    ratio = float((got * due).sum() / (due * due).sum())
-    if ratio > 0 and (got - ratio * due).abs().max() <= 1e-6 * got.abs().max():
+    ratio = float((received * expected).sum() / (expected * expected).sum())
+    if ratio > 0 and (received - ratio * expected).abs().max() <= 1e-6 * received.abs().max():
         return (
             f"The gradient on rank {rank} points the right way and is {ratio:.4g} times as long as one process's; "
             f"there are {num_microbatches} microbatches."

@@ -7,8 +7,8 @@ from random import Random
 
 from shardlab.costs.clock.step import bubble_share
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import formula_task, shown, trouble_in_call, value_of
 from autograder.weeks.week07_pipeline.bubble import FORMULAS
 
 
@@ -20,16 +20,18 @@ def smallest(num_ranks: int, percent: int) -> int:
     return num_microbatches
 
 
-def _judge_smallest(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge_smallest(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due = value_of(answer), task.expected[0]
-    if type(got) is not int:
+    received, expected = value_of(reply), task.expected[0]
+    if type(received) is not int:
         return f"For ({shown(case)}) return a whole number of microbatches."
-    if 1 <= got < due:
-        idle = bubble_share(case["num_ranks"], got)
-        return f"For ({shown(case)}) M = {got} leaves a bubble of {idle:.4%}: that is not below {case['percent']}%."
-    return f"For ({shown(case)}) {got} is not the smallest M." if got != due else None
+    if 1 <= received < expected:
+        idle = bubble_share(case["num_ranks"], received)
+        return (
+            f"For ({shown(case)}) M = {received} leaves a bubble of {idle:.4%}: that is not below {case['percent']}%."
+        )
+    return f"For ({shown(case)}) {received} is not the smallest M." if received != expected else None
 
 
 def _draw_smallest(rng: Random) -> list[Case]:

@@ -9,8 +9,8 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import formula_task, shown, trouble_in_call, value_of
 
 
 def slowest_stage(seconds: list[int], num_stages: int) -> int:
@@ -26,28 +26,28 @@ def slowest_stage(seconds: list[int], num_stages: int) -> int:
     return best(0, num_stages)
 
 
-def _judge_split(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge_split(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, seconds, stages = value_of(answer), case["seconds"], case["num_stages"]
-    if problem := _wrong_sizes(got, len(seconds), stages):
+    received, seconds, stages = value_of(reply), case["seconds"], case["num_stages"]
+    if problem := _wrong_sizes(received, len(seconds), stages):
         return f"For ({shown(case)}) {problem}"
-    begins = [sum(got[:stage]) for stage in range(stages)]
-    slowest = max(sum(seconds[begin : begin + size]) for begin, size in zip(begins, got, strict=True))
+    begins = [sum(received[:stage]) for stage in range(stages)]
+    slowest = max(sum(seconds[begin : begin + size]) for begin, size in zip(begins, received, strict=True))
     if slowest > task.expected[0]:
         return f"For ({shown(case)}) the slowest stage takes {slowest}; {task.expected[0]} is possible."
     return None
 
 
-def _wrong_sizes(got: Any, num_layers: int, stages: int) -> str | None:
-    if not isinstance(got, list | tuple) or any(type(size) is not int for size in got):
+def _wrong_sizes(received: Any, num_layers: int, stages: int) -> str | None:
+    if not isinstance(received, list | tuple) or any(type(size) is not int for size in received):
         return "return a list of whole numbers: how many layers each stage has."
-    if len(got) != stages:
-        return f"there are {len(got)} sizes; there must be one for each of the {stages} stages."
-    if min(got) < 1:
-        return f"stage {got.index(min(got))} has {min(got)} layers; a rank without work is wasted."
-    if sum(got) != num_layers:
-        return f"the stages have {sum(got)} layers together; the model has {num_layers}."
+    if len(received) != stages:
+        return f"there are {len(received)} sizes; there must be one for each of the {stages} stages."
+    if min(received) < 1:
+        return f"stage {received.index(min(received))} has {min(received)} layers; a rank without work is wasted."
+    if sum(received) != num_layers:
+        return f"the stages have {sum(received)} layers together; the model has {num_layers}."
     return None
 
 

@@ -10,7 +10,7 @@ from random import Random
 import torch
 from shardlab.costs import traffic
 
-from autograder.checks.base import Answer, Case, Check, Task, calls_of, carried_too_little, size, trouble, whole_numbers
+from autograder.checks.base import Case, Check, Reply, Task, calls_of, carried_too_little, size, trouble, whole_numbers
 from autograder.checks.groups import each_rank, group_task, members_of, sum_of, working
 
 ROWS = 3
@@ -32,19 +32,19 @@ def _make_hooks(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_hooks(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer) or each_rank(task, answer, "the averaged gradient"):
+def _judge_hooks(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply) or each_rank(task, reply, "the averaged gradient"):
         return problem
     num_bytes = task.facts["num_bytes"]
     most = traffic.ring_all_reduce_bytes(len(working(task)), num_bytes)
     for rank in working(task):
-        sent_bytes = sum(call.sent_bytes for call in calls_of(answer, rank))
+        sent_bytes = sum(call.sent_bytes for call in calls_of(reply, rank))
         if sent_bytes > 1.01 * most:
             return (
                 f"Right on all ranks, but rank {rank} sends {size(sent_bytes)} where one all-reduce of the gradient, "
                 f"{size(most)}, is enough: average once, after the last W."
             )
-    return carried_too_little(answer, num_bytes)
+    return carried_too_little(reply, num_bytes)
 
 
 def _draw_hooks(rng: Random) -> list[Case]:

@@ -7,7 +7,7 @@ from random import Random
 from shardlab.pipeline_parallel import builders
 
 from autograder.checks.base import Case, Check
-from autograder.checks.schedules import BUILDERS, as_quick, held_as_due, judge_schedule, same_homes, schedule_task
+from autograder.checks.schedules import BUILDERS, as_quick, held_as_expected, judge_schedule, same_homes, schedule_task
 
 NAMES = ("num_ranks", "num_microbatches", "num_chunks")
 
@@ -27,7 +27,7 @@ CHECK = Check(
     draw=_draw_interleaved,
     make=schedule_task("interleaved", builders.interleaved, names=("num_chunks",)),
     judge=judge_schedule(
-        same_homes, as_quick(), held_as_due(), stages=lambda case: case["num_ranks"] * case["num_chunks"]
+        same_homes, as_quick(), held_as_expected(), stages=lambda case: case["num_ranks"] * case["num_chunks"]
     ),
     program="without_ranks",
     masked=BUILDERS,

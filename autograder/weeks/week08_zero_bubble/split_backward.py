@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from autograder.checks.base import Answer, Case, Check, Task, whole_numbers, wrong_value
-from autograder.checks.formulas import failed, value_of
+from autograder.checks.base import Case, Check, Reply, Task, whole_numbers, wrong_value
+from autograder.checks.formulas import trouble_in_call, value_of
 
 ROWS = 5
 
@@ -44,30 +44,31 @@ def _make(case: Case, rng: Random) -> Task:
     weights, inputs, gradient = _draw_stage(case, rng)
     first, arrived = _arrived(weights, inputs, gradient)
     if case["part"] == "I":
-        given, due, call = [weights, inputs, gradient], (first, arrived), "input_gradient"
+        given, expected, call = [weights, inputs, gradient], (first, arrived), "input_gradient"
     else:
-        due = [x.T @ g for x, g in zip(inputs, arrived, strict=True)]
+        expected = [x.T @ g for x, g in zip(inputs, arrived, strict=True)]
         given, call = [inputs, arrived], "weight_gradients"
-    return Task(call=call, ranks=1, inputs=[[given]], expected=[due], groups=[])
+    return Task(call=call, ranks=1, inputs=[[given]], expected=[expected], groups=[])
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due = value_of(answer), task.expected[0]
+    received, expected = value_of(reply), task.expected[0]
     if case["part"] == "W":
-        return _each(got, due, "the gradient of weight")
-    if not isinstance(got, list | tuple) or len(got) != 2:
+        return _each(received, expected, "the gradient of weight")
+    if not isinstance(received, list | tuple) or len(received) != 2:
         return "input_gradient() returns two things: the gradient of the stage's input, and a list for the W."
-    problem = wrong_value(0, got[0], due[0], "the gradient of the stage's input")
-    return _in_words(problem) or _each(got[1], due[1], "the gradient that arrived at the output of layer")
+    problem = wrong_value(0, received[0], expected[0], "the gradient of the stage's input")
+    return _in_words(problem) or _each(received[1], expected[1], "the gradient that arrived at the output of layer")
 
 
-def _each(got: Any, due: list[torch.Tensor], what: str) -> str | None:
-    if not isinstance(got, list | tuple) or len(got) != len(due):
-        return f"Return a list of {len(due)} tensors, one for each layer: {what} 0, 1, ..."
+def _each(received: Any, expected: list[torch.Tensor], what: str) -> str | None:
+    if not isinstance(received, list | tuple) or len(received) != len(expected):
+        return f"Return a list of {len(expected)} tensors, one for each layer: {what} 0, 1, ..."
     problems = (
-        wrong_value(0, mine, right, f"{what} {n}") for n, (mine, right) in enumerate(zip(got, due, strict=True))
+        wrong_value(0, mine, right, f"{what} {n}")
+        for n, (mine, right) in enumerate(zip(received, expected, strict=True))
     )
     return _in_words(next((problem for problem in problems if problem), None))
 

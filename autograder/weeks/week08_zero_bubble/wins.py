@@ -11,8 +11,8 @@ from shardlab.pipeline_parallel.builders import one_f_one_b, zb_h1
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.simulation import simulate
 
-from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import formula_task, shown, trouble_in_call, value_of
 from autograder.checks.schedules import BUILDERS
 
 NAMES = ("num_ranks", "weight_gradient", "extra")
@@ -40,14 +40,14 @@ def _is_quicker(case: Case, num_microbatches: int) -> bool:
     return one < simulate(zb_h1(ranks, num_microbatches), split).makespan
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got = value_of(answer)
-    if type(got) is int and close(got, task.expected[0]):
+    received = value_of(reply)
+    if type(received) is int and close(received, task.expected[0]):
         return None
-    what = "a whole number" if type(got) is not int else "the smallest number of microbatches"
-    return f"For ({shown(case)}) {got!r} is not {what}."
+    what = "a whole number" if type(received) is not int else "the smallest number of microbatches"
+    return f"For ({shown(case)}) {received!r} is not {what}."
 
 
 def _draw(rng: Random) -> list[Case]:

@@ -9,8 +9,8 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.model_zoo import gpt
 from shardlab.costs.traffic import ring_all_reduce_bytes
 
-from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, formula_task, numbers_of, shown
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import formula_task, numbers_of, shown, trouble_in_call
 
 NAMES = (
     "the payload of a tensor-parallel all-reduce",
@@ -37,7 +37,7 @@ SMALL = {"layers": 12, "hidden": 768, "sequence": 1024, "microbatch": 4, "parame
 }
 
 
-def due(case: Case) -> list[float]:
+def expected(case: Case) -> list[float]:
     """The five numbers, in the order of NAMES, in bytes."""
     model = gpt("a model", case["layers"], case["hidden"], 1, sequence=case["sequence"])
     layout = Layout(tp=case["tp"], pp=case["pp"], dp=case["dp"], microbatch=case["microbatch"])
@@ -51,13 +51,13 @@ def due(case: Case) -> list[float]:
     ]
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got = numbers_of(answer)
-    if not isinstance(got, list | tuple) or len(got) != len(NAMES):
+    received = numbers_of(reply)
+    if not isinstance(received, list | tuple) or len(received) != len(NAMES):
         return f"Return five numbers, in bytes: {'; '.join(NAMES)}."
-    for name, number, right in zip(NAMES, got, task.expected[0], strict=True):
+    for name, number, right in zip(NAMES, received, task.expected[0], strict=True):
         if not close(number, right):
             return f"For ({shown(case)}) {number!r} is not {name}."
     return None
@@ -81,7 +81,7 @@ CHECK = Check(
     names=("axis_bytes",),
     public=(GPT3, SMALL),
     draw=_draw,
-    make=formula_task("axis_bytes", SIZES, due),
+    make=formula_task("axis_bytes", SIZES, expected),
     judge=_judge,
     program="without_ranks",
     masked=("shardlab.collectives", "shardlab.costs", "shardlab.hybrid"),

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from random import Random
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, numbers_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import formula_task, numbers_of, trouble_in_call
 from autograder.checks.meshes import MASKED, grid_of
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due = numbers_of(answer), task.expected[0]
-    if not isinstance(got, dict) or set(got) != set(due):
-        return f"Return a dict with the places on {', '.join(due)}."
-    for name, place in due.items():
-        if type(got[name]) is not int or got[name] != place:
-            return f"With sizes {case['sizes']} rank {case['rank']} is not at {name} = {got[name]!r}."
+    received, expected = numbers_of(reply), task.expected[0]
+    if not isinstance(received, dict) or set(received) != set(expected):
+        return f"Return a dict with the places on {', '.join(expected)}."
+    for name, place in expected.items():
+        if type(received[name]) is not int or received[name] != place:
+            return f"With sizes {case['sizes']} rank {case['rank']} is not at {name} = {received[name]!r}."
     return None
 
 

@@ -5,34 +5,34 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, numbers_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import formula_task, numbers_of, trouble_in_call
 from autograder.checks.meshes import MASKED, grid_of
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due, asked = numbers_of(answer), task.expected[0], f"For {'-'.join(case['axes'])} of {case['sizes']}"
-    if not isinstance(got, list | tuple) or any(not _is_group(group) for group in got):
+    received, expected, asked = numbers_of(reply), task.expected[0], f"For {'-'.join(case['axes'])} of {case['sizes']}"
+    if not isinstance(received, list | tuple) or any(not _is_group(group) for group in received):
         return f"{asked} return a list of lists of ranks."
-    plain = [list(group) for group in got]
-    return None if plain == due else f"{asked} {_what_is_wrong(plain, due, grid_of(case).world)}"
+    plain = [list(group) for group in received]
+    return None if plain == expected else f"{asked} {_what_is_wrong(plain, expected, grid_of(case).world)}"
 
 
 def _is_group(group: Any) -> bool:
     return isinstance(group, list | tuple) and all(type(rank) is int for rank in group)
 
 
-def _what_is_wrong(got: list[list[int]], due: list[list[int]], world: int) -> str:
-    counts = [sum(rank in group for group in got) for rank in range(world)]
-    if len(got) != len(due):
-        return f"there are {len(due)} groups, not {len(got)}."
+def _what_is_wrong(received: list[list[int]], expected: list[list[int]], world: int) -> str:
+    counts = [sum(rank in group for group in received) for rank in range(world)]
+    if len(received) != len(expected):
+        return f"there are {len(expected)} groups, not {len(received)}."
     if wrong := [rank for rank, count in enumerate(counts) if count != 1]:
         return f"rank {wrong[0]} is in {counts[wrong[0]]} groups; every rank is in one."
-    if sorted(map(sorted, got)) == due:
+    if sorted(map(sorted, received)) == expected:
         return "the groups are right and their order is not: ranks ascend in a group, groups by their first rank."
-    strange = next(group for group in got if sorted(group) not in due)
+    strange = next(group for group in received if sorted(group) not in expected)
     return f"{strange} is no group: its ranks must differ on these axes and on no other."
 
 

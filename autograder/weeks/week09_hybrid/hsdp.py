@@ -10,9 +10,9 @@ from shardlab.mesh import Grid
 from torch import Tensor
 
 from autograder.checks.base import (
-    Answer,
     Case,
     Check,
+    Reply,
     Task,
     calls_of,
     carried_too_little,
@@ -36,18 +36,18 @@ def _make(case: Case, rng: Random) -> Task:
     weights = torch.randn(num, generator=generator, dtype=torch.float64)
     rows = [torch.randn(3, num, generator=generator, dtype=torch.float64) / num**0.5 for _ in range(grid.world)]
     new = weights - LR * _gradient(weights, rows)
-    args, due = [], []
+    args, expected = [], []
     for rank in range(grid.world):
         place = rank % per_node
         args.append([weights.chunk(per_node)[place].clone(), rows[rank], LR])
-        due.append(new.chunk(per_node)[place].clone())
+        expected.append(new.chunk(per_node)[place].clone())
     made, mine = groups_by_rank(grid, {"node_group": ("shard",), "cross_group": ("replica",)})
     num_bytes = 8 * num
     facts = {
         "node": ring_all_gather_bytes(per_node, num_bytes) + ring_reduce_scatter_bytes(per_node, num_bytes),
         "cross": ring_all_reduce_bytes(num_nodes, num_bytes / per_node),
     }
-    return Task("hsdp_step", grid.world, task_inputs(args, mine), due, made, facts, keeps_inputs=True)
+    return Task("hsdp_step", grid.world, task_inputs(args, mine), expected, made, facts, keeps_inputs=True)
 
 
 def _gradient(weights: Tensor, rows: list[Tensor]) -> Tensor:
@@ -58,33 +58,35 @@ def _gradient(weights: Tensor, rows: list[Tensor]) -> Tensor:
     return gradient
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
-    for rank, due in enumerate(task.expected):
-        came = answer.ranks[rank]
-        got = came.get("value", {}).get("plain")
-        if isinstance(got, Tensor) and got.numel() > due.numel():
-            return f"Rank {rank} returns {got.numel()} numbers; it keeps only its own slice, {due.numel()}."
-        problem = wrong_value(rank, got, due, "the new slice", relative=1e-9) or touched_input(rank, came, task)
-        if problem := problem or _over_budget(case, task, answer, rank):
+    for rank, expected in enumerate(task.expected):
+        reported = reply.ranks[rank]
+        received = reported.get("value", {}).get("plain")
+        if isinstance(received, Tensor) and received.numel() > expected.numel():
+            return f"Rank {rank} returns {received.numel()} numbers; it keeps only its own slice, {expected.numel()}."
+        problem = wrong_value(rank, received, expected, "the new slice", relative=1e-9) or touched_input(
+            rank, reported, task
+        )
+        if problem := problem or _over_budget(case, task, reply, rank):
             return problem
     least = sum(task.facts.values()) * len(task.expected)
-    return carried_too_little(answer, int(0.98 * least))
+    return carried_too_little(reply, int(0.98 * least))
 
 
-def _over_budget(case: Case, task: Task, answer: Answer, rank: int) -> str | None:
+def _over_budget(case: Case, task: Task, reply: Reply, rank: int) -> str | None:
     per_node, spent = case["ranks_per_node"], {"node": 0.0, "cross": 0.0}
-    for call in calls_of(answer, rank):
+    for call in calls_of(reply, rank):
         others = call.members if call.peer is None else [call.peer]
         leaves = any(other // per_node != rank // per_node for other in others)
         spent["cross" if leaves else "node"] += call.sent_bytes
-    spent["cross"] = max(spent["cross"], crossed(answer.wire, rank, per_node))
+    spent["cross"] = max(spent["cross"], crossed(reply.wire, rank, per_node))
     where = {"node": "inside its node", "cross": "to other nodes"}
-    for axis, due in task.facts.items():
-        if spent[axis] > due + 64:
+    for axis, expected in task.facts.items():
+        if spent[axis] > expected + 64:
             return (
-                f"Rank {rank} sends {size(spent[axis])} {where[axis]} where {size(due)} are enough. Which of the "
+                f"Rank {rank} sends {size(spent[axis])} {where[axis]} where {size(expected)} are enough. Which of the "
                 "collectives need the whole vector, and which only a slice?"
             )
     return None

@@ -14,7 +14,7 @@ from shardlab.mesh import Grid
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from autograder.checks.base import Answer, Case, Check, Task, calls_of, carried_too_little, size, touched_input, trouble
+from autograder.checks.base import Case, Check, Reply, Task, calls_of, carried_too_little, size, touched_input, trouble
 from autograder.checks.meshes import MASKED, grid_of, groups_by_rank, task_inputs
 
 TOLERANCE = 1e-9
@@ -44,16 +44,16 @@ def _make(case: Case, rng: Random) -> Task:
     stages = [(drawn(width, wide) / width**0.5, drawn(wide, width) / wide**0.5) for _ in range(pp)]
     inputs, targets = drawn(rows * dp, width), drawn(rows * dp, width)
     gradients = one_process(stages, inputs, targets)
-    args, due, most = [], [], []
+    args, expected, most = [], [], []
     for rank in range(grid.world):
         place = grid.coordinates(rank)
         own, replica = [_cut(pair[place["pp"]], tp, place["tp"]) for pair in (stages, gradients)], place["dp"]
         parts = [one.chunk(dp)[replica].clone() for one in (inputs, targets)]
         args.append([*own[0], *parts])
-        due.append((_loss(stages, *parts) if place["pp"] == pp - 1 else None, own[1]))
+        expected.append((_loss(stages, *parts) if place["pp"] == pp - 1 else None, own[1]))
         most.append(_most_bytes(grid, place, 8 * rows * width, 8 * sum(part.numel() for part in own[0])))
     made, mine = groups_by_rank(grid, GROUPS)
-    return Task("hybrid_step", grid.world, task_inputs(args, mine), due, made, {"most": most}, keeps_inputs=True)
+    return Task("hybrid_step", grid.world, task_inputs(args, mine), expected, made, {"most": most}, keeps_inputs=True)
 
 
 def _cut(pair: tuple[Tensor, Tensor], tp: int, place: int) -> tuple[Tensor, Tensor]:
@@ -77,40 +77,40 @@ def _most_bytes(grid: Grid, place: dict[str, int], activation: int, weights: int
     }
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
     for rank, (loss, gradients) in enumerate(task.expected):
-        came = answer.ranks[rank]
-        value = came.get("value")
-        got = value.get("plain") if isinstance(value, dict) else None
-        if not isinstance(got, list | tuple) or len(got) != 3:
+        reported = reply.ranks[rank]
+        value = reported.get("value")
+        received = value.get("plain") if isinstance(value, dict) else None
+        if not isinstance(received, list | tuple) or len(received) != 3:
             return f"Rank {rank} must return three things: the loss (None before the last stage) and two gradients."
-        problem = _wrong_loss(rank, got[0], loss)
-        for name, one, due in zip(("columns", "rows"), got[1:], gradients, strict=True):
-            problem = problem or _wrong_gradient(rank, name, one, due, grid_of(case))
-        if problem := problem or touched_input(rank, came, task):
+        problem = _wrong_loss(rank, received[0], loss)
+        for name, one, expected in zip(("columns", "rows"), received[1:], gradients, strict=True):
+            problem = problem or _wrong_gradient(rank, name, one, expected, grid_of(case))
+        if problem := problem or touched_input(rank, reported, task):
             return problem
-    return _wrong_bill(task, answer, grid_of(case))
+    return _wrong_bill(task, reply, grid_of(case))
 
 
-def _wrong_loss(rank: int, got: Any, due: float | None) -> str | None:
-    if due is None:
-        return None if got is None else f"Rank {rank} is not in the last stage and has no loss: return None there."
-    number = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
-    if type(number) is not float or not abs(number - due) <= TOLERANCE * max(1.0, due):
+def _wrong_loss(rank: int, received: Any, expected: float | None) -> str | None:
+    if expected is None:
+        return None if received is None else f"Rank {rank} is not in the last stage and has no loss: return None there."
+    number = received.item() if isinstance(received, Tensor) and received.numel() == 1 else received
+    if type(number) is not float or not abs(number - expected) <= TOLERANCE * max(1.0, expected):
         return f"The loss on rank {rank} is not the mean square error of its replica's part."
     return None
 
 
-def _wrong_gradient(rank: int, name: str, got: Any, due: Tensor, grid: Grid) -> str | None:
-    if not isinstance(got, Tensor) or got.shape != due.shape or got.dtype != due.dtype:
-        return f"On rank {rank} the gradient of {name} must have its shape, {list(due.shape)}, and its dtype."
-    if (got - due).abs().max() <= TOLERANCE * due.abs().max():
+def _wrong_gradient(rank: int, name: str, received: Any, expected: Tensor, grid: Grid) -> str | None:
+    if not isinstance(received, Tensor) or received.shape != expected.shape or received.dtype != expected.dtype:
+        return f"On rank {rank} the gradient of {name} must have its shape, {list(expected.shape)}, and its dtype."
+    if (received - expected).abs().max() <= TOLERANCE * expected.abs().max():
         return None
     where = f"The gradient of {name} on rank {rank}, which is at {_at(grid.coordinates(rank))}"
-    ratio = float((got * due).sum() / (due * due).sum())
-    if ratio > 0 and (got - ratio * due).abs().max() <= 1e-6 * got.abs().max():
+    ratio = float((received * expected).sum() / (expected * expected).sum())
+    if ratio > 0 and (received - ratio * expected).abs().max() <= 1e-6 * received.abs().max():
         return f"{where}, points the right way and is {ratio:.4g} times as long as one process's."
     return f"{where}, is not that of one process on the whole batch. Which ranks have what it lacks?"
 
@@ -119,20 +119,22 @@ def _at(place: dict[str, int]) -> str:
     return ", ".join(f"{name} {number}" for name, number in place.items())
 
 
-def _wrong_bill(task: Task, answer: Answer, grid: Grid) -> str | None:
+def _wrong_bill(task: Task, reply: Reply, grid: Grid) -> str | None:
     for rank, most in enumerate(task.facts["most"]):
         sent = {axis: 0.0 for axis in AXES}
-        for call in calls_of(answer, rank):
+        for call in calls_of(reply, rank):
             among = call.members if call.peer is None else [rank, call.peer]
             axis = next((name for name in AXES if set(among) <= set(grid.group_of(rank, name))), None)
             if axis is None:
                 return f"Rank {rank} calls {call.kind} with ranks that share none of its three groups: {sorted(among)}."
             sent[axis] += call.sent_bytes
-        for axis, due in most.items():
-            if sent[axis] > due + 64:
-                return f"Rank {rank} sends {size(sent[axis])} on the {AXES[axis]} axis where {size(due)} are enough."
+        for axis, expected in most.items():
+            if sent[axis] > expected + 64:
+                return (
+                    f"Rank {rank} sends {size(sent[axis])} on the {AXES[axis]} axis where {size(expected)} are enough."
+                )
     least = sum(most["pp"] + most["tp"] / 2 + most["dp"] for most in task.facts["most"])
-    return carried_too_little(answer, int(0.98 * least))
+    return carried_too_little(reply, int(0.98 * least))
 
 
 def _draw(rng: Random) -> list[Case]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from shardlab.mesh import Mesh
 from shardlab.mesh.nodes import position
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, numbers_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import formula_task, numbers_of, trouble_in_call
 from autograder.checks.meshes import MASKED
 
 MESH, RANK, PER_NODE = Mesh(tp=8, pp=4, dp=2), 37, 8
@@ -18,18 +18,18 @@ def _due(case: Case) -> dict[str, list]:
     return found | {"leaves": [name for name in AXES if position(found[name], PER_NODE).crosses]}
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due = numbers_of(answer), task.expected[0]
-    if not isinstance(got, dict) or set(got) != set(due):
-        return f"Return a dict with the keys {', '.join(due)}."
-    for key, right in due.items():
-        if not isinstance(got[key], list | tuple) or any(type(item) not in (int, str) for item in got[key]):
+    received, expected = numbers_of(reply), task.expected[0]
+    if not isinstance(received, dict) or set(received) != set(expected):
+        return f"Return a dict with the keys {', '.join(expected)}."
+    for key, right in expected.items():
+        if not isinstance(received[key], list | tuple) or any(type(item) not in (int, str) for item in received[key]):
             return f"`{key}` must be a list."
-        if sorted(map(str, got[key])) != sorted(map(str, right)):
+        if sorted(map(str, received[key])) != sorted(map(str, right)):
             what = "the axes whose group leaves the node" if key == "leaves" else f"the {key} group of rank {RANK}"
-            return f"{list(got[key])} is not {what}."
+            return f"{list(received[key])} is not {what}."
     return None
 
 

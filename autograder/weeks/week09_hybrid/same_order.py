@@ -6,14 +6,14 @@ from random import Random
 
 import torch
 
-from autograder.checks.base import Answer, Case, Check, Task, touched_input, trouble
+from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
 from autograder.checks.meshes import MASKED, grid_of
 
 
 def _make(case: Case, rng: Random) -> Task:
     grid = grid_of(case)
     numbers = [rng.randrange(1, 1 << 20) for _ in range(grid.world)]  # drawn: nobody can know another's
-    due = [
+    expected = [
         {name: sum(numbers[member] for member in grid.group_of(rank, name)) for name in grid.sizes}
         for rank in range(grid.world)
     ]
@@ -24,27 +24,31 @@ def _make(case: Case, rng: Random) -> Task:
         ranks=grid.world,
         groups=[],
         inputs=inputs,
-        expected=due,
+        expected=expected,
         keeps_inputs=True,
         returns_inputs=True,  # the sum over an axis of one rank may be its own number
     )
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
     grid = grid_of(case)
-    for rank, due in enumerate(task.expected):
-        came = answer.ranks[rank]
-        got = came.get("value", {}).get("plain")
-        if not isinstance(got, dict) or set(got) != set(due):
-            return f"Rank {rank} must return a dict with a sum for each of {', '.join(due)}."
-        for name, total in due.items():
-            number = got[name].item() if isinstance(got[name], torch.Tensor) and got[name].numel() == 1 else got[name]
+    for rank, expected in enumerate(task.expected):
+        reported = reply.ranks[rank]
+        received = reported.get("value", {}).get("plain")
+        if not isinstance(received, dict) or set(received) != set(expected):
+            return f"Rank {rank} must return a dict with a sum for each of {', '.join(expected)}."
+        for name, total in expected.items():
+            number = (
+                received[name].item()
+                if isinstance(received[name], torch.Tensor) and received[name].numel() == 1
+                else received[name]
+            )
             if type(number) not in (int, float) or number != total:
                 members = ", ".join(map(str, grid.group_of(rank, name)))
                 return f"On rank {rank} the sum over {name} is not that of its group: {members} belong together."
-        if problem := touched_input(rank, {**came, "shares_input": False}, task):
+        if problem := touched_input(rank, {**reported, "shares_input": False}, task):
             return problem
     return None
 

@@ -6,7 +6,7 @@ from random import Random
 
 import torch
 
-from autograder.checks.base import Answer, Case, Check, Task, calls_of, close, size, touched_input, trouble
+from autograder.checks.base import Case, Check, Reply, Task, calls_of, close, size, touched_input, trouble
 from autograder.checks.groups import DTYPES
 from autograder.checks.meshes import MASKED, grid_of, groups_by_rank, task_inputs
 
@@ -42,18 +42,19 @@ def _make(case: Case, rng: Random) -> Task:
     return Task("whole_norm", grid.world, task_inputs(args, mine), [square**0.5] * grid.world, made, keeps_inputs=True)
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := trouble(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
         return problem
-    for rank, due in enumerate(task.expected):
-        came = answer.ranks[rank]
-        norm = came.get("value", {}).get("plain")
+    for rank, expected in enumerate(task.expected):
+        reported = reply.ranks[rank]
+        norm = reported.get("value", {}).get("plain")
         norm = norm.item() if isinstance(norm, torch.Tensor) and norm.numel() == 1 else norm
-        if not close(norm, due, 1e-4):
-            return f"Rank {rank} returns {norm!r} where the norm of the model's gradients is {due:.6g}, on every rank."
-        if problem := touched_input(rank, {**came, "shares_input": False}, task):
+        if not close(norm, expected, 1e-4):
+            whole = f"the norm of the model's gradients is {expected:.6g}"
+            return f"Rank {rank} returns {norm!r} where {whole}, on every rank."
+        if problem := touched_input(rank, {**reported, "shares_input": False}, task):
             return problem
-        if (mine := sum(call.sent_bytes for call in calls_of(answer, rank))) > MOST_BYTES:
+        if (mine := sum(call.sent_bytes for call in calls_of(reply, rank))) > MOST_BYTES:
             return f"Rank {rank} sends {size(mine)}. What is the least that the others must know of your gradients?"
     return None
 

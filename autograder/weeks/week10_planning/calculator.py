@@ -12,8 +12,8 @@ from shardlab.costs.memory_states import zero_state_bytes
 from shardlab.costs.model import Transformer, num_parameters
 from shardlab.costs.traffic import ring_all_reduce_bytes
 
-from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, numbers_of
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import numbers_of, trouble_in_call
 from autograder.weeks.week10_planning._clusters import MASKED
 
 WHY = {
@@ -52,16 +52,16 @@ def _make(case: Case, rng: Random) -> Task:
     return Task(call="calculate", ranks=1, inputs=[[[case["sizes"]]]], expected=[expected], groups=[])
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, name = numbers_of(answer), case["part"]
-    if not isinstance(got, dict) or name not in got:
+    received, name = numbers_of(reply), case["part"]
+    if not isinstance(received, dict) or name not in received:
         return f"calculate must return a dict with {', '.join(WHY)}."
     diagonal = 1.5 / case["sizes"]["sequence"]  # a token may see itself: (s + 1) / 2 is as honest as s / 2
-    if close(got[name], task.expected[0], diagonal if name == "attention_flops" else 1e-6):
+    if close(received[name], task.expected[0], diagonal if name == "attention_flops" else 1e-6):
         return None
-    return f"{name} is {got[name]!r}, which is not right. {WHY[name]} Sizes: {case['sizes']}."
+    return f"{name} is {received[name]!r}, which is not right. {WHY[name]} Sizes: {case['sizes']}."
 
 
 def _draw(rng: Random) -> list[Case]:

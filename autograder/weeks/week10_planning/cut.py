@@ -7,8 +7,8 @@ from typing import Any
 
 from shardlab.costs.planning.partition import Partition, Piece, partition
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, numbers_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import numbers_of, trouble_in_call
 from autograder.weeks.week10_planning._clusters import MASKED
 
 SLACK = 1e-9
@@ -25,11 +25,11 @@ def _make(case: Case, rng: Random) -> Task:
     return Task(call="cut", ranks=1, inputs=[[[case[name] for name in NAMES]]], expected=[best.slowest], groups=[])
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
     where = f"{len(case['layers'])} layers, {case['num_stages']} stages, {case['num_microbatches']} microbatches"
-    sizes = numbers_of(answer)
+    sizes = numbers_of(reply)
     if not isinstance(sizes, list | tuple) or any(type(size) is not int or size < 1 for size in sizes):
         return f"For {where}: return the number of layers of each stage, whole numbers of 1 or more."
     if len(sizes) != case["num_stages"] or sum(sizes) != len(case["layers"]):

@@ -7,8 +7,8 @@ from random import Random
 
 from shardlab.costs.memory_states import zero_state_bytes
 
-from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, formula_task, numbers_of, shown
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import formula_task, numbers_of, shown, trouble_in_call
 from autograder.weeks.week10_planning._clusters import MASKED
 
 NAMES = ("num_parameters", "tp", "pp", "dp", "activation_bytes", "gpu_bytes")
@@ -19,15 +19,15 @@ def left(case: Case) -> float:
     return case["gpu_bytes"] - states.total - case["activation_bytes"]
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due = numbers_of(answer), task.expected[0]
-    if type(got) in (int, float) and abs(got - due) <= 1e-6 * case["gpu_bytes"]:
+    received, expected = numbers_of(reply), task.expected[0]
+    if type(received) in (int, float) and abs(received - expected) <= 1e-6 * case["gpu_bytes"]:
         return None
-    if close(got, -due):
+    if close(received, -expected):
         return f"For ({shown(case)}) the sign is wrong: what is left is above 0 where the rank fits."
-    return f"For ({shown(case)}) {got!r} is not the number of bytes left."
+    return f"For ({shown(case)}) {received!r} is not the number of bytes left."
 
 
 def _draw(rng: Random) -> list[Case]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, numbers_of
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import numbers_of, trouble_in_call
 from autograder.weeks.week10_planning._clusters import (
     GPT,
     MASKED,
@@ -39,26 +39,26 @@ def _layouts(case: Case) -> list[Layout]:
     return all_layouts(case["num_gpus"], 8, model["layers"], model["heads"], case["sequences"], [1, 2, 4])
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due = numbers_of(answer), task.expected[0]
+    received, expected = numbers_of(reply), task.expected[0]
     if case["part"] == "fitting":
-        return _judge_fitting(case, as_layouts(got), due)
-    if close(got, due):
+        return _judge_fitting(case, as_layouts(received), expected)
+    if close(received, expected):
         return None
-    return f"{got!r} is not the bytes of a rank: {case['model']}, {case['layout']}, {case['sequences']} sequences."
+    return f"{received!r} is not the bytes of a rank: {case['model']}, {case['layout']}, {case['sequences']} sequences."
 
 
-def _judge_fitting(case: Case, came: list[Layout] | None, due: list[Layout]) -> str | None:
-    if came is None:
+def _judge_fitting(case: Case, reported: list[Layout] | None, expected: list[Layout]) -> str | None:
+    if reported is None:
         return "fitting must return a list of layouts, each (tp, pp, dp, b)."
     limit = f"into {case['limit_bytes']:.4g} bytes"
-    if extra := [layout for layout in came if layout not in due]:
+    if extra := [layout for layout in reported if layout not in expected]:
         return f"{extra[0]} does not fit {limit}, or was not among the given: {case['model']}."
-    if missing := [layout for layout in due if layout not in came]:
+    if missing := [layout for layout in expected if layout not in reported]:
         return f"{missing[0]} fits {limit} and is missing: {case['model']}."
-    return None if came == due else "Keep each layout once, and the order in which they were given."
+    return None if reported == expected else "Keep each layout once, and the order in which they were given."
 
 
 def _draw(rng: Random) -> list[Case]:

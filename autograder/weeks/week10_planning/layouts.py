@@ -5,29 +5,30 @@ from __future__ import annotations
 from itertools import product
 from random import Random
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, numbers_of, shown
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import formula_task, numbers_of, shown, trouble_in_call
 from autograder.weeks.week10_planning._clusters import MASKED, all_layouts, as_layouts
 
 NAMES = ("num_gpus", "gpus_per_server", "num_layers", "num_heads", "sequences", "microbatches")
 MOST = 100_000
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    value = numbers_of(answer)
+    value = numbers_of(reply)
     if isinstance(value, list | tuple) and len(value) > MOST:
         return f"For ({shown(case)}) there are {len(value)} layouts; there are far fewer."
-    got = as_layouts(value)
-    if got is None:
+    received = as_layouts(value)
+    if received is None:
         return f"For ({shown(case)}) return a list of layouts, each (tp, pp, dp, b) in whole numbers."
-    due = set(task.expected[0])
-    if extra := sorted(set(got) - due):
+    expected = set(task.expected[0])
+    if extra := sorted(set(received) - expected):
         return f"For ({shown(case)}) {extra[0]} is not a possible layout: {_why(case, extra[0])}."
-    if missing := sorted(due - set(got)):
-        return f"For ({shown(case)}) {missing[0]} is missing; expected {len(due)} layouts, received {len(set(got))}."
-    return f"For ({shown(case)}) some layouts are there twice." if len(got) != len(due) else None
+    if missing := sorted(expected - set(received)):
+        num = f"expected {len(expected)} layouts, received {len(set(received))}"
+        return f"For ({shown(case)}) {missing[0]} is missing; {num}."
+    return f"For ({shown(case)}) some layouts are there twice." if len(received) != len(expected) else None
 
 
 def _why(case: Case, layout: tuple[int, ...]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from autograder.checks.base import Answer, Case, Check, Task, close
-from autograder.checks.formulas import failed, numbers_of
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import numbers_of, trouble_in_call
 from autograder.weeks.week10_planning._clusters import (
     GPT,
     H100,
@@ -40,22 +40,22 @@ def _layouts(case: Case) -> list[Layout]:
     return all_layouts(case["num_gpus"], 8, model["layers"], model["heads"], case["sequences"], [1, 2])
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got, due = numbers_of(answer), task.expected[0]
+    received, expected = numbers_of(reply), task.expected[0]
     if case["part"] == "step_seconds":
-        if close(got, due):
+        if close(received, expected):
             return None
         sizes = f"{case['model']}, {case['gpu']}, {case['sequences']} sequences"
-        return f"{got!r} is not the seconds of {case['layout']}: {sizes}."
-    came = as_layouts(got)
-    if came is None or sorted(came) != sorted(due):
+        return f"{received!r} is not the seconds of {case['layout']}: {sizes}."
+    reported = as_layouts(received)
+    if reported is None or sorted(reported) != sorted(expected):
         return "ranked must return the layouts that it was given, each once, the fastest first."
-    seconds = [step_seconds(case["model"], layout, case["sequences"], case["gpu"]) for layout in came]
-    for place in range(1, len(came)):
+    seconds = [step_seconds(case["model"], layout, case["sequences"], case["gpu"]) for layout in reported]
+    for place in range(1, len(reported)):
         if seconds[place] < seconds[place - 1] * (1 - 1e-9):
-            return f"{came[place]} is faster than {came[place - 1]}, which stands before it."
+            return f"{reported[place]} is faster than {reported[place - 1]}, which stands before it."
     return None
 
 

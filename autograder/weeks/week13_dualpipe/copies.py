@@ -6,7 +6,7 @@ from random import Random
 
 import torch
 
-from autograder.checks.base import Answer, Case, Check, Task, whole_numbers
+from autograder.checks.base import Case, Check, Reply, Task, whole_numbers
 from autograder.checks.groups import group_task, members_of
 from autograder.weeks.week13_dualpipe._two_tensors import judge_two
 
@@ -32,9 +32,9 @@ def _sums(mine: list[torch.Tensor], theirs: list[torch.Tensor]) -> list[torch.Te
     return [mine[0] + theirs[1], mine[1] + theirs[0]]
 
 
-def _judge_copies(case: Case, task: Task, answer: Answer) -> str | None:
+def _judge_copies(case: Case, task: Task, reply: Reply) -> str | None:
     names = ("the gradient of stage r", "the gradient of stage P-1-r")
-    return judge_two(task, answer, names, "its two gradients once, to the rank with the other copies")
+    return judge_two(task, reply, names, "its two gradients once, to the rank with the other copies")
 
 
 def _draw_copies(rng: Random) -> list[Case]:

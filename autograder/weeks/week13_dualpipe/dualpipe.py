@@ -8,11 +8,11 @@ from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Kind
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.schedules import BUILDERS, as_quick, held_as_due, judge_schedule, same_homes, schedule_task
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.schedules import BUILDERS, as_quick, held_as_expected, judge_schedule, same_homes, schedule_task
 
 OVERLAPPED = Durations(1.5, 1.5, 1.0, overlapped=3.2)  # alone F + B takes 4: messages show
-QUESTIONS = (same_homes, as_quick(), as_quick(OVERLAPPED), held_as_due(Kind.W))
+QUESTIONS = (same_homes, as_quick(), as_quick(OVERLAPPED), held_as_expected(Kind.W))
 
 _MAKE = {
     "DualPipe": schedule_task("dualpipe", builders.dualpipe),
@@ -28,8 +28,8 @@ def _make(case: Case, rng: Random) -> Task:
     return _MAKE[case["part"]](case, rng)
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    return _JUDGE[case["part"]](case, task, answer)
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    return _JUDGE[case["part"]](case, task, reply)
 
 
 def _draw(rng: Random) -> list[Case]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import zip_longest
 from random import Random
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, formula_task, shown, value_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import formula_task, shown, trouble_in_call, value_of
 from autograder.checks.schedules import BUILDERS
 
 NAMES = ("to_end", "length", "num_microbatches")
@@ -29,16 +29,16 @@ def steps_of(to_end: int, length: int, num_microbatches: int) -> list[list[str]]
     ]
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got = value_of(answer)
-    if not isinstance(got, list | tuple) or not all(isinstance(word, str) for word in got):
+    received = value_of(reply)
+    if not isinstance(received, list | tuple) or not all(isinstance(word, str) for word in received):
         return 'Return one list of words such as "Fn" or "Fn&Bf".'
-    due = [(number, word) for number, words in enumerate(task.expected[0], 1) for word in words]
-    for place, (word, wanted) in enumerate(zip_longest(got, due)):
+    expected = [(number, word) for number, words in enumerate(task.expected[0], 1) for word in words]
+    for place, (word, wanted) in enumerate(zip_longest(received, expected)):
         if wanted is None:
-            return f"For ({shown(case)}): {len(got)} words where the eight steps have {len(due)}."
+            return f"For ({shown(case)}): {len(received)} words where the eight steps have {len(expected)}."
         if word != wanted[1]:
             what = f"{word[:10]!r}" if word else "missing"
             return f"For ({shown(case)}): word {place} is {what}; there step {wanted[0]} is not as the table has it."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from autograder.checks.base import Answer, Case, Check, Task, whole_numbers
+from autograder.checks.base import Case, Check, Reply, Task, whole_numbers
 from autograder.checks.groups import dtype_of, group_task, members_of
 from autograder.weeks.week13_dualpipe._two_tensors import judge_two
 
@@ -25,9 +25,9 @@ def _make_neighbours(case: Case, rng: Random) -> Task:
     )
 
 
-def _judge_neighbours(case: Case, task: Task, answer: Answer) -> str | None:
+def _judge_neighbours(case: Case, task: Task, reply: Reply) -> str | None:
     names = ("the activation that came", "the gradient that came")
-    return judge_two(task, answer, names, "one activation and one gradient")
+    return judge_two(task, reply, names, "one activation and one gradient")
 
 
 def _draw_neighbours(rng: Random) -> list[Case]:

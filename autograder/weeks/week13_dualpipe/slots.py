@@ -6,8 +6,8 @@ from collections import deque
 from itertools import zip_longest
 from random import Random
 
-from autograder.checks.base import Answer, Case, Check, Task
-from autograder.checks.formulas import failed, value_of
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import trouble_in_call, value_of
 from autograder.checks.schedules import BUILDERS
 from autograder.weeks.week13_dualpipe.eight_steps import steps_of
 
@@ -35,14 +35,14 @@ def _make(case: Case, rng: Random) -> Task:
     return Task(call="slots_of", ranks=1, inputs=[[given]], expected=[numbered(*given)], groups=[])
 
 
-def _judge(case: Case, task: Task, answer: Answer) -> str | None:
-    if problem := failed(answer):
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
         return problem
-    got = value_of(answer)
-    if not isinstance(got, list | tuple) or not all(isinstance(text, str) for text in got):
+    received = value_of(reply)
+    if not isinstance(received, list | tuple) or not all(isinstance(text, str) for text in received):
         return 'Return one list of texts such as "1F3".'
-    for word, text, due in zip_longest(case["words"], got, task.expected[0]):
-        if text != due:
+    for word, text, expected in zip_longest(case["words"], received, task.expected[0]):
+        if text != expected:
             place = f"word {word!r}" if word else "what comes after the last word"
             what = "no text" if text is None else f"{text[:30]!r}"
             return f"With stages {case['stages']}, {place} becomes {what}: look at its stage, letter and microbatch."

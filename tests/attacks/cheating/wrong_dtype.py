@@ -3,7 +3,7 @@
 catalogue: A16
 exercise: week00.first-all-reduce
 points: 0
-sentence: has dtype float64 where float32 is due
+sentence: has dtype float64 where float32 is expected
 """
 
 
