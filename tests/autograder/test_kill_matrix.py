@@ -24,7 +24,8 @@ def test_every_check_has_enemies_and_friends():
 def test_all_end_as_they_must(check, judge, pytestconfig):
     rows, paths = [], mutants_of(check)
     if pytestconfig.getoption("fast"):
-        paths = sample.some(sample.of_this_commit(check.exercise), paths, 1)
+        wrong = [path for path in paths if not path.stem.startswith("right_")]
+        paths = sample.some(sample.of_this_commit(check.exercise), wrong, 1)
     for path in paths:
         rows.append(row_of(judge, check, path))
         judge.end_submission()
