@@ -6,7 +6,7 @@ The tests of a file share what they set up; kill matrices are shared out by exer
 import pytest
 
 APART = ("tests/autograder/test_kill_matrix.py", "tests/autograder/test_own_solutions.py")  # each test by itself
-LONGEST = ("tests/attacks/", "tests/browser/", "tests/autograder/test_own", "tests/autograder/test_kill")
+LONGEST = ("tests/autograder/test_kill", "tests/attacks/", "tests/browser/", "tests/autograder/test_own")
 
 
 def part_of(nodeid: str) -> str:

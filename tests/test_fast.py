@@ -1,4 +1,4 @@
-"""`pytest --fast` keeps two cases of a test, leaves out what is slow, and judges only the attacks that it asks for."""
+"""`pytest --fast` keeps one case of a test, leaves out what is slow, and judges only the attacks that it asks for."""
 
 import pytest
 
@@ -7,7 +7,7 @@ TESTS = """
 
     @pytest.mark.parametrize("number", range(5))
     def test_many(number):
-        assert number in (0, 4)
+        assert number == 0
 
     @pytest.mark.slow
     def test_long(): raise AssertionError
@@ -31,19 +31,19 @@ CASES = """
 
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
     def test_case(run, case):
-        assert run == ["one", "four"]
+        assert run == ["one"]
 
     def test_all(run): pass
 """
 
 
-def test_two_cases_of_each_test_and_nothing_slow(pytester: pytest.Pytester):
+def test_one_case_of_each_test_and_nothing_slow(pytester: pytest.Pytester):
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess("-p", "tests.fast", "--fast")
-    result.assert_outcomes(passed=5, deselected=4)
+    result.assert_outcomes(passed=4, deselected=5)
 
 
 def test_a_fixture_runs_the_cases_that_are_asked_for(pytester: pytest.Pytester):
     pytester.makepyfile(CASES)
     result = pytester.runpytest_subprocess("-p", "tests.fast", "--fast")
-    result.assert_outcomes(passed=3, deselected=2)
+    result.assert_outcomes(passed=2, deselected=3)

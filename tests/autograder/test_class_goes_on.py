@@ -128,6 +128,7 @@ def test_a_worker_that_dies_while_it_is_told_something_is_told_again(monkeypatch
         cluster._patiently(register, "plugin")
 
 
+@pytest.mark.slow
 def test_a_failure_while_publishing_costs_one_page(course, monkeypatch):
     graded(course)
     real = nbgrader_bridge.ingest.read_submission

@@ -6,10 +6,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, grade, notebooks, tables
+from autograder import demo, grade, notebooks, sandbox, tables
 from autograder.cli import app
-from autograder.judge import Judge
-from autograder.sandbox import level
 
 WEEK = demo.WEEK
 NO_BILL = {"week01.naive-bill": "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return 14, 14 * num_bytes\n"}
@@ -27,13 +25,12 @@ def submitted(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def verdicts(submitted, tmp_path_factory):
+def verdicts(submitted, tmp_path_factory, judge):
     root = tmp_path_factory.mktemp("target")
     results = {}
-    with Judge() as judge:
-        for student in grade.students_in(submitted, WEEK):
-            results[student] = grade.grade_one(student, WEEK, submitted, judge, seed=7)
-            grade.write_verdicts(results[student], root)
+    for student in grade.students_in(submitted, WEEK):
+        results[student] = grade.grade_one(student, WEEK, submitted, judge, seed=7)
+        grade.write_verdicts(results[student], root)
     return root, results
 
 
@@ -53,7 +50,7 @@ def test_the_verdict_file_says_what_the_grade_rests_on(verdicts):
     root, results = verdicts
     kept = json.loads((root / "autograder" / "verdicts" / "right" / f"{WEEK}.json").read_text())
     assert kept == results["right"]
-    assert kept["seed"] == 7 and kept["level"] == level() and set(kept["versions"]) >= {"torch", "nbgrader"}
+    assert kept["seed"] == 7 and kept["level"] == sandbox.level() and set(kept["versions"]) >= {"torch", "nbgrader"}
 
 
 def test_summary_and_csv(verdicts, tmp_path):
@@ -82,7 +79,8 @@ def test_week_and_folder_that_do_not_exist(tmp_path):
         (["kill-matrix", "week77"], "week01"),
     ],
 )
-def test_the_command_answers_bad_input_with_a_sentence(arguments, words):
+def test_the_command_answers_bad_input_with_a_sentence(arguments, words, monkeypatch):
+    monkeypatch.setattr(sandbox, "level", lambda: 3)  # else it would say that this machine cannot grade
     answer = CliRunner().invoke(app, arguments)
     assert answer.exit_code == 2
     assert words in answer.output and "Traceback" not in answer.output
@@ -90,6 +88,7 @@ def test_the_command_answers_bad_input_with_a_sentence(arguments, words):
 
 def test_a_verdict_from_a_machine_without_isolation_is_not_published(verdicts, submitted, monkeypatch, tmp_path):
     _, results = verdicts
+    monkeypatch.setattr(sandbox, "level", lambda: 3)  # here; where it was judged it is lower
     monkeypatch.setattr(grade, "grade", lambda *_, **__: [results["right"] | {"level": 1}])
     monkeypatch.setattr(tables, "write_class", lambda *_: None)
     monkeypatch.setattr("autograder.reports.publish", lambda *_: pytest.fail("it was published"))

@@ -8,6 +8,7 @@ from autograder.matrices import sample
 from autograder.weeks import WEEKS
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
+LONGEST_FIRST = sorted(CHECKS, key=lambda check: -check.timeout)  # side by side, nobody waits for them in the end
 
 
 def test_every_check_has_enemies_and_friends():
@@ -21,11 +22,12 @@ def test_every_check_has_enemies_and_friends():
 @pytest.mark.slow
 @pytest.mark.sampled
 @pytest.mark.isolated
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.exercise)
+@pytest.mark.parametrize("check", LONGEST_FIRST, ids=lambda check: check.exercise)
 def test_all_end_as_they_must(check, judge, pytestconfig):
     rows, answers = [], answers_of(check.exercise)
     if pytestconfig.getoption("fast"):
-        answers = sample.some(sample.of_this_commit(check.exercise), answers, 1)
+        wrong = [one for one in answers if not one.is_right]
+        answers = sample.some(sample.of_this_commit(check.exercise), wrong, 1)
     for one in answers:
         rows.append(row_of(judge, check, one))
         judge.end_submission()

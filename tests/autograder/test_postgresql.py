@@ -53,6 +53,7 @@ def url():
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_verdicts_land_in_postgresql(url, tmp_path, monkeypatch):
     monkeypatch.setenv("GRADEBOOK_URL", url)
     course = make_tiny_course(tmp_path)

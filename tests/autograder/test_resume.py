@@ -26,6 +26,7 @@ def course(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_ended(course):
     program = (
         "from pathlib import Path; from autograder import grade;"

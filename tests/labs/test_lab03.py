@@ -34,6 +34,7 @@ def test_predicted_and_measured_agree(stage):
     assert "differs" not in done.stdout
 
 
+@pytest.mark.slow
 def test_torchrun_starts_it_as_well():
     done = lab("zero_stage2.py", *SMALL, launcher=TORCHRUN)
     assert done.returncode == 0, done.stderr

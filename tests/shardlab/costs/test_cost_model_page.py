@@ -23,6 +23,7 @@ def test_the_page_prints_the_constants(name):
     assert f"| `{name}` | {getattr(GUESSED, name):.2f} | {getattr(FITTED, name):.2f} |" in PAGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["LLAMA3", "MPT"])
 def test_the_page_prints_what_a_held_out_family_errs(family):
     runs = measured_runs()
