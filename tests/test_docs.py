@@ -4,7 +4,7 @@ import re
 
 import pytest
 import typer
-from shardlab.cli import app as shardlab_app
+from shardlab.commands.cli import app as shardlab_app
 
 from autograder.cli import app as autograder_app
 from tests.named_on_pages import ROOT, TOP, is_defined, lines_of_code, missing_on, path_is_there, paths
