@@ -1,6 +1,8 @@
 """What all tests share: one judge with one sandbox, levels of isolation, and an end that leaves nothing."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,13 @@ def judge() -> Iterator[Judge]:
     """One judge for all tests of a process: its sandbox, which imports torch, is started once."""
     with Judge() as one:
         yield one
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """pytest's own, whose processes find the plugins of `tests`."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    return pytester
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

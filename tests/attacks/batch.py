@@ -46,6 +46,7 @@ def grade_batch(folder: Path, attacks: Sequence[suite.Case], num_honest: int, se
     An attack is the only answer of its notebook, or the broken notebook that it is about.
     """
     root, submitted = _course(folder / "course"), folder / "submitted"
+    before = _left()  # the sandbox of other tests
     submitted.mkdir()
     with laid_out(folder / "honeypot") as pot:
         by_student = {_hand_in(case, submitted, pot): case for case in attacks}
@@ -58,7 +59,7 @@ def grade_batch(folder: Path, attacks: Sequence[suite.Case], num_honest: int, se
         seconds=seconds,
         undeserved=[line for name, case in by_student.items() if (line := _undeserved(case, written.get(name)))],
         lost=[line for name in (*by_student, *honest) if (line := _lost(name, written.get(name)))],
-        left=[*_left(), *([] if pot.is_untouched else [str(pot)])],
+        left=[*(one for one in _left() if one not in before), *([] if pot.is_untouched else [str(pot)])],
         harmed=_harmed([written[name] for name in honest if name in written], submitted, seed),
     )
 

@@ -161,7 +161,7 @@ def test_one_student_graded_again_does_not_end_the_run_of_a_class(course, monkey
                 raise KeyboardInterrupt
             yield one, full_points(one, None, seed)
 
-    monkeypatch.setattr(cluster, "judge_all", killed_at_c)
+    monkeypatch.setattr(grade, "judge_all", killed_at_c)
     with pytest.raises(KeyboardInterrupt):
         graded(course)
     graded(course, students=["a"])
@@ -172,7 +172,7 @@ def test_one_student_graded_again_does_not_end_the_run_of_a_class(course, monkey
         judged.extend(one.student for one in rest)
         return ((one, full_points(one, None, seed)) for one in rest)
 
-    monkeypatch.setattr(cluster, "judge_all", counted)
+    monkeypatch.setattr(grade, "judge_all", counted)
     results = graded(course)
     assert judged == ["c"] and len({one["seed"] for one in results.values()}) == 1
     assert not list(course.glob("autograder/verdicts/.run-*"))

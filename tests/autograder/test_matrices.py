@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from sample_checks import DOUBLE_ANSWERS, LUCKY, ONE_MESSAGE_ANSWERS, TRUSTING
 
-from autograder import kill_matrix, reports
+from autograder import kill_matrix, known, reports
 from autograder.judge import seed_for
 from autograder.matrices import forged, sample, stability
 from autograder.matrices.kept import Kept
@@ -74,7 +74,7 @@ def test_a_forgery_leaves_what_is_right_alone(judge, name):
 def test_no_lie_earns_a_point_in_this_commits_sample():
     quick = [replace(check, timeout=min(check.timeout, LONGEST)) for check in CHECKS]  # some lies end in a hang
     rows = forged.some(sample.of_this_commit("forged"), forged.everything(quick), 4, 3, 3)
-    rights = {row.check.exercise: forged.right_of(row.check).read_text() for row in rows}
+    rights = {row.check.exercise: known.right_of(row.check.exercise).source for row in rows}
     assert [row for row in forged.judged(rows, rights) if forged.is_undeserved(row)] == []
 
 
@@ -130,30 +130,29 @@ def test_points_do_not_differ_in_this_commits_sample():
 FATAL = next(s for s in range(1, 50) if LUCKY.draw(Random(seed_for(s, LUCKY.exercise))) == [{"n": 5}])
 
 
-def row_of(judge, tmp_path, name, docstring=""):
-    path = tmp_path / f"{name}.py"
-    path.write_text(f'"""Wrong: a toy.\n\n{docstring}\n"""\n{DOUBLE_ANSWERS[name]}')
-    return kill_matrix.row_of(judge, LUCKY, path, seed=FATAL)
+def row_of(judge, name, reason=""):
+    answer = known.Known(LUCKY.exercise, name, "Wrong: a toy.", DOUBLE_ANSWERS[name], reason)
+    return kill_matrix.row_of(judge, LUCKY, answer, seed=FATAL)
 
 
 @pytest.mark.parametrize(
-    ("name", "docstring", "in_sight", "is_unexplained"),
+    ("name", "reason", "in_sight", "is_unexplained"),
     [
         ("square", "", False, True),
-        ("square", "Not in sight: its only visible case is two.", False, False),
+        ("square", "its only visible case is two.", False, False),
         ("ends_at_odd", "", False, True),  # the job that all cases share is lost: the visible check alone is asked
         ("ends", "", True, False),
     ],
 )
-def test_what_a_student_sees(judge, tmp_path, name, docstring, in_sight, is_unexplained):
-    row = row_of(judge, tmp_path, name, docstring)
+def test_what_a_student_sees(judge, name, reason, in_sight, is_unexplained):
+    row = row_of(judge, name, reason)
     assert not row.lived
     assert (row.in_sight, row.is_unexplained) == (in_sight, is_unexplained)
 
 
-def test_the_kill_matrix_fails_for_a_wrong_answer_that_lives_in_sight(judge, tmp_path, monkeypatch, capsys):
-    shown, hidden = row_of(judge, tmp_path, "ends"), row_of(judge, tmp_path, "square")
-    explained = row_of(judge, tmp_path, "square", "Not in sight: its only visible case is two.")
+def test_the_kill_matrix_fails_for_a_wrong_answer_that_lives_in_sight(judge, monkeypatch, capsys):
+    shown, hidden = row_of(judge, "ends"), row_of(judge, "square")
+    explained = row_of(judge, "square", "its only visible case is two.")
 
     def verdict(*rows):
         monkeypatch.setattr(kill_matrix, "rows", lambda weeks: iter(rows))

@@ -64,10 +64,9 @@ def test_a_course_below_what_is_shown_is_covered(monkeypatch, tmp_path, where):
     """A checkout in /usr/src, or an autograder that pip has installed beside its checks."""
     jobs = tmp_path / "autograder" / "jobs"
     jobs.mkdir(parents=True)
-    (tmp_path / "autograder" / "__init__.py").touch()
     if where == "course":
         (tmp_path / "nbgrader_config.py").touch()
-    monkeypatch.setattr(surroundings.autograder, "__file__", str(tmp_path / "autograder" / "__init__.py"))
+    monkeypatch.setattr(surroundings, "__file__", str(tmp_path / "autograder" / "surroundings.py"))
     monkeypatch.setattr(places, "ours", lambda: [str(jobs)])
     monkeypatch.setattr(places, "packages", lambda: [str(tmp_path.parent)])
     found = {path: shown for path, shown in surroundings.mounts().items() if path.startswith(str(tmp_path.parent))}
