@@ -228,9 +228,9 @@ def test_source_as_lines_old_notebooks_and_odd_characters_are_read(course):
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=5,
 )
 keys = st.sampled_from(["cell_type", "source", "metadata", "outputs", "id"])
 anything = st.text(st.characters(codec=None), max_size=8)  # halves of characters too

@@ -119,7 +119,7 @@ def test_points_do_not_differ_in_this_commits_sample():
     rng = sample.of_this_commit("stability")
     chosen = [
         row
-        for program, most in (("on_rank", 8), ("without_ranks", 12))
+        for program, most in (("on_rank", 5), ("without_ranks", 8))
         for row in sample.some(rng, [row for row in rows if row.check.program == program], most)
     ]
     assert [row for row in stability.judged(chosen) if stability.differs(row)] == []
