@@ -80,6 +80,7 @@ def test_a_step_that_forgets_the_replicas_earns_half(judge):
     assert verdict.points == 1.5 and "Right: one replica." in verdict.text
 
 
+@pytest.mark.slow
 def test_a_hang_ends_with_the_line_of_every_rank(judge):
     verdict = judged(judge, "week09.same-order", "own_group_first", timeout=6.0)
     assert verdict.points == 0 and "in sum_on_each_axis()" in verdict.text

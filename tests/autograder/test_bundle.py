@@ -45,12 +45,14 @@ def run_in(bundle, *arguments):
     )
 
 
+@pytest.mark.slow
 def test_a_check_works_without_solutions(bundle):
     checked = run_in(bundle, "-c", CHECKED)
     assert checked.returncode == 0, checked.stderr
     assert "week01.naive-bill: 0 of 1 points" in checked.stdout
 
 
+@pytest.mark.slow
 def test_a_student_grades_a_notebook_without_solutions(bundle, tmp_path):
     demo.write_submission(tmp_path, "me", {})
     command = ("grade", demo.WEEK, "--submitted", str(tmp_path), "--self-check", "--no-publish")

@@ -36,6 +36,7 @@ def test_threads_of_this_process_judge_side_by_side():
     assert {name: points(judged) for name, judged in results.items()} == dict.fromkeys(results, 1) and len(results) == 4
 
 
+@pytest.mark.slow
 def test_an_address_where_nobody_answers():
     with pytest.raises(ValueError, match="no Dask scheduler answers"):
         list(judge_all([dossier("a")], 1, workers=1, scheduler="tcp://127.0.0.1:9"))

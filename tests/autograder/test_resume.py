@@ -52,6 +52,7 @@ def test_a_killed_run_goes_on_where_it_ended(course):
     assert not list(course.glob("autograder/verdicts/.run-*"))
 
 
+@pytest.mark.slow
 def test_a_changed_submission_is_judged_again(course):
     grade.grade(WEEK, course / "submitted", root=course, students=["a"], seed=3)
     (course / "autograder" / "verdicts" / f".run-{WEEK}.json").write_text('{"seed": 3}')

@@ -34,6 +34,7 @@ def run(program, *arguments):
     return subprocess.run(words, capture_output=True, text=True, timeout=170, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.sandbox
 def test_an_answer_is_judged_under_hard_limits():
     answer = run(PROGRAM, json.dumps(LIMITS))

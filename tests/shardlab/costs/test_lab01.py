@@ -28,6 +28,7 @@ def test_memory_without_measuring():
     assert "use one of" in lab("memory_calculator", "--no-measure", "--model", "gpt-9").stderr.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_tensor_parallel_traffic_is_as_predicted(calibration_file):
     done = lab("tp_simulation", "--ranks", "2", "--calibration", str(calibration_file))
     predicted, measured = re.findall(r"bytes sent by a rank\s+(\d+)\s+(\d+)", done.stdout)[0]
@@ -48,6 +49,7 @@ def test_a_picture_without_a_folder_is_refused_before_anything_is_measured(name,
     assert done.returncode == 2 and not done.stdout and "there is no folder" in done.stderr
 
 
+@pytest.mark.slow
 def test_figures_are_written_and_put_in_words(calibration_file, tmp_path):
     here = ("--calibration", str(calibration_file))
     for name, options, words in (

@@ -59,6 +59,7 @@ def rate(model, gpu, gpus, sequences):
         return 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "gpus"), [("gpt-1t", 1024), ("gpt3-175b", 1024), ("llama3-70b", 256)])
 def test_a_rounded_batch_plans_as_well_as_any_within_five_percent(name, gpus):
     model, gpu = ZOO[name], ACCELERATORS["h100"]
