@@ -45,11 +45,10 @@ def open_dossier(student: str, week: str, submitted: Path, root: Path = ROOT) ->
 
 
 def in_page_order(week: str, root: Path = ROOT) -> list[Check]:
-    """The checks of a week as its page asks for them; where there is no page of one, it stands last."""
+    """The checks of a week in the order of its page; one that the page does not ask for comes last."""
     cells = notebooks.release(week, root).cells
     names = [notebooks.exercise_id(cell.metadata.nbgrader.grade_id) for cell in cells if "nbgrader" in cell.metadata]
-    places = {name: place for place, name in reversed(list(enumerate(names)))}
-    return sorted(weeks.of_week(week), key=lambda check: places.get(check.exercise, len(names)))
+    return sorted(weeks.of_week(week), key=lambda check: [*names, check.exercise].index(check.exercise))
 
 
 def _to_show(submission: ingest.Submission, root: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The judge: draws inputs, has them run in the sandbox, holds what comes back against what is expected, gives points.
+"""The judge: draws inputs, has them run in the sandbox, compares what comes back with what is expected, gives points.
 
 No student code runs in this process and nothing that comes back is unpickled.
 """
@@ -97,12 +97,12 @@ class Judge:
         tasks = [check.make(case, rng) for case in chosen]
         parts = {case.get("part", "") for case in chosen}
         problems: dict[str, Problem] = {}
-        for batch in _jobs(check, chosen, tasks):
-            if batch[0][0].get("part", "") in problems:
+        for job in _jobs(check, chosen, tasks):
+            if job[0][0].get("part", "") in problems:
                 continue
-            request = check.request(_merged(batch), answer)
+            request = check.request(_merged(job), answer)
             try:
-                self._judge_job(check, batch, request, problems)
+                self._judge_job(check, job, request, problems)
             except SandboxLost as error:
                 return _lost(check, error, its_own=self._serves_others(request))
             if until_in_sight and _in_sight(check, problems):
@@ -120,10 +120,10 @@ class Judge:
             return False
         return True
 
-    def _judge_job(self, check: Check, batch: JobCases, request: dict[str, Any], problems: dict[str, Problem]) -> None:
-        """Run a batch in one job and note the first problem of its part."""
-        replies = _split(self.ask(request), len(batch))
-        for (case, task), reply in zip(batch, replies, strict=True):
+    def _judge_job(self, check: Check, job: JobCases, request: dict[str, Any], problems: dict[str, Problem]) -> None:
+        """Run the cases of a job and note the first problem of their part."""
+        replies = _split(self.ask(request), len(job))
+        for (case, task), reply in zip(job, replies, strict=True):
             failed = False
             try:
                 problem = check.judge(case, task, reply)
@@ -133,7 +133,7 @@ class Judge:
                 problem = f"This check cannot read what a rank returned ({type(error).__name__}). Return what is asked."
             if problem is not None:
                 text = f"{_name(case)}: {problem}" if "ranks" in case else problem
-                is_whole = len(batch) > 1 and replies[0] is replies[1]
+                is_whole = len(job) > 1 and replies[0] is replies[1]
                 problems[case.get("part", "")] = Problem(text, None if is_whole else case, failed)
                 return
 
@@ -222,16 +222,16 @@ def _jobs(check: Check, cases: Sequence[Case], tasks: Sequence[Task]) -> list[Jo
     return list(jobs.values())
 
 
-def _merged(batch: JobCases) -> Task:
+def _merged(job: JobCases) -> Task:
     """One task with the argument lists of all."""
-    first = batch[0][1]
-    if len(batch) == 1:
+    first = job[0][1]
+    if len(job) == 1:
         return first
-    return replace(first, inputs=[[args for _, task in batch for args in task.inputs[0]]])
+    return replace(first, inputs=[[args for _, task in job for args in task.inputs[0]]])
 
 
 def _split(reply: Reply, num_cases: int) -> list[Reply]:
-    """One answer for each case of a batch; what went wrong as a whole goes to all."""
+    """One answer for each case of a job; what went wrong as a whole goes to all."""
     each = reply.ranks[0].get("answers") if num_cases > 1 else None
     if not isinstance(each, list) or len(each) != num_cases:
         return [reply] * num_cases

@@ -25,7 +25,7 @@ from typing import Any
 from autograder.course import ROOT
 
 NOT_IN_SIGHT = "Not in sight: "
-KEYS = {"story", "of", "old", "new", "not_in_sight"}
+NEEDED = {"story", "of", "old", "new"}
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _whole(exercise: str, folder: Path) -> Iterator[Known]:
 
 
 def _changed(path: Path, exercise: str, whole: dict[str, Known]) -> Iterator[Known]:
-    for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items() if path.is_file() else ():
+    for name, table in _tables(path).items():
         try:
             source = _apply(table, whole)
         except ValueError as error:
@@ -94,12 +94,22 @@ def _changed(path: Path, exercise: str, whole: dict[str, Known]) -> Iterator[Kno
         yield Known(exercise, name, story, f'"""{story}"""\n\n{source}', table.get("not_in_sight", ""))
 
 
+def _tables(path: Path) -> dict[str, dict[str, Any]]:
+    """The tables of a TOML file; none where there is no file. Raises ValueError that names a broken one."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def _apply(table: dict[str, Any], whole: dict[str, Known]) -> str:
     """The code of the answer that a table names, changed. Raises ValueError where that cannot be done."""
-    if unfit := set(table) - KEYS or KEYS - {"not_in_sight"} - set(table):
-        raise ValueError(f"has or lacks {', '.join(sorted(unfit))}: write {', '.join(sorted(KEYS))}")
+    if missing := sorted(NEEDED - set(table)):
+        raise ValueError(f"lacks {', '.join(missing)}")
+    if unknown := sorted(set(table) - NEEDED - {"not_in_sight"}):
+        raise ValueError(f"has {', '.join(unknown)}: write {', '.join(sorted(NEEDED))}, and not_in_sight if it is so")
     if table["of"] not in whole:
-        raise ValueError(f"changes {table['of']!r}, which is no file: use one of {', '.join(whole)}")
+        raise ValueError(f"changes {table['of']!r}, and there is no such file: use one of {', '.join(whole)}")
     code = _without_docstring(whole[table["of"]].source)
     places, texts = _listed(table["old"]), _listed(table["new"])
     if len(places) != len(texts):

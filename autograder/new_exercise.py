@@ -54,6 +54,8 @@ def add_week(week: str, root: Path = ROOT) -> list[Path]:
 def _lay_out(exercise: str, week: str, points: float, root: Path) -> list[Path]:
     name = exercise.split(".")[1]
     module = name.replace("-", "_")
+    if not (root / "solutions" / week).is_dir():
+        raise ValueError(f"there is no solutions/{week} here: add exercises where the course has its solutions")
     words = {"exercise": exercise, "function": module, "points": f"{points:g}", "title": _title(name)}
     page = root / "solutions" / week / f"{week}.py"
     check = root / "autograder" / "weeks" / week / f"{module}.py"

@@ -72,7 +72,7 @@ class Check:
     """One exercise's check: its name and points, the names a student defines, cases, and how one is judged.
 
     `parts` splits the points: {name: share}; a case belongs to the part it names under "part", or to the only one.
-    `judge(case, task, answer)` returns a sentence for the student, or None if all is right.
+    `judge(case, task, reply)` returns a sentence for the student, or None if all is right.
     """
 
     exercise: str
@@ -255,7 +255,7 @@ def carried_too_little(reply: Reply, payload_bytes: int) -> str | None:
 
 
 def carried_too_much(reply: Reply, payload_bytes: int) -> str | None:
-    """Whether the wire carried more than the answer needs, beyond packet headers and connecting (64 KB a rank)."""
+    """Whether the wire carried more than the answer needs, beyond packet headers and connecting (64 KB per rank)."""
     most = 1.15 * payload_bytes + 65536 * max(1, len(reply.ranks))
     if reply.loopback_bytes > most:
         return f"Between the ranks {size(reply.loopback_bytes)} travelled where {size(payload_bytes)} are enough."

@@ -22,7 +22,7 @@ def formula_task(call: str, names: tuple[str, ...], expected: Any) -> Any:
 
 
 def value_of(reply: Reply) -> Any:
-    value = _came(reply).get("value", {})
+    value = _reported(reply).get("value", {})
     return value.get("plain") if isinstance(value, dict) else None
 
 
@@ -41,7 +41,7 @@ def _without_tensors(value: Any) -> Any:
     return value
 
 
-def _came(reply: Reply) -> dict[str, Any]:
+def _reported(reply: Reply) -> dict[str, Any]:
     answers = reply.ranks[0].get("answers")
     return answers[0] if isinstance(answers, list) and answers and isinstance(answers[0], dict) else {}
 
@@ -49,7 +49,7 @@ def _came(reply: Reply) -> dict[str, Any]:
 def trouble_in_call(reply: Reply) -> str | None:
     if problem := trouble(reply):
         return problem
-    reported = _came(reply)
+    reported = _reported(reply)
     if "raised" in reported:
         problem = trouble(replace(reply, ranks=[reported]))
         return problem and problem.replace("Rank 0 raised", "The function raised")

@@ -81,7 +81,7 @@ def each_rank(task: Task, reply: Reply, what: str) -> str | None:
 
 
 def each_bill(task: Task, reply: Reply, formula: str) -> str | None:
-    """Every rank's sends add up to what it must pass on, in exactly the due number of messages."""
+    """Every rank's sends add up to what it must pass on, in exactly the expected number of messages."""
     expected = task.facts["sent_bytes"]
     for rank in working(task):
         messages = sent(reply, rank)

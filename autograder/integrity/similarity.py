@@ -53,7 +53,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Reply:
+class Answer:
     """One answer, as two streams of tokens: of its syntax tree (None if it does not parse) and of its text."""
 
     student: str
@@ -66,7 +66,7 @@ class Reply:
 class _Stream:
     """The tokens of an answer with what each counts, from 0 (forced) to 1 (its own)."""
 
-    answer: Reply
+    answer: Answer
     tokens: list[Token]
     texts: list[str]
     weights: list[float]
@@ -86,7 +86,7 @@ def compare_week(week: str, submitted: Path, students: Sequence[str], root: Path
     given += [(cell.source, cell.cell_type == "code") for cell in notebooks.read_source(week, root).cells]
     stubs = {cell.metadata.nbgrader.grade_id: cell.source.strip() for cell in answered}
     is_code = {notebooks.exercise_id(cell.metadata.nbgrader.grade_id): cell.cell_type == "code" for cell in answered}
-    answers: dict[str, list[Reply]] = {name: [] for name in [*is_code, EXTRA]}
+    answers: dict[str, list[Answer]] = {name: [] for name in [*is_code, EXTRA]}
     for student in students:
         submission = ingest.read_submission(student, week, submitted, root)
         for name, source in submission.cells.items():
@@ -98,17 +98,17 @@ def compare_week(week: str, submitted: Path, students: Sequence[str], root: Path
     return compare(answers, [read_answer("", source, code) for source, code in given])
 
 
-def read_answer(student: str, source: str, code: bool = True) -> Reply:
+def read_answer(student: str, source: str, code: bool = True) -> Answer:
     """Turn a source into both streams."""
-    return Reply(student, source, code_tokens(source) if code else None, text_tokens(source, code))
+    return Answer(student, source, code_tokens(source) if code else None, text_tokens(source, code))
 
 
-def compare(replies: dict[str, list[Reply]], given: Sequence[Reply]) -> Report:
+def compare(answers: dict[str, list[Answer]], given: Sequence[Answer]) -> Report:
     """Compare the answers of each exercise; `given` is what nobody had to think of: stubs, cells, references."""
     pairs: list[Pair] = []
     short: dict[str, int] = {}
     forced = {tree: _count(_streams_of(given, tree)) for tree in (True, False)}
-    for exercise, those in replies.items():
+    for exercise, those in answers.items():
         as_trees, as_texts = (_weigh(those, forced[tree], tree) for tree in (True, False))
         best = [tree or text for tree, text in zip(as_trees, as_texts, strict=True) if tree or text]
         short[exercise] = sum(stream.own < LEAST_SHARED for stream in best if stream is not None)
@@ -117,7 +117,7 @@ def compare(replies: dict[str, list[Reply]], given: Sequence[Reply]) -> Report:
             first, second = trees if all(trees) else (as_texts[one], as_texts[other])
             if first and second and (pair := _compare(first, second, exercise)) is not None:
                 pairs.append(pair)
-    counts = {exercise: len(those) for exercise, those in replies.items()}
+    counts = {exercise: len(those) for exercise, those in answers.items()}
     return Report(sorted(pairs, key=lambda pair: (-pair.shared, pair.first, pair.second)), counts, short)
 
 
@@ -153,13 +153,13 @@ def _lines(stream: _Stream, begin: int, end: int) -> str:
     return "\n".join(source[number - 1].strip() for number in numbers if number <= len(source))
 
 
-def _weigh(replies: Sequence[Reply], forced: Grams, tree: bool) -> list[_Stream | None]:
+def _weigh(answers: Sequence[Answer], forced: Grams, tree: bool) -> list[_Stream | None]:
     """What each token of each answer counts: nothing if a run with it is forced, little if much of the class has it."""
-    streams = [answer.tree if tree else answer.text for answer in replies]
+    streams = [answer.tree if tree else answer.text for answer in answers]
     common = _count(stream for stream in streams if stream is not None)
     size = sum(stream is not None for stream in streams)
     weighed: list[_Stream | None] = []
-    for answer, stream in zip(replies, streams, strict=True):
+    for answer, stream in zip(answers, streams, strict=True):
         if stream is None:
             weighed.append(None)
             continue
@@ -180,8 +180,8 @@ def rarity(num_answers: int, size: int) -> float:
     return max(0.0, math.log(size / 2 / num_answers) / math.log(size / 4))
 
 
-def _streams_of(replies: Iterable[Reply], tree: bool) -> Iterator[list[Token]]:
-    for answer in replies:
+def _streams_of(answers: Iterable[Answer], tree: bool) -> Iterator[list[Token]]:
+    for answer in answers:
         stream = answer.tree if tree else answer.text
         if stream is not None:
             yield stream

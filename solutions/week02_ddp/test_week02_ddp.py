@@ -52,7 +52,7 @@ def test_buckets_of_the_text():
 
 def test_what_top_k_leaves_out_comes_later():
     first, second = torch.tensor([3.0, -2.0, 1.0]), torch.tensor([0.0, -1.0, 2.5])
-    means = top_k.due_means([[first, second], [first, second]], 1)
+    means = top_k.expected_means([[first, second], [first, second]], 1)
     assert torch.equal(means[0], torch.tensor([3.0, 0.0, 0.0]))
     assert torch.equal(means[1], torch.tensor([0.0, 0.0, 3.5]))
 

@@ -41,9 +41,9 @@ def test_a_change_may_have_several_places(course):
     [
         ('story = "s"\nof = "right_sum"\nold = "a * b"\nnew = "a"', "occurs 0 times in right_sum"),
         ('story = "s"\nof = "right_sum"\nold = "a"\nnew = "c"', "occurs 3 times in right_sum"),
-        ('story = "s"\nof = "gone"\nold = "a + b"\nnew = "a"', "changes 'gone', which is no file"),
-        ('story = "s"\nof = "right_sum"\nold = "a + b"', "has or lacks new"),
-        ('story = "s"\nof = "right_sum"\nold = "a + b"\nnew = "a"\nwhy = "so"', "has or lacks why"),
+        ('story = "s"\nof = "gone"\nold = "a + b"\nnew = "a"', "changes 'gone', and there is no such file"),
+        ('story = "s"\nof = "right_sum"\nold = "a + b"', "lacks new"),
+        ('story = "s"\nof = "right_sum"\nold = "a + b"\nnew = "a"\nwhy = "so"', "has why"),
         ('story = "s"\nof = "right_sum"\nold = ["a + b", "def"]\nnew = ["a"]', "changes 2 places, and 1 texts"),
     ],
 )
@@ -51,6 +51,11 @@ def test_a_change_that_does_not_fit_is_refused(course, table, words):
     with pytest.raises(ValueError, match=r"total\.toml: \[wrong\]") as refused:
         changed(course, f"[wrong]\n{table}")
     assert words in str(refused.value)
+
+
+def test_a_broken_file_is_named(course):
+    with pytest.raises(ValueError, match=r"total\.toml: Expected"):
+        changed(course, "[wrong")
 
 
 def test_a_name_is_taken_once(course):

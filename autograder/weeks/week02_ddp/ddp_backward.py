@@ -146,7 +146,7 @@ def _no_overlap(rank: int, reply: Reply, case: Case, buckets: list[list[int]]) -
     last = asked[-num_layers:]
     if last[0] > 0:
         return f"Rank {rank} all-reduces before the last microbatch: add gradients up first."
-    for layer, begun, expected in zip(reversed(range(num_layers)), last, _due(case, buckets), strict=True):
+    for layer, begun, expected in zip(reversed(range(num_layers)), last, _expected(case, buckets), strict=True):
         if begun < expected:
             return (
                 f"Right, but bucket {begun} of rank {rank} has not left when the backward reaches layer {layer}; its "
@@ -161,7 +161,7 @@ def _lowest(buckets: list[list[int]]) -> int:
     return min(parameter // 2 for bucket in buckets for parameter in bucket)
 
 
-def _due(case: Case, buckets: list[list[int]]) -> list[int]:
+def _expected(case: Case, buckets: list[list[int]]) -> list[int]:
     """How many buckets must have left when the last backward reaches each layer, the last layer first."""
     complete = [_lowest(buckets[: number + 1]) for number in range(len(buckets))]
     return [sum(lowest > layer for lowest in complete) for layer in reversed(range(len(case["widths"]) - 1))]
@@ -175,13 +175,13 @@ def _keys(case: Case, buckets: list[list[int]], rng: Random) -> dict[str, Any] |
     num_turns = case["microbatches"] * num_layers
     return {
         "numbers": [[float(rng.randint(1, 3)) for _ in range(num_turns)] for _ in range(case["ranks"])],
-        "due": [0] * (num_turns - num_layers) + _due(case, buckets),
+        "due": [0] * (num_turns - num_layers) + _expected(case, buckets),
         "layers": num_layers,
     }
 
 
 def _draw_backward(rng: Random) -> list[Case]:
-    """Buckets that end inside a layer, one of everything, one a layer, one for two; the first rank is not always 0."""
+    """Buckets: one that ends inside a layer, one of all, one per layer, one for two. The first rank is not always 0."""
     width = rng.randint(2, 5)
     layer = 4 * (width + 1) * width  # bytes
     gradients = [

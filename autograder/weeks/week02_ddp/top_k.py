@@ -30,7 +30,7 @@ ONE_STEP, FEEDBACK = "one step", "error feedback"
 TOLERANCE = 1e-4
 
 
-def due_means(by_rank: list[list[Tensor]], num_kept: int) -> list[Tensor]:
+def expected_means(by_rank: list[list[Tensor]], num_kept: int) -> list[Tensor]:
     """The mean of each step, with what every rank has left out so far (1809.07599, algorithm 1)."""
     left_out = [torch.zeros_like(gradients[0]) for gradients in by_rank]
     means = []
@@ -56,7 +56,7 @@ def _make_top_k(case: Case, rng: Random) -> Task:
         case,
         "compressed_means",
         {rank: [[gradient.clone() for gradient in mine], case["num_kept"]] for rank, mine in drawn.items()},
-        dict.fromkeys(members, due_means(list(drawn.values()), case["num_kept"])),
+        dict.fromkeys(members, expected_means(list(drawn.values()), case["num_kept"])),
         keeps_inputs=True,
         sent_bytes=case["steps"] * compression.sent_bytes(len(members), message),
     )
@@ -65,7 +65,7 @@ def _make_top_k(case: Case, rng: Random) -> Task:
 def _judge_top_k(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble(reply):
         return problem
-    due_bytes = task.facts["sent_bytes"]
+    expected_bytes = task.facts["sent_bytes"]
     for rank in working(task):
         reported, expected = reply.ranks[rank], task.expected[rank]
         value = reported.get("value", {}).get("plain")
@@ -77,9 +77,10 @@ def _judge_top_k(case: Case, task: Task, reply: Reply) -> str | None:
         if problem := touched_input(rank, reported, task):
             return problem
         claimed = sum(call.sent_bytes for call in calls_of(reply, rank))
-        if claimed > due_bytes:
-            return f"Right, but rank {rank} sends {size(claimed)} where {size(due_bytes)} are enough: 8 bytes a number."
-    return carried_too_much(reply, int(due_bytes * len(working(task))))
+        if claimed > expected_bytes:
+            enough = f"{size(expected_bytes)} are enough: 8 bytes per number"
+            return f"Right, but rank {rank} sends {size(claimed)} where {enough}."
+    return carried_too_much(reply, int(expected_bytes * len(working(task))))
 
 
 def _draw_top_k(rng: Random) -> list[Case]:

@@ -27,7 +27,7 @@ def files_of(unit_sizes: list[int], num_files: int) -> list[list[int]]:
     return files
 
 
-def _due(case: Case) -> tuple[list[int], int]:
+def _expected(case: Case) -> tuple[list[int], int]:
     """The numbers that the new rank needs, in order, and in how many pieces they lie: one of a unit in each file."""
     needed = [n for n in files_of(case["unit_sizes"], case["num_ranks"])[case["rank"]] if n != PADDING]
     file_of = {n: number for number, file in enumerate(files_of(case["unit_sizes"], case["num_files"])) for n in file}
@@ -37,7 +37,7 @@ def _due(case: Case) -> tuple[list[int], int]:
 
 def _make(case: Case, rng: Random) -> Task:
     given = [case[name] for name in ("unit_sizes", "num_files", "num_ranks", "rank")]
-    return Task("reading_plan", 1, inputs=[[given]], expected=[_due(case)], groups=[])
+    return Task("reading_plan", 1, inputs=[[given]], expected=[_expected(case)], groups=[])
 
 
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:

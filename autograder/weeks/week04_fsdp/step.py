@@ -94,9 +94,8 @@ def wrong_output(task: Task, reply: Reply, rank: int, *, untouched: bool = True)
     if problem := wrong_value(rank, value[0], output, "the output", relative=RELATIVE):
         return problem
     if len(value[1]) != len(wanted):
-        return (
-            f"On rank {rank} there are {len(value[1])} gradient slices where {len(wanted)} are expected, one a weight."
-        )
+        many = f"{len(value[1])} gradient slices where {len(wanted)} are expected"
+        return f"On rank {rank} there are {many}, one per weight."
     for number, (received, expected) in enumerate(zip(value[1], wanted, strict=True)):
         if problem := wrong_value(rank, received, expected, f"the gradient slice of unit {number}", relative=RELATIVE):
             return problem

@@ -1,4 +1,4 @@
-"""Two chunks a rank in a V: zero bubble with 1F1B's memory, and little bubble with about half of it.
+"""Two chunks per rank in a V: zero bubble with 1F1B's memory, and little bubble with about half of it.
 
 Half the memory is P + 2 half-size activations, V-Half's own; the target there is the idle time of interleaved 1F1B,
 3(P-1) chunk passes, whose rank 0 holds nearly twice as many.

@@ -13,7 +13,7 @@ MESH, RANK, PER_NODE = Mesh(tp=8, pp=4, dp=2), 37, 8
 AXES = ("tp", "dp", "pp")
 
 
-def _due(case: Case) -> dict[str, list]:
+def _expected(case: Case) -> dict[str, list]:
     found: dict[str, list] = {name: MESH.group_of(RANK, name) for name in AXES}
     return found | {"leaves": [name for name in AXES if position(found[name], PER_NODE).crosses]}
 
@@ -39,7 +39,7 @@ CHECK = Check(
     names=("groups_of_rank_37",),
     public=({},),
     draw=lambda rng: [{}],
-    make=formula_task("groups_of_rank_37", (), _due),
+    make=formula_task("groups_of_rank_37", (), _expected),
     judge=_judge,
     program="without_ranks",
     masked=MASKED,

@@ -33,7 +33,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Few microbatches and many, always two a rank or more; in DualPipe an even number."""
+    """Few microbatches and many, always two per rank or more; in DualPipe an even number."""
     more = (0, 1, 2, rng.randint(3, 6))
     cases = [("DualPipe", ranks, 2 * ranks + 2 * extra) for ranks in (2, 4, 6) for extra in more]
     cases += [("DualPipe", 8, 16), ("DualPipe", 8, 16 + 2 * rng.randint(1, 8))]
