@@ -1,9 +1,14 @@
-"""`pytest --fast`: what tells most in three minutes; no browser, nothing slow, and of a test with many cases one."""
+"""`pytest --fast`: what tells most in three minutes; no browser, nothing slow, and of a test with many cases one.
+
+A test marked `sampled` keeps one case in three, other ones at another commit.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+from autograder.matrices import sample
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,9 +23,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     first: dict[str, pytest.Item] = {}
     for item in items:
         first.setdefault(item.nodeid.split("[")[0], item)
-    kept = set(map(id, first.values()))
-    left_out = [item for item in items if not item.get_closest_marker("sampled")]
-    left_out = [item for item in left_out if id(item) not in kept or not _is_quick(item)]
+    sampled = [item for item in items if item.get_closest_marker("sampled")]
+    kept = {id(item) for item in first.values() if _is_quick(item)}
+    kept |= {id(item) for item in sample.some(sample.of_this_commit("fast"), sampled, len(sampled) // 3)}
+    left_out = [item for item in items if id(item) not in kept]
     config.hook.pytest_deselected(items=left_out)
     gone = set(map(id, left_out))
     items[:] = [item for item in items if id(item) not in gone]

@@ -23,6 +23,7 @@ def test_what_is_named_is_there():
         assert [*ROOT.glob(f"{name}*")], name
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_files(pytester: pytest.Pytester):
     body = "import os, pathlib\ndef test_{0}(): pathlib.Path('{0}').write_text(str(os.getpid()))\n"
     files = {f"test_{name}": body.format(f"{name}1") + body.format(f"{name}2") for name in "abcd"}

@@ -24,6 +24,7 @@ def pot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honeypot]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_it_shows_text_and_small_pictures(path: Path, judge: Judge, pot: Honeypot, tmp_path: Path, monkeypatch):
     _, head, source = path.read_text().split('"""', 2)
     marks = dict(line.split(": ", 1) for line in head.split("\n") if ": " in line)

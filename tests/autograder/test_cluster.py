@@ -30,6 +30,7 @@ def points(judged):
     return sum(verdict.points for verdict in judged.verdicts)
 
 
+@pytest.mark.slow
 def test_threads_of_this_process_judge_side_by_side():
     class_of_four = [dossier(f"s{number}") for number in range(4)]
     results = {one.student: judged for one, judged in judge_all(class_of_four, 1, workers=2)}

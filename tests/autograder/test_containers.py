@@ -205,6 +205,7 @@ print(bubblewrap.problem() is None, sandbox.level())
 
 @pytest.mark.sandbox(2)
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may take user namespaces away and start containers after it")
+@pytest.mark.slow
 def test_where_nobody_makes_user_namespaces_the_level_is_2():
     environment = {name: value for name, value in os.environ.items() if name != "AUTOGRADER_LEVEL"}
     words = [sys.executable, "-c", WITHOUT_USER_NAMESPACES]

@@ -46,6 +46,7 @@ def outputs(course, student):
     return next(cell for cell in json.loads(path.read_text())["cells"] if cell["id"] == "week01-plot")["outputs"]
 
 
+@pytest.mark.slow
 def test_prints_the_last_value_and_the_figure_are_kept(published):
     (one,) = kept(published, "ada").values()
     assert one.text.splitlines() == ["five    points", "42"] and one.note == ""
@@ -55,6 +56,7 @@ def test_prints_the_last_value_and_the_figure_are_kept(published):
         assert len(picture.convert("RGB").getcolors(1 << 20) or []) > 2
 
 
+@pytest.mark.slow
 def test_they_stand_below_the_cell_and_on_the_feedback_page(published):
     text, picture = outputs(published, "ada")
     assert "42" in "".join(text["text"])
@@ -63,6 +65,7 @@ def test_they_stand_below_the_cell_and_on_the_feedback_page(published):
     assert "data:image/png;base64," in page and "five    points" in page
 
 
+@pytest.mark.slow
 def test_an_error_is_said_and_markup_is_text(published):
     (one,) = kept(published, "bob").values()
     assert "ZeroDivisionError" in one.note and "autograder" not in one.note
@@ -70,6 +73,7 @@ def test_an_error_is_said_and_markup_is_text(published):
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page and "ZeroDivisionError" in page
 
 
+@pytest.mark.slow
 def test_an_unanswered_cell_is_not_run(published):
     assert kept(published, "cy") == {} and outputs(published, "cy") == []
 

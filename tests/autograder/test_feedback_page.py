@@ -113,6 +113,7 @@ def test_a_formula_that_cannot_be_drawn_is_shown_as_it_was_written(tex):
     assert formula_html(tex) == f'<code class="tex">{escape(tex)}</code>'
 
 
+@pytest.mark.slow
 def test_a_very_long_answer_is_cut_on_the_page(tmp_path):
     course = make_tiny_course(tmp_path)
     hand_in(course, "ada", {"week01-interview": "[" * 200_000, "week01-double": "# 中\n" * 100_000})

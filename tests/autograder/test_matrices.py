@@ -36,12 +36,14 @@ def undeserved(check, *names, kept=None):
 
 
 @pytest.mark.isolated
+@pytest.mark.slow
 def test_a_check_that_trusts_a_rank_is_found_out():
     found = undeserved(TRUSTING, "forged_record", "own_reporter", "stopped_clocks")
     assert found == {("twice", "forged_record"), ("twice", "own_reporter")}
 
 
 @pytest.mark.isolated
+@pytest.mark.slow
 def test_a_row_that_is_kept_is_not_judged_again(tmp_path, monkeypatch):
     path = tmp_path / "forged.jsonl"
     found = undeserved(TRUSTING, "forged_record", kept=Kept(path))
@@ -85,6 +87,7 @@ def seeded(name, seeds):
     return [stability.Seeded(LUCKY, name, DOUBLE_ANSWERS[name], seeds)]
 
 
+@pytest.mark.slow
 def test_a_check_that_draws_its_trap_now_and_then_is_found_out():
     (row,) = stability.judged(seeded("square", 8))
     assert stability.differs(row) and set(row["points"]) == {0, 1}
@@ -92,6 +95,7 @@ def test_a_check_that_draws_its_trap_now_and_then_is_found_out():
     assert not stability.differs(row) and row["points"] == [1.0] * 8
 
 
+@pytest.mark.slow
 def test_more_seeds_are_added_to_those_that_are_kept(tmp_path, monkeypatch):
     path = tmp_path / "stability.jsonl"
     (few,) = stability.judged(seeded("square", 3), Kept(path))

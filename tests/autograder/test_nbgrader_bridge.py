@@ -127,6 +127,7 @@ def test_a_broken_verdict_file_holds_no_points(tmp_path, text):
     assert nbgrader_bridge.verdict_of(verdicts, "week01.double", 3.0) == (0.0, nbgrader_bridge.NO_VERDICT)
 
 
+@pytest.mark.slow
 def test_a_due_date_reaches_the_gradebook_and_stays(tmp_path):
     course = make_tiny_course(tmp_path)
     late = hand_in(course, "ada", {"week01-double": "pass"})

@@ -31,6 +31,7 @@ def test_a_week_gets_every_automatic_point(week, judge, tmp_path):
 
 
 @pytest.mark.isolated
+@pytest.mark.slow
 def test_the_command_judges_with_every_seed():
     rows = list(own_solutions.rows(["week00"], seeds=[1, 2]))
     assert [(row.week[:6], row.seed, row.lost) for row in rows] == [("week00", 1, []), ("week00", 2, [])]

@@ -25,6 +25,7 @@ def each_way(name):
     ("operation", "reduced"),
     [("SUM", torch.sum), ("AVG", torch.mean), ("MAX", torch.amax)],
 )
+@pytest.mark.slow
 def test_every_way_to_ask_for_it_gives_the_reduced_slice(operation, reduced):
     answers = run(each_way, operation, ranks=3)
     for rank, (one, uneven, later, kinds) in enumerate(answers):
@@ -36,6 +37,7 @@ def test_every_way_to_ask_for_it_gives_the_reduced_slice(operation, reduced):
         assert kinds == ["reduce_scatter"] * 3, "the bill names what was asked for, not the ring's messages"
 
 
+@pytest.mark.slow
 def test_slices_that_do_not_fit_are_a_sentence():
     def unfit():
         reduce_scatter.install()

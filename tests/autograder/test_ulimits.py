@@ -41,6 +41,7 @@ def test_an_answer_is_judged_under_hard_limits():
     assert answer.stdout.strip() == "All right.", answer.stdout + answer.stderr
 
 
+@pytest.mark.slow
 def test_no_limit_is_raised_above_what_is_allowed():
     values = {"RLIMIT_AS": 1 << 31, "RLIMIT_NOFILE": 200, "RLIMIT_FSIZE": 1 << 20, "RLIMIT_CPU": 100}
     answer = run(LOW.format(values=values))

@@ -101,6 +101,7 @@ def test_the_command_ends_with_a_sentence():
 
 
 @pytest.mark.sandbox
+@pytest.mark.slow
 def test_replay_reaches_the_same_points_and_names_those_that_changed(graded, capsys):
     course, submitted, path = graded
     file = submitted / "ada" / WEEK / f"{WEEK}.ipynb"

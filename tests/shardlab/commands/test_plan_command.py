@@ -36,6 +36,7 @@ def test_a_plan_as_text_and_as_json():
         assert not one["fits"] or one["slower"] >= 0
 
 
+@pytest.mark.slow
 def test_all_parts_of_a_step_are_shown():
     typed = ("plan", "--model", "deepseek-v3", "--gpu", "h800", "--gpus", "256", "--best", "1", "--json")
     best = json.loads(shardlab(*typed).stdout)["plans"][0]
@@ -75,6 +76,7 @@ def test_a_schedule_that_is_none():
     assert failed.exit_code == 2 and "use 1f1b, gpipe, zero-bubble" in failed.output
 
 
+@pytest.mark.slow
 def test_gradients_may_be_cut_beside_a_pipeline():
     typed = ("plan", "--model", "gpt-1t", "--gpus", "1024", "--best", "50", "--json", "--pipeline-zero")
     for most in (1, 2):
@@ -125,6 +127,7 @@ def test_wide_numbers_keep_their_columns():
         assert float(shown["seconds"]) == pytest.approx(plan["step_seconds"], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_what_stays_inside_servers_stands_beside_what_leaves_them():
     typed = ("plan", "--model", "llama3-405b", "--gpus", "16384", "--best", "60")
     text, data = shardlab(*typed).stdout, json.loads(shardlab(*typed, "--json").stdout)
@@ -137,6 +140,7 @@ def test_what_stays_inside_servers_stands_beside_what_leaves_them():
     assert "The fastest inside" not in shardlab("plan").stdout
 
 
+@pytest.mark.slow
 def test_gradients_cut_in_a_pipeline_come_with_a_doubt():
     typed = ("plan", "--model", "llama3-405b", "--gpus", "16384", "--tokens-per-batch", "16777216")
     winner = json.loads(shardlab(*typed, "--pipeline-zero", "2", "--json").stdout)
@@ -250,6 +254,7 @@ FILES = st.fixed_dictionaries(
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=FILES, gpus=st.sampled_from([1, 7, 64, 1000, 1024]), tokens=st.integers(1, 10**12), plain=st.booleans())
+@pytest.mark.slow
 def test_any_model_file_gives_a_finite_answer_or_a_sentence(tmp_path, sizes, gpus, tokens, plain):
     if plain:  # sizes that agree with each other; the rest still varies
         sizes |= {"ffn": 64, "vocab": 100, "sequence": 64, "heads": 8, "kv_heads": 8, "hidden": 64}

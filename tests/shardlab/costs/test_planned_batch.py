@@ -70,6 +70,7 @@ def test_a_rounded_batch_plans_as_well_as_any_within_five_percent(name, gpus):
     assert rate(model, gpu, gpus, rounded) > rate(model, gpu, gpus, round(asked)) * 1.05
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_rounded():
     asked = ("--model", "gpt-1t", "--gpus", "1024", "--tokens-per-batch", "4000000", "--best", "1")
     text, data = typed(*asked).stdout, json.loads(typed(*asked, "--json").stdout)
@@ -82,6 +83,7 @@ def test_the_command_says_what_it_rounded():
     assert layout["microbatch"] * layout["num_microbatches"] * layout["dp"] == 2048
 
 
+@pytest.mark.slow
 def test_the_batch_may_be_kept():
     asked = ("--model", "gpt-1t", "--gpus", "1024", "--tokens-per-batch", "4000000", "--best", "1", "--exact-batch")
     text, data = typed(*asked).stdout, json.loads(typed(*asked, "--json").stdout)

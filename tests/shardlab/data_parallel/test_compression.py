@@ -114,6 +114,7 @@ def losses(codec, feedback):
 
 
 @pytest.mark.parametrize("name", CODECS)
+@pytest.mark.slow
 def test_training_converges(name):
     plain = shardlab.run(losses, None, False, ranks=2, timeout=60)[0]
     compressed = shardlab.run(losses, CODECS[name], name in BIASED, ranks=2, timeout=60)[0]

@@ -28,6 +28,7 @@ def test_predicted_bytes_are_measured(stage, ranks):
         assert 0 < one.exposed < one.seconds
 
 
+@pytest.mark.slow
 def test_ten_million_parameters_to_the_byte():
     config = GPTConfig(layers=12, hidden=256, heads=8, sequence=32, vocabulary=256)
     with torch.device("meta"):
@@ -38,6 +39,7 @@ def test_ten_million_parameters_to_the_byte():
         assert one.held.total == due.held.total
 
 
+@pytest.mark.slow
 def test_all_stages_learn_the_same():
     first, *others = (shardlab.run(measure, stage, SMALL, 6, ranks=2, timeout=60)[0].losses for stage in range(4))
     assert first[-1] < first[0] - 0.2

@@ -44,6 +44,7 @@ def train(name, options):
 
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=lambda value: str(value).replace("torch.", ""))
+@pytest.mark.slow
 def test_values_are_those_of_one_process_and_bytes_those_of_the_formula(name, options, ranks):
     alone, _ = twin.trained_alone(ranks, **ADAMW)
     for weights, sent, vectors, state in shardlab.run(train, name, options, ranks=ranks, timeout=60):

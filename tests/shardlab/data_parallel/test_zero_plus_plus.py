@@ -79,6 +79,7 @@ def train(engine, options, hierarchical):
     return zero.full_parameters(), losses
 
 
+@pytest.mark.slow
 def test_a_secondary_shard_changes_no_bit():
     plain, _ = shardlab.run(train, Zero3, {}, False, ranks=4, timeout=60)[0]
     for weights, _ in shardlab.run(train, ZeroPlusPlus, {}, True, ranks=4, timeout=60):
@@ -86,6 +87,7 @@ def test_a_secondary_shard_changes_no_bit():
 
 
 @pytest.mark.parametrize("options", [{"quantized_weights": True}, {"quantized_gradients": True}])
+@pytest.mark.slow
 def test_eight_bits_train_nearly_as_well(options):
     plain, losses = shardlab.run(train, Zero3, {}, False, ranks=2, timeout=60)[0]
     weights, quantized_losses = shardlab.run(train, ZeroPlusPlus, options, False, ranks=2, timeout=60)[0]

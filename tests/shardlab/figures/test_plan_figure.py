@@ -57,6 +57,7 @@ def test_three_pictures_of_a_layout_and_their_numbers():
     )
 
 
+@pytest.mark.slow
 def test_the_widget_follows_its_sliders_and_says_what_cannot_be():
     widget = figures.plan_explorer("llama2-7b", sequences=128)
     *_, _, pipeline, data, page = widget.children

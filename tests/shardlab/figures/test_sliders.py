@@ -3,6 +3,7 @@
 from unittest.mock import patch
 
 import nbformat.v4 as nbformat
+import pytest
 from nbclient import NotebookClient
 from nbclient.output_widget import OutputWidget
 from shardlab import figures
@@ -26,6 +27,7 @@ def run(*cells):
     return client, sent.call_count
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_back_whose_answer_could_be_missed():
     client, num_sent = run(CELL, "where.widget.children[0].value = 3")
     assert num_sent == 0
@@ -39,6 +41,7 @@ def test_ipywidgets_own_sends_something_back():
     assert run(CELL.replace("@figures.interact", "@__import__('ipywidgets').interact"))[1] > 0
 
 
+@pytest.mark.slow
 def test_an_error_is_seen():
     client, _ = run(CELL.replace("rank=5):", "rank=5):\n    1 / 0"))
     [output] = client.nb.cells[0].outputs

@@ -167,6 +167,7 @@ def test_uneven_costs_and_latency_are_seen():
     assert simulate(dualpipe(4, 8), Durations(overlapped=2.0)).makespan < simulate(dualpipe(4, 8)).makespan
 
 
+@pytest.mark.slow
 def test_sixty_four_ranks_and_a_thousand_microbatches_are_checked_quickly():
     schedule = zb_h1(64, 1024)
     before = time.process_time()
