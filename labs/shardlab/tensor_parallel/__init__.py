@@ -4,6 +4,7 @@ from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
+    agreement=("check_same_batch",),
     checkpoint=("joined", "parted"),
     cut=("Cut",),
     gpt=("block_plan", "gpt_plan", "vocabulary_parallel_loss"),

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from shardlab.tensor_parallel.messages import (
     Group,
+    all_gathered,
     start_all_gather,
     start_all_reduce,
     start_reduce_scatter,
@@ -28,7 +29,7 @@ class _ColumnLinear(torch.autograd.Function):
     ) -> Tensor:
         ctx.sequence_dim, ctx.group = sequence_dim, group
         ctx.save_for_backward(x if weight.requires_grad else None, weight)
-        whole = x if sequence_dim is None else start_all_gather(x, sequence_dim, group=group)()
+        whole = x if sequence_dim is None else all_gathered(x, sequence_dim, group=group)
         return functional.linear(whole, weight, bias)
 
     @staticmethod

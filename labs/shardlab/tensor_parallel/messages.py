@@ -13,6 +13,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.costs.model import divisors
+from shardlab.meter import place
+
+place.hide(__file__)  # the meter names the operator or layer that sends
 
 Group = dist.ProcessGroup | None
 Started = Callable[[], Tensor]
@@ -30,9 +33,28 @@ def check_divisible(number: int, what: str, *, group: Group) -> None:
 
 
 def own_part(x: Tensor, dim: int, *, group: Group) -> Tensor:
-    """This rank's equal part of x along `dim`, a view. Raises ValueError where the ranks do not divide the size."""
+    """This rank's equal part of x along `dim`, a copy: a view would keep the whole alive.
+
+    Raises ValueError where the ranks do not divide the size.
+    """
     check_divisible(x.shape[dim], f"dimension {dim} of", group=group)
-    return x.chunk(dist.get_world_size(group), dim)[dist.get_rank(group)]
+    part = x.chunk(dist.get_world_size(group), dim)[dist.get_rank(group)]
+    return part.clone(memory_format=torch.contiguous_format)
+
+
+def all_reduced(x: Tensor, *, group: Group) -> Tensor:
+    """The sum over all ranks, in new memory: x belongs to somebody else, and may be no more than a view."""
+    return start_all_reduce(x.clone(memory_format=torch.contiguous_format), group=group)()
+
+
+def all_gathered(x: Tensor, dim: int, *, group: Group) -> Tensor:
+    """The ranks' parts one behind the other along `dim`."""
+    return start_all_gather(x, dim, group=group)()
+
+
+def reduce_scattered(x: Tensor, dim: int, *, group: Group) -> Tensor:
+    """This rank's part, along `dim`, of the sum over all ranks."""
+    return start_reduce_scatter(x, dim, group=group)()
 
 
 def start_all_reduce(x: Tensor, *, group: Group) -> Started:
@@ -66,8 +88,8 @@ def start_reduce_scatter(x: Tensor, dim: int, *, group: Group) -> Started:
     size = dist.get_world_size(group)
     if size == 1:
         return lambda: x
-    parts = torch.cat(x.chunk(size, dim)) if dim else x.contiguous()
-    total = parts.new_empty(own_part(x, dim, group=group).shape)
+    parts = torch.cat(x.chunk(size, dim)) if dim else x.contiguous()  # a part for each rank, one behind the other
+    total = torch.empty_like(parts.chunk(size)[0])
     work = dist.reduce_scatter_single(total, parts, group=group, async_op=True)
     return lambda: _waited(work, total, parts)
 

@@ -25,13 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab.tensor_parallel.messages import (
-    Group,
-    own_part,
-    start_all_gather,
-    start_all_reduce,
-    start_reduce_scatter,
-)
+from shardlab.tensor_parallel.messages import Group, all_gathered, all_reduced, own_part, reduce_scattered
 
 
 class _Operator(torch.autograd.Function):
@@ -52,12 +46,12 @@ def to_all(x: Tensor, *, group: Group) -> Tensor:
 
     Each rank's part gives a part of the gradient; the layers before need the sum, and it is the same on every rank.
     """
-    return _Operator.apply(x, _nothing, lambda gradient: _summed(gradient, group))  # type: ignore[return-value]
+    return _Operator.apply(x, _nothing, lambda gradient: all_reduced(gradient, group=group))  # type: ignore[return-value]
 
 
 def sum_of_all(x: Tensor, *, group: Group) -> Tensor:
     """g: the ranks' x add up. Forward an all-reduce, backward nothing: every rank has the gradient of the sum."""
-    return _Operator.apply(x, lambda x: _summed(x, group), _nothing)  # type: ignore[return-value]
+    return _Operator.apply(x, lambda x: all_reduced(x, group=group), _nothing)  # type: ignore[return-value]
 
 
 def gather_to_all(x: Tensor, dim: int, *, group: Group) -> Tensor:
@@ -66,14 +60,14 @@ def gather_to_all(x: Tensor, dim: int, *, group: Group) -> Tensor:
     Forward an all-gather. Each rank's part of the layer gives a part of the gradient: backward a reduce-scatter.
     """
     return _Operator.apply(  # type: ignore[return-value]
-        x, lambda x: _gathered(x, dim, group), lambda gradient: _scattered(gradient, dim, group)
+        x, lambda x: all_gathered(x, dim, group=group), lambda gradient: reduce_scattered(gradient, dim, group=group)
     )
 
 
 def sum_and_scatter(x: Tensor, dim: int, *, group: Group) -> Tensor:
     """g's twin: the ranks' x add up, and each rank keeps its part. Forward a reduce-scatter, backward an all-gather."""
     return _Operator.apply(  # type: ignore[return-value]
-        x, lambda x: _scattered(x, dim, group), lambda gradient: _gathered(gradient, dim, group)
+        x, lambda x: reduce_scattered(x, dim, group=group), lambda gradient: all_gathered(gradient, dim, group=group)
     )
 
 
@@ -83,34 +77,16 @@ def gather(x: Tensor, dim: int, *, group: Group) -> Tensor:
     The gradient of the whole is whole on every rank already: adding it up would make it t times too large.
     """
     return _Operator.apply(  # type: ignore[return-value]
-        x, lambda x: _gathered(x, dim, group), lambda gradient: _own(gradient, dim, group)
+        x, lambda x: all_gathered(x, dim, group=group), lambda gradient: own_part(gradient, dim, group=group)
     )
 
 
 def split(x: Tensor, dim: int, *, group: Group) -> Tensor:
     """This rank's part of an x that is the same on every rank. Backward an all-gather: the gradient of all of x."""
     return _Operator.apply(  # type: ignore[return-value]
-        x, lambda x: _own(x, dim, group), lambda gradient: _gathered(gradient, dim, group)
+        x, lambda x: own_part(x, dim, group=group), lambda gradient: all_gathered(gradient, dim, group=group)
     )
 
 
 def _nothing(x: Tensor) -> Tensor:
     return x.view_as(x)
-
-
-def _summed(x: Tensor, group: Group) -> Tensor:
-    """Of a copy in memory's order: the sum is made in place, and x belongs to somebody else."""
-    return start_all_reduce(x.clone(memory_format=torch.contiguous_format), group=group)()
-
-
-def _gathered(x: Tensor, dim: int, group: Group) -> Tensor:
-    return start_all_gather(x, dim, group=group)()
-
-
-def _scattered(x: Tensor, dim: int, group: Group) -> Tensor:
-    return start_reduce_scatter(x, dim, group=group)()
-
-
-def _own(x: Tensor, dim: int, group: Group) -> Tensor:
-    """A copy: a view would keep the whole alive."""
-    return own_part(x, dim, group=group).clone(memory_format=torch.contiguous_format)

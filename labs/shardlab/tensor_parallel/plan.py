@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from shardlab.model.paths import paths_matching
-from shardlab.ranks.agreement import first_difference
+from shardlab.tensor_parallel.agreement import check_same_model
 from shardlab.tensor_parallel.gradients import cuts_of
 from shardlab.tensor_parallel.messages import Group
 from shardlab.tensor_parallel.randomness import RandomStreams
@@ -34,7 +34,7 @@ def apply_plan(module: nn.Module, plan: Plan, *, group: Group, seed: int = 0) ->
     bring different models, plans or seeds, for a path that fits no module or that two patterns name, and for sizes
     that the ranks do not divide.
     """
-    agree_on(module, plan, seed, group=group)
+    check_same_model(module, plan, seed, group=group)
     splits = splits_by_path(module, plan)
     tied = _tied(module)
     streams = RandomStreams(seed, group=group, device=next(module.parameters()).device)
@@ -45,17 +45,6 @@ def apply_plan(module: nn.Module, plan: Plan, *, group: Group, seed: int = 0) ->
     for names in tied:
         _tie(module, names)
     return module
-
-
-def agree_on(module: nn.Module, plan: Plan, seed: int, *, group: Group) -> None:
-    """Raise ValueError, on every rank alike, when names, shapes, dtypes, plan or seed are not the first rank's."""
-    lines = [f"seed {seed}", *(f"{path}: {split}" for path, split in plan.items())]
-    lines += [f"{name} {list(one.shape)} {one.dtype}" for name, one in module.named_parameters()]
-    if found := first_difference(lines, group=group):
-        raise ValueError(
-            f"rank {found.rank} has another model or plan than rank 0: {found.line} where rank 0 has "
-            f"{found.line_of_first}. Build the same model and the same plan on every rank."
-        )
 
 
 def splits_by_path(module: nn.Module, plan: Plan) -> dict[str, Split]:

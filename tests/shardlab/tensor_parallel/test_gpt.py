@@ -10,6 +10,7 @@ from shardlab import meter
 from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes
 from shardlab.model.dropout import Dropout
 from shardlab.model.gpt import GPT, Block, GPTConfig, next_token_loss
+from shardlab.tensor_parallel.agreement import check_same_batch
 from shardlab.tensor_parallel.checkpoint import parted
 from shardlab.tensor_parallel.gpt import block_plan, gpt_plan, vocabulary_parallel_loss
 from shardlab.tensor_parallel.gradients import cuts_of, split_parameters, sum_partial_gradients
@@ -250,6 +251,24 @@ def test_what_cannot_be_split_ends_in_a_sentence_on_every_rank():
     assert first[8].startswith("rank 2 has another model or plan than rank 0: up: Column(")
     assert first[9].startswith("rank 1 has another model or plan than rank 0: seed 1 where rank 0 has seed 0")
     assert "torch.bfloat16 where rank 0 has norm_1.weight [16] torch.float32" in first[10]
+
+
+def other_batches():
+    rank, told = dist.get_rank(), []
+    tokens = torch.zeros(2, 8, dtype=torch.long)
+    check_same_batch(tokens, tokens + 1, group=None)
+    for other in (tokens[:, : 8 - rank], tokens + rank, tokens.int() if rank else tokens):
+        with pytest.raises(ValueError, match="Give every tensor-parallel rank the same batch") as caught:
+            check_same_batch(tokens, other, group=None)
+        told.append(str(caught.value).partition(", checksum")[0])
+    return told
+
+
+def test_ranks_with_other_batches_are_told_so():
+    (*told,), *others = shardlab.run(other_batches, ranks=3, timeout=30)
+    assert all(other == told for other in others)
+    begin = "rank 1 has another batch than rank 0: input 1: "
+    assert told == [f"{begin}[2, 7] torch.int64", f"{begin}[2, 8] torch.int64", f"{begin}[2, 8] torch.int32"]
 
 
 def bad_inputs(sequence_parallel):

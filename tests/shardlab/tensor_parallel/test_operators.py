@@ -113,3 +113,19 @@ def test_what_the_ranks_do_not_divide_is_refused_before_anything_is_sent():
         "dimension 1 of 5 cannot be split over 2 ranks: use 4 or 6, or a tensor-parallel size among [1, 5]",
     )
     assert shardlab.run(refusals, ranks=2, timeout=30) == [([short, odd, short, odd], [])] * 2
+
+
+def places():
+    """Where the meter says that each message of four operators comes from, forward and then backward."""
+    x = torch.ones(4, 4, requires_grad=True)
+    with meter.record() as bill:
+        y = sum_of_all(to_all(x, group=None), group=None)
+        split(sum_and_scatter(y, 0, group=None), 1, group=None).sum().backward()
+    return [(event.kind, event.where) for event in bill.events]
+
+
+def test_a_message_is_said_to_come_from_its_operator():
+    found, _ = shardlab.run(places, ranks=2, timeout=30)
+    assert [kind for kind, _ in found] == ["all_reduce", "reduce_scatter", "all_gather", "all_gather", "all_reduce"]
+    assert all(where.endswith("of operators.py") for _, where in found)
+    assert len({where for _, where in found}) == 5 - 1  # both directions of g's twin are on one line
