@@ -95,7 +95,7 @@ CHECK = Check(
     make=_make,
     judge=_judge,
     masked=LAYERS_MASKED,
-    timeout=20.0,
+    timeout=15.0,
     hints=(
         "The loss of a token is log(sum of exp) minus its target's logit. Which parts of that does one rank have?",
         "Three all-reduces of a number per token: the maximum, the sum of exp(logit - maximum), the target's logit, "

@@ -158,7 +158,7 @@ CHECK = Check(
     make=_make,
     judge=_judge,
     masked=LAYERS_MASKED,
-    timeout=20.0,
+    timeout=15.0,
     hints=(
         "Draw the masks of two ranks, as the page does. Which of the two regions is wrong?",
         "What is the value of `a and b`, and which of the two does `with a and b:` enter?",

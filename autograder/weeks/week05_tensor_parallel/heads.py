@@ -106,7 +106,7 @@ CHECK = Check(
     make=_make,
     judge=_judge,
     masked=LAYERS_MASKED,
-    timeout=20.0,
+    timeout=15.0,
     hints=(
         "Write down which head of keys each of your query heads uses, for 6 query heads, 3 of keys and 2 ranks.",
         "Query head n of all heads uses head n // (heads / kv_heads). Your first one is n = rank * own heads. The "

@@ -102,7 +102,7 @@ CHECK = Check(
     make=_make,
     judge=_judge,
     masked=LAYERS_MASKED,
-    timeout=20.0,
+    timeout=15.0,
     hints=(
         "Walk through the figure: R, f, S, S, P, g, R. Where does each of the two biases belong?",
         "f on x before the columns, g on what the rows give. up_bias is split like up; down_bias is whole.",

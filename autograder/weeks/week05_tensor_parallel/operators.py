@@ -98,7 +98,7 @@ CHECK = Check(
     judge=_judge,
     masked=OPERATORS_MASKED,
     parts={F: 1 / 2, G: 1 / 2},
-    timeout=20.0,
+    timeout=15.0,
     hints=(
         "f copies x to all ranks, so its gradients add up; g adds up, so its gradient is copied to all ranks.",
         "Four methods, two of which send nothing. An all-reduce works on a copy of your own, in memory's order.",
