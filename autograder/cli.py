@@ -62,7 +62,7 @@ def new_exercise(
 
 
 @app.command("new-week")
-def new_week(week: Annotated[str, typer.Argument(help="week05_tensor_parallel: the number, and its topic")]) -> None:
+def new_week(week: Annotated[str, typer.Argument(help="week17_own_topic: the number, and its topic")]) -> None:
     """Lay out a week with a page, one exercise that works, and a test."""
     from autograder.new_exercise import add_week
 
