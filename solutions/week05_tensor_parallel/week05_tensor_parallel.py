@@ -181,7 +181,8 @@ def double_it():
 print("expected:", [[0, 2, 4], [6, 8, 10]])
 print("rank 0:  ", shardlab.run(double_it, ranks=2)[0])
 
-# %% [markdown] No error: gloo adds up memory, place by place, and `clone` keeps the order of memory. A *contiguous*
+# %% [markdown]
+# No error: gloo adds up memory, place by place, and `clone` keeps the order of memory. A *contiguous*
 # (连续) copy does not: `x.clone(memory_format=torch.contiguous_format)`. Megatron-Core 0.16.1 stumbles the other way:
 # its `_reduce` adds up `x.contiguous()` and returns `x`. If x was contiguous, both are one tensor. If not, x comes back
 # as it was, and nobody has been added to anybody ([SkyRL 1886](https://github.com/NovaSky-AI/SkyRL/issues/1886)).
@@ -201,7 +202,8 @@ def both_ways(operator, x, gradient, transposed, *, group):
     return y.detach(), leaf.grad
 
 
-# %% [markdown] **`ToAll`** is f, **`SumOfAll`** is g. `forward` returns the output, `backward` the gradient of x and
+# %% [markdown]
+# **`ToAll`** is f, **`SumOfAll`** is g. `forward` returns the output, `backward` the gradient of x and
 # None for the group. Change no tensor that you are given: x is still needed, and so is its gradient. *About 12 lines.*
 #
 # <details><summary>Hint: what an autograd Function keeps</summary>
@@ -544,7 +546,8 @@ def draw_both(function, title):
 
 draw_both(steps_as_found, "As found: all ranks drop the same places of what is split")
 
-# %% [markdown] `hidden` is split: rank 0 and rank 1 have different neurons, and drop them in the same pattern. Nothing
+# %% [markdown]
+# `hidden` is split: rank 0 and rank 1 have different neurons, and drop them in the same pattern. Nothing
 # crashes, the loss falls.
 #
 # **`dropout_steps(x, up, down, p, seed, num_steps, *, group)`** is the function above, repaired: a list of pairs
@@ -697,7 +700,8 @@ table_of("h100", 12288)
 table_of("gb200", 12288)
 
 
-# %% [markdown] Now the answer that you would give, in five to eight sentences: what shrinks with t and what does not
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: what shrinks with t and what does not
 # (your bill, your measured bytes of section 7); the numbers for 8 and 16 H100; what is special about eight, and what
 # changes with 72 GPUs on a node; what else limits t, from the challenge and from the shape of the matrices.
 
