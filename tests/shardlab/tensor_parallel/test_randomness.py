@@ -5,9 +5,11 @@ from itertools import combinations
 import pytest
 import shardlab
 import torch
+from shardlab import meter
 from shardlab.model.dropout import Dropout
 from shardlab.model.gpt import GPT, GPTConfig
-from shardlab.tensor_parallel.gpt import gpt_plan
+from shardlab.model.recomputation import recompute
+from shardlab.tensor_parallel.gpt import gpt_plan, vocabulary_parallel_loss
 from shardlab.tensor_parallel.plan import apply_plan
 from shardlab.tensor_parallel.randomness import RandomStreams
 
@@ -58,3 +60,26 @@ def resumed():
 
 def test_streams_go_on_where_their_state_was_kept():
     assert all(shardlab.run(resumed, ranks=2, timeout=30))
+
+
+def step(pattern, sequence_parallel):
+    """Gradients of a step whose dropouts draw from the streams, and its messages, by what is recomputed."""
+    torch.manual_seed(7)
+    model = apply_plan(GPT(CONFIG), gpt_plan(CONFIG, sequence_parallel=sequence_parallel), group=None, seed=3)
+    if pattern:
+        recompute(model, pattern)
+    tokens = torch.arange(16).view(2, 8)
+    with meter.record() as bill:
+        logits = model(tokens)
+        vocabulary_parallel_loss(logits, tokens, vocabulary=CONFIG.vocabulary, group=None).backward()
+    return [parameter.grad for parameter in model.parameters()], len(bill.kinds)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["TP", "SP"])
+def test_recomputation_draws_both_streams_again_and_repeats_the_messages_of_what_it_repeats(sequence_parallel):
+    """A layer's forward sends 2 (TP) or 4 (SP) messages; its attention core sends none."""
+    due = shardlab.run(step, "", sequence_parallel, ranks=2, timeout=60)
+    for pattern, more in (("blocks.*.attention.core", 0), ("blocks.*", 4 if sequence_parallel else 2)):
+        got = shardlab.run(step, pattern, sequence_parallel, ranks=2, timeout=60)
+        for (gradients, sent), (others, sent_again) in zip(due, got, strict=True):
+            assert all(map(torch.equal, gradients, others)) and sent_again == sent + more

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import shardlab
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.tensor_parallel.checkpoint import joined, load, parted, read, save
@@ -17,6 +17,7 @@ from shardlab.tensor_parallel.plan import apply_plan
 CONFIG = GPTConfig(layers=2, hidden=16, heads=8, sequence=8, vocabulary=13, kv_heads=2, gated=True)
 
 
+@settings(deadline=None)
 @given(
     units=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     rows=st.integers(1, 3),
