@@ -187,8 +187,8 @@ print("rank 0:  ", shardlab.run(double_it, ranks=2)[0])
 # its `_reduce` adds up `x.contiguous()` and returns `x`. If x was contiguous, both are one tensor. If not, x comes back
 # as it was, and nobody has been added to anybody ([SkyRL 1886](https://github.com/NovaSky-AI/SkyRL/issues/1886)).
 #
-# The next cell is given. It sends an operator x, adds x to the result, and goes back; with `transposed`, tensors are
-# transposed on their way.
+# The next cell is given. It applies an operator to x, adds x to the result, and runs the backward. With `transposed`
+# the operator meets transposed tensors, both ways.
 
 
 # %%
@@ -350,10 +350,10 @@ uneven = {"ranks": 4, "rows": 2, "hidden": 3, "inner": [5, 3], "subgroup": [1, 3
 check("week05.mlp", mlp_step, cases=[equal, uneven])
 
 # %% [markdown]
-# ### The same in six lines of PyTorch
+# ### The same in four lines of PyTorch
 #
-# DTensor's `parallelize_module` is told which layer is split how; the package's layers are modules. Both on two ranks,
-# with your step between them:
+# DTensor's `parallelize_module` is told which layer is split how; the package's layers are modules. Here are both on
+# two ranks, beside one process and your step:
 
 
 # %%
@@ -392,10 +392,10 @@ for name, (output, gradient, sent_bytes, kinds) in found.items():
 #
 # ## 6 · A loss that never sees the logits
 #
-# The head's matrix is split by columns, so a rank has the logits (对数几率) of its own tokens. The loss of a token is
-# log Σ exp(logit) − logit of the target. By hand, two ranks with two logits each, target number 2:
+# The head's matrix is split by columns, so a rank has the logits (对数几率) of its own part of the vocabulary. The loss
+# of a token is log Σ exp(logit) − logit of the target. By hand: two ranks, a vocabulary of four, and target number 2:
 #
-# | | rank 0, tokens 0 and 1 | rank 1, tokens 2 and 3 | together |
+# | | rank 0 has numbers 0 and 1 | rank 1 has 2 and 3 | together |
 # |---|---|---|---|
 # | logits | 0, ln 2 | ln 4, 0 | |
 # | largest | ln 2 | ln 4 | max: **ln 4** |
@@ -547,8 +547,8 @@ def draw_both(function, title):
 draw_both(steps_as_found, "As found: all ranks drop the same places of what is split")
 
 # %% [markdown]
-# `hidden` is split: rank 0 and rank 1 have different neurons, and drop them in the same pattern. Nothing
-# crashes, the loss falls.
+# `hidden` is split: rank 0 and rank 1 have different neurons, and drop them in the same pattern. Nothing crashes, the
+# loss falls.
 #
 # **`dropout_steps(x, up, down, p, seed, num_steps, *, group)`** is the function above, repaired: a list of pairs
 # (hidden, output), one per step. Hidden masks differ from rank to rank and step to step; output masks differ from step
@@ -746,7 +746,7 @@ table_of("gb200", 12288)
 # The figure's states can be *checked*, before a rank starts. [spmd_types](https://github.com/meta-pytorch/spmd_types)
 # gives every tensor a type per mesh axis that also says what its gradient is: `I`, a copy whose gradient is a copy;
 # `R`, a copy whose gradient is a partial sum (behind f); `V`, a part; `P`, a partial sum. f is `I → R`, g is `P → I`.
-# Its authors found Megatron-LM 7452 with it. After `pip install spmd_types==0.3.1`:
+# The bugs of Megatron-LM 7452 were found with it. After `pip install spmd_types==0.3.1`:
 
 
 # %%
@@ -791,8 +791,8 @@ if find_spec("spmd_types") is not None:
 #
 # - Shoeybi and others, *Megatron-LM*, arXiv 1909.08053. Look for: section 3, why the first matrix is split by columns,
 #   and how the loss over the vocabulary is fused with the output layer.
-# - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and section 2.2's remark
-#   on what replication wastes when models are split.
+# - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and what is
+#   gained where a model is split.
 # - [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): thirteen gradients that were wrong in
 #   silence. Look for: which of them a comparison with one process would have found.
 # - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and `run_tp_experiment.py` with Megatron's

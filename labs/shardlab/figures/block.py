@@ -80,8 +80,8 @@ def _draw_operator(ax: Axes, place: int, name: str, num_ranks: int, *, is_forwar
     """Between two boxes: a bar through all ranks where it adds up, a thin line where it does nothing."""
     sends, x = (name == "g") == is_forward, place - 0.5
     colour = PALETTE["communication"] if sends and reached else PALETTE["parameters"]
-    style = {"linewidth": 4.0} if sends else {"linewidth": 1.0, "linestyle": ":"}
-    ax.plot([x, x], [-0.5, num_ranks - 0.5], color=colour, zorder=3, **style)
+    width, dashes = (4.0, "-") if sends else (1.0, ":")
+    ax.plot([x, x], [-0.5, num_ranks - 0.5], color=colour, zorder=3, linewidth=width, linestyle=dashes)
     ax.text(x, num_ranks - 0.42, name, ha="center", va="top", fontsize=10, color=colour, style="italic")
 
 
