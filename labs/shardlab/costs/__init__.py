@@ -4,6 +4,7 @@ from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
+    activations=("Saved", "layer_activation_bytes_exactly", "layer_activation_tensors"),
     hardware=("ACCELERATORS", "Accelerator", "GIB", "slowest_link"),
     layout=("Layout", "check_layout", "check_world"),
     machines=("find_accelerator",),

@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from shardlab.ranks.agreement import first_difference
+
 Named = Sequence[tuple[str, nn.Parameter]]
 
 
@@ -25,23 +27,11 @@ def trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
 def same_on_every_rank(parameters: Named, *, group: dist.ProcessGroup | None) -> None:
     """Raise ValueError, on every rank alike, when names, shapes or dtypes are not those of the group's first rank."""
     mine = [f"{name} {list(parameter.shape)} {parameter.dtype}" for name, parameter in parameters]
-    all_ranks: list[list[str]] = [[] for _ in range(dist.get_world_size(group))]
-    dist.all_gather_object(all_ranks, mine, group=group)
-    for rank, theirs in enumerate(all_ranks):
-        if theirs != all_ranks[0]:
-            ours, other = _first_difference(all_ranks[0], theirs)
-            raise ValueError(
-                f"rank {rank} has another model than rank 0: {other} where rank 0 has {ours}. "
-                "Build the same model on every rank, in the same order."
-            )
-
-
-def _first_difference(first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            return one, other
-    longer = max(first, second, key=len)[min(len(first), len(second))]
-    return (longer, "nothing") if len(first) > len(second) else ("nothing", longer)
+    if found := first_difference(mine, group=group):
+        raise ValueError(
+            f"rank {found.rank} has another model than rank 0: {found.line} where rank 0 has {found.line_of_first}. "
+            "Build the same model on every rank, in the same order."
+        )
 
 
 class Snapshot:

@@ -9,7 +9,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.model.gpt import GPT
-from shardlab.tensor_parallel.blocks import ParallelBlock
+from shardlab.tensor_parallel.gpt import block_plan
+from shardlab.tensor_parallel.plan import apply_plan
 
 
 class StageOfGPT(nn.Module):
@@ -20,10 +21,12 @@ class StageOfGPT(nn.Module):
 
     def __init__(self, whole: GPT, stage: int, num_stages: int, *, tp_group: dist.ProcessGroup | None) -> None:
         super().__init__()
-        blocks = [whole.blocks[layer] for layer in layers_of(stage, num_stages, len(whole.blocks))]
+        blocks = [copy.deepcopy(whole.blocks[layer]) for layer in layers_of(stage, num_stages, len(whole.blocks))]
         self.token = copy.deepcopy(whole.token) if stage == 0 else None
         self.position = copy.deepcopy(whole.position) if stage == 0 else None
-        self.blocks = nn.ModuleList(ParallelBlock(block, group=tp_group) for block in blocks)  # type: ignore[arg-type]
+        self.blocks = nn.ModuleList(blocks)
+        plan = {f"*.{path}": split for path, split in block_plan(whole.config).items()}
+        apply_plan(self.blocks, plan, group=tp_group)
         last = stage + 1 == num_stages
         self.norm = copy.deepcopy(whole.norm) if last else None
         self.head = copy.deepcopy(whole.head) if last else None

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from shardlab.costs.model import divisors
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.hybrid.norm import clip_by_whole_norm
 from shardlab.hybrid.stage import StageOfGPT
@@ -23,7 +24,7 @@ from shardlab.pipeline_parallel.builders import one_f_one_b
 from shardlab.pipeline_parallel.execution import execute
 from shardlab.pipeline_parallel.schedule import Schedule
 from shardlab.pipeline_parallel.stages import ModuleStage
-from shardlab.tensor_parallel.layers import split_parameters
+from shardlab.tensor_parallel.gradients import split_parameters
 
 
 class HybridTrainer:
@@ -49,6 +50,11 @@ class HybridTrainer:
             raise ValueError(f"cp = {mesh.cp}, ep = {mesh.ep}: this step combines dp, pp and tp; use 1 for the others")
         if whole.head.weight is whole.token.weight:
             raise ValueError("the first and the last stage would each train the shared weight: use tied=False")
+        if (kv_heads := whole.config.kv_heads or whole.config.heads) % mesh.tp:
+            raise ValueError(
+                f"{kv_heads} key-value heads over tp = {mesh.tp}: ranks would share one, and its gradient would count "
+                f"more than once in the norm; use a tp among {divisors(kv_heads)}"
+            )
         self.groups, self.num_microbatches, self.max_norm = groups, num_microbatches, max_norm
         self.stage = mesh.coordinates(dist.get_rank())["pp"]
         self.module = StageOfGPT(whole, self.stage, mesh.pp, tp_group=groups.of("tp"))

@@ -6,15 +6,14 @@ another order, waits for ever. So the order is data, the same list on every rank
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from shardlab.mesh.axes import DENSE, Mesh
+from shardlab.ranks.agreement import same_on_all
 
 Axes = tuple[str, ...]
 GRADIENTS: Axes = ("dp", "cp")
@@ -53,7 +52,11 @@ def create_process_groups(mesh: Mesh, *, device: str = "cpu", more: Sequence[Axe
             f"{dist.get_world_size()}: start {mesh.world}"
         )
     extra = [*more, *(EXPERTS if mesh.counts_experts_apart else ())]
-    _agree(f"{mesh} {extra}", device)
+    if not same_on_all(f"{mesh} {extra}", group=None):
+        raise ValueError(
+            "the ranks bring different meshes, and would make their groups in different orders: "
+            f"give all of them one; rank {dist.get_rank()} has {mesh} {extra}"
+        )
 
     outermost_first = list(reversed(mesh.dense.axes))
     names = tuple(name for name, _ in outermost_first)
@@ -70,16 +73,3 @@ def _by_enumeration(groups: list[list[int]]) -> dist.ProcessGroup:
     mine, _ = dist.new_subgroups_by_enumeration(groups)
     assert isinstance(mine, dist.ProcessGroup)
     return mine
-
-
-def _agree(what: str, device: str) -> None:
-    """Raise ValueError on every rank when it is not the same text on all: 16 bytes instead of a hang."""
-    number = zlib.crc32(what.encode())
-    extremes = torch.tensor([number, -number], device=device)
-    dist.all_reduce(extremes, dist.ReduceOp.MAX)
-    highest, lowest = extremes[0].item(), -extremes[1].item()
-    if highest != lowest:
-        raise ValueError(
-            "the ranks bring different meshes, and would make their groups in different orders: "
-            f"give all of them one; rank {dist.get_rank()} has {what}"
-        )

@@ -2,5 +2,6 @@
 
 from shardlab.meter.held import Held, bytes_held
 from shardlab.meter.record import Bill, Event, record
+from shardlab.meter.saved import Kept, saved
 
-__all__ = ["Bill", "Event", "Held", "bytes_held", "record"]
+__all__ = ["Bill", "Event", "Held", "Kept", "bytes_held", "record", "saved"]

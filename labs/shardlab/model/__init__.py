@@ -4,6 +4,8 @@ from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
+    dropout=("Dropout", "generators_of"),
     gpt=("GPT", "GPTConfig", "next_token_loss"),
+    recomputation=("recompute",),
     text=("batch_of", "read_text"),
 )

@@ -1,6 +1,6 @@
 """A small GPT: what the model is, apart from how it is split.
 
-Shapes: B batch, S sequence, H hidden, A heads, D = H/A, V vocabulary.
+Shapes: B batch, S sequence, H hidden, F width of the MLP, V vocabulary.
 """
 
 from __future__ import annotations
@@ -11,12 +11,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from shardlab.costs.model import divisors
+from shardlab.model.attention import Attention
+from shardlab.model.dropout import Dropout
+
 
 @dataclass(frozen=True)
 class GPTConfig:
     """Sizes of a model; `tied` shares the embedding's weights with the head.
 
-    Raises ValueError when the heads do not divide the hidden size.
+    kv_heads: key-value heads that the heads share, 0 for one each. gated: SwiGLU (arXiv 2002.05202) for GELU. dropout:
+    of the embedding, of what each block adds, and of the scores. flash: attention in one kernel, whose scores do not
+    drop out.
+    Raises ValueError when the heads do not divide the hidden size, or the key-value heads the heads.
     """
 
     layers: int = 4
@@ -25,43 +32,46 @@ class GPTConfig:
     sequence: int = 64
     vocabulary: int = 256
     tied: bool = True
+    kv_heads: int = 0
+    gated: bool = False
+    dropout: float = 0.0
+    flash: bool = True
 
     def __post_init__(self) -> None:
         if self.hidden % self.heads:
-            fits = [
-                heads for heads in range(1, self.hidden + 1) if self.hidden % heads == 0 and heads <= 2 * self.heads
-            ]
+            fits = [heads for heads in divisors(self.hidden) if heads <= 2 * self.heads]
             raise ValueError(f"{self.heads} heads do not divide a hidden size of {self.hidden}: use one of {fits}")
-
-
-class Attention(nn.Module):
-    """Causal self-attention: each token looks at itself and at those before it."""
-
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.heads = config.heads
-        self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
-        self.out = nn.Linear(config.hidden, config.hidden)
-
-    def forward(self, x_BSH: Tensor) -> Tensor:
-        q_BASD, k_BASD, v_BASD = self.qkv(x_BSH).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        y_BASD = functional.scaled_dot_product_attention(q_BASD, k_BASD, v_BASD, is_causal=True)
-        return self.out(y_BASD.transpose(1, 2).flatten(2))
+        if self.kv_heads < 0 or self.heads % (self.kv_heads or self.heads):
+            raise ValueError(
+                f"{self.heads} heads cannot share {self.kv_heads} key-value heads: use one of {divisors(self.heads)}"
+            )
 
 
 class Block(nn.Module):
-    """Attention, then an MLP four times as wide, each added to what came in."""
+    """Attention, then an MLP four times as wide, each added to what came in.
+
+    Gated, `up` is two matrices, one above the other: of what passes, and of the gate that lets it.
+    """
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
-        self.norm_1, self.norm_2 = nn.LayerNorm(config.hidden), nn.LayerNorm(config.hidden)
-        self.attention = Attention(config)
-        self.up = nn.Linear(config.hidden, 4 * config.hidden)
-        self.down = nn.Linear(4 * config.hidden, config.hidden)
+        hidden, kv_heads = config.hidden, config.kv_heads or config.heads
+        self.gated = config.gated
+        self.norm_1, self.norm_2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.attention = Attention(hidden, config.heads, kv_heads, dropout=config.dropout, flash=config.flash)
+        self.up = nn.Linear(hidden, (2 if config.gated else 1) * 4 * hidden)
+        self.down = nn.Linear(4 * hidden, hidden)
+        self.dropout_1, self.dropout_2 = Dropout(config.dropout), Dropout(config.dropout)
 
     def forward(self, x_BSH: Tensor) -> Tensor:
-        x_BSH = x_BSH + self.attention(self.norm_1(x_BSH))
-        return x_BSH + self.down(functional.gelu(self.up(self.norm_2(x_BSH))))
+        x_BSH = x_BSH + self.dropout_1(self.attention(self.norm_1(x_BSH)))
+        return x_BSH + self.dropout_2(self.down(self._activated(self.up(self.norm_2(x_BSH)))))
+
+    def _activated(self, x_BSF: Tensor) -> Tensor:
+        if not self.gated:
+            return functional.gelu(x_BSF)
+        passing, gate = x_BSF.chunk(2, dim=-1)
+        return functional.silu(gate) * passing
 
 
 class GPT(nn.Module):
@@ -72,6 +82,7 @@ class GPT(nn.Module):
         self.config = config
         self.token = nn.Embedding(config.vocabulary, config.hidden)
         self.position = nn.Embedding(config.sequence, config.hidden)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.hidden)
         self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
@@ -81,7 +92,7 @@ class GPT(nn.Module):
 
     def forward(self, tokens_BS: Tensor) -> Tensor:
         positions_S = torch.arange(tokens_BS.shape[1], device=tokens_BS.device)
-        x_BSH = self.token(tokens_BS) + self.position(positions_S)
+        x_BSH = self.dropout(self.token(tokens_BS) + self.position(positions_S))
         for block in self.blocks:
             x_BSH = block(x_BSH)
         return self.head(self.norm(x_BSH))

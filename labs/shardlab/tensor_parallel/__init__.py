@@ -1,10 +1,18 @@
-"""Every rank has a part of each matrix: column and row layers, and a transformer block made of them."""
+"""Every rank has a part of each matrix, and with sequence parallelism of each sequence: operators, layers, a plan."""
 
 from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
-    blocks=("ParallelAttention", "ParallelBlock", "ParallelMLP"),
-    layers=("ColumnParallelLinear", "RowParallelLinear", "split_parameters"),
-    operators=("sum_of_all", "to_all"),
+    agreement=("check_same_batch",),
+    checkpoint=("joined", "parted"),
+    cut=("Cut",),
+    gpt=("block_plan", "gpt_plan", "vocabulary_parallel_loss"),
+    gradients=("cuts_of", "split_parameters", "sum_partial_gradients"),
+    layers=("ColumnParallelLinear", "RowParallelLinear"),
+    operators=("gather", "gather_to_all", "split", "sum_and_scatter", "sum_of_all", "to_all"),
+    plan=("apply_plan",),
+    randomness=("RandomStreams",),
+    splits=("Column", "Heads", "OnPartOfSequence", "Positions", "Random", "Row", "Vocabulary"),
+    vocabulary=("VocabularyParallelEmbedding", "vocabulary_parallel_cross_entropy"),
 )

@@ -1,82 +1,116 @@
 """A linear layer cut by columns, and one cut by rows (arXiv 1909.08053, section 3).
 
 Shapes: B batch, S sequence, I inputs, O outputs, t ranks in the group. torch stores a weight as [O, I].
+A module that holds parts says so in `cuts`, {parameter: Cut}; in `partial` it names parameters that are whole on every
+rank while each rank has seen a part of the tokens: their gradients must still be added up (`gradients.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
-import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
-from shardlab.costs.model import divisors
-from shardlab.tensor_parallel.operators import sum_of_all, to_all
-
-
-def part_of(tensor: Tensor, dim: int, *, group: dist.ProcessGroup | None) -> nn.Parameter:
-    """This rank's equal part of a tensor, copied: a view would keep the whole alive.
-
-    Raises ValueError for a size that the ranks do not divide, with the numbers of ranks that do.
-    """
-    size = dist.get_world_size(group)
-    if tensor.shape[dim] % size:
-        raise ValueError(
-            f"{tensor.shape[dim]} cannot be split over {size} ranks: use a tensor-parallel size among "
-            f"{divisors(tensor.shape[dim])}"
-        )
-    return nn.Parameter(tensor.detach().chunk(size, dim)[dist.get_rank(group)].clone())
+from shardlab.tensor_parallel.column import column_linear
+from shardlab.tensor_parallel.cut import Cut
+from shardlab.tensor_parallel.messages import Group, check_divisible
+from shardlab.tensor_parallel.operators import gather, split, sum_and_scatter, sum_of_all
 
 
 class ColumnParallelLinear(nn.Module):
     """y_BSO/t = x_BSI @ A_O/t,I^T + b_O/t: this rank's outputs, from all inputs. f on its way in.
 
-    num_together: how many matrices the layer holds one after the other, 3 for queries, keys and values; each is cut.
+    cut: how the rows of [O, I] are split; None is one section. gather_output: every rank gets all outputs.
+    skip_bias_add: the bias is left to whoever comes next, who finds it in `bias`. sequence_dim: x is split along it,
+    and gathered on its way in. Frozen parameters stay frozen.
+    Raises ValueError for sizes that the ranks do not divide, and for an x of another dtype or width.
     """
 
-    def __init__(self, whole: nn.Linear, *, group: dist.ProcessGroup | None, num_together: int = 1) -> None:
+    def __init__(
+        self,
+        whole: nn.Linear,
+        *,
+        group: Group,
+        cut: Cut | None = None,
+        gather_output: bool = False,
+        skip_bias_add: bool = False,
+        sequence_dim: int | None = None,
+    ) -> None:
         super().__init__()
-        self.group = group
-        self.weight = _part_of_each(whole.weight, num_together, group)
-        self.bias = None if whole.bias is None else _part_of_each(whole.bias, num_together, group)
+        self.cut = cut or Cut((whole.out_features,))
+        self.group, self.gather_output, self.skip_bias_add = group, gather_output, skip_bias_add
+        self.sequence_dim = sequence_dim
+        self.weight = own_parameter(whole.weight, self.cut, group=group)
+        self.bias = None if whole.bias is None else own_parameter(whole.bias, self.cut, group=group)
+
+    @property
+    def cuts(self) -> dict[str, Cut]:
+        return {name: self.cut for name, _ in self.named_parameters()}
 
     def forward(self, x_BSI: Tensor) -> Tensor:
-        return functional.linear(to_all(x_BSI, group=self.group), self.weight, self.bias)
-
-    def split(self) -> Iterator[nn.Parameter]:
-        """The parameters of which other ranks have other parts."""
-        return iter(self.parameters())
+        check_input(x_BSI, self.weight)
+        bias = None if self.skip_bias_add else self.bias
+        y_BSO = column_linear(x_BSI, self.weight, bias, sequence_dim=self.sequence_dim, group=self.group)
+        if not self.gather_output:
+            return y_BSO
+        parts = gather(y_BSO, -1, group=self.group).chunk(dist.get_world_size(self.group), -1)
+        return replace(self.cut, dim=-1).join(parts)
 
 
 class RowParallelLinear(nn.Module):
     """y_BSO = sum over ranks of x_BSI/t @ A_O,I/t^T, + b_O: all outputs, from this rank's inputs. g on its way out.
 
-    The bias is added once, after the sum. It is not split: every rank holds all of it.
+    The bias is added once, after the sum. It is not split: every rank holds all of it. input_is_parallel: x holds this
+    rank's inputs; otherwise all of them, of which it takes its own. skip_bias_add: as in the column layer.
+    sequence_dim: of the sum each rank gets its part along it, and so sees a part of the bias's gradient.
     """
 
-    def __init__(self, whole: nn.Linear, *, group: dist.ProcessGroup | None) -> None:
+    def __init__(
+        self,
+        whole: nn.Linear,
+        *,
+        group: Group,
+        input_is_parallel: bool = True,
+        skip_bias_add: bool = False,
+        sequence_dim: int | None = None,
+    ) -> None:
         super().__init__()
-        self.group = group
-        self.weight = part_of(whole.weight, 1, group=group)
-        self.bias = None if whole.bias is None else nn.Parameter(whole.bias.detach().clone())
+        self.group, self.input_is_parallel, self.skip_bias_add = group, input_is_parallel, skip_bias_add
+        self.sequence_dim = sequence_dim
+        self.cuts = {"weight": Cut((whole.in_features,), dim=1)}
+        self.partial = () if sequence_dim is None else ("bias",)
+        self.weight = own_parameter(whole.weight, self.cuts["weight"], group=group)
+        self.bias = None
+        if whole.bias is not None:
+            self.bias = nn.Parameter(whole.bias.detach().clone(), requires_grad=whole.bias.requires_grad)
 
     def forward(self, x_BSI: Tensor) -> Tensor:
-        y_BSO = sum_of_all(functional.linear(x_BSI, self.weight), group=self.group)
-        return y_BSO if self.bias is None else y_BSO + self.bias
-
-    def split(self) -> Iterator[nn.Parameter]:
-        """The parameters of which other ranks have other parts."""
-        return iter([self.weight])
-
-
-def split_parameters(module: nn.Module) -> set[nn.Parameter]:
-    """All parameters of which this rank has only a part; the others are the same on every tensor-parallel rank."""
-    layers = (one for one in module.modules() if isinstance(one, ColumnParallelLinear | RowParallelLinear))
-    return {parameter for layer in layers for parameter in layer.split()}
+        x_BSI = x_BSI if self.input_is_parallel else split(x_BSI, -1, group=self.group)
+        check_input(x_BSI, self.weight)
+        if self.sequence_dim is not None:
+            check_divisible(x_BSI.shape[self.sequence_dim], "a sequence of", group=self.group)
+        y_BSO = functional.linear(x_BSI, self.weight)
+        if self.sequence_dim is None:
+            y_BSO = sum_of_all(y_BSO, group=self.group)
+        else:
+            y_BSO = sum_and_scatter(y_BSO, self.sequence_dim, group=self.group)
+        return y_BSO if self.bias is None or self.skip_bias_add else y_BSO + self.bias
 
 
-def _part_of_each(tensor: Tensor, num_together: int, group: dist.ProcessGroup | None) -> nn.Parameter:
-    parts = [part_of(one, 0, group=group) for one in tensor.chunk(num_together)]
-    return nn.Parameter(torch.cat([part.detach() for part in parts]))
+def own_parameter(whole: Tensor, cut: Cut, *, group: Group) -> nn.Parameter:
+    """This rank's part of a parameter, trained or frozen as the whole one is.
+
+    Every rank draws the whole, so what a model begins with does not depend on the number of ranks.
+    """
+    part = cut.part(whole.detach(), dist.get_rank(group), dist.get_world_size(group))
+    return nn.Parameter(part, requires_grad=whole.requires_grad)
+
+
+def check_input(x: Tensor, weight: Tensor) -> None:
+    """Raise ValueError, before anything is sent, for an input that the weight cannot be multiplied with."""
+    if x.dtype != weight.dtype:
+        raise ValueError(f"an input of {x.dtype} meets a weight of {weight.dtype}: convert one, x.to({weight.dtype})")
+    if x.shape[-1] != weight.shape[1]:
+        raise ValueError(f"an input of width {x.shape[-1]} meets a weight of {weight.shape[1]} inputs: use that width")

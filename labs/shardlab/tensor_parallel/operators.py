@@ -1,54 +1,92 @@
-"""f and g: two functions that do nothing in one direction and add up in the other (arXiv 1909.08053, figure 3).
+"""Six functions between what is whole on every rank, what is split, and what must still be added up.
 
-They are each other's adjoint: what one does in the forward, the other does in the backward.
+f and g do nothing in one direction and add up in the other (arXiv 1909.08053, figure 3); their twins of sequence
+parallelism gather in one and reduce-scatter in the other (arXiv 2205.05198, figure 5). In each pair one is the adjoint
+of the other: what one does in the forward, the other does in the backward.
+
+| operator | forward | backward |
+|---|---|---|
+| `to_all`, f | nothing | all-reduce |
+| `sum_of_all`, g | all-reduce | nothing |
+| `gather_to_all`, f's twin | all-gather | reduce-scatter |
+| `sum_and_scatter`, g's twin | reduce-scatter | all-gather |
+| `gather` | all-gather | own part |
+| `split` | own part | all-gather |
+
+All raise ValueError, before anything is sent, for a size that the ranks do not divide. A negative dim counts from the
+last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-
-class _ToAll(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-        ctx.group = group
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return _summed(gradients[0], ctx.group), None
+from shardlab.tensor_parallel.messages import Group, all_gathered, all_reduced, own_part, reduce_scattered
 
 
-class _SumOfAll(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-        return _summed(x, group)
+class _Operator(torch.autograd.Function):
+    """One function in the forward, its adjoint in the backward."""
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0], None
+    def forward(ctx: Any, x: Tensor, forth: Callable[[Tensor], Tensor], back: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.back = back
+        return forth(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.back(gradients[0]), None, None
 
 
-def to_all(x: Tensor, *, group: dist.ProcessGroup | None) -> Tensor:
+def to_all(x: Tensor, *, group: Group) -> Tensor:
     """f: the same x enters every rank's part. Forward nothing, backward an all-reduce of its gradient.
 
     Each rank's part gives a part of the gradient; the layers before need the sum, and it is the same on every rank.
     """
-    return _ToAll.apply(x, group)  # type: ignore[return-value]
+    return _Operator.apply(x, _nothing, lambda gradient: all_reduced(gradient, group=group))  # type: ignore[return-value]
 
 
-def sum_of_all(x: Tensor, *, group: dist.ProcessGroup | None) -> Tensor:
+def sum_of_all(x: Tensor, *, group: Group) -> Tensor:
     """g: the ranks' x add up. Forward an all-reduce, backward nothing: every rank has the gradient of the sum."""
-    return _SumOfAll.apply(x, group)  # type: ignore[return-value]
+    return _Operator.apply(x, lambda x: all_reduced(x, group=group), _nothing)  # type: ignore[return-value]
 
 
-def _summed(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    if dist.get_world_size(group) == 1:
-        return x.clone()
-    total = x.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(total, group=group)
-    return total
+def gather_to_all(x: Tensor, dim: int, *, group: Group) -> Tensor:
+    """f's twin: the ranks' parts of x, put together, enter every rank's part of a layer.
+
+    Forward an all-gather. Each rank's part of the layer gives a part of the gradient: backward a reduce-scatter.
+    """
+    return _Operator.apply(  # type: ignore[return-value]
+        x, lambda x: all_gathered(x, dim, group=group), lambda gradient: reduce_scattered(gradient, dim, group=group)
+    )
+
+
+def sum_and_scatter(x: Tensor, dim: int, *, group: Group) -> Tensor:
+    """g's twin: the ranks' x add up, and each rank keeps its part. Forward a reduce-scatter, backward an all-gather."""
+    return _Operator.apply(  # type: ignore[return-value]
+        x, lambda x: reduce_scattered(x, dim, group=group), lambda gradient: all_gathered(gradient, dim, group=group)
+    )
+
+
+def gather(x: Tensor, dim: int, *, group: Group) -> Tensor:
+    """The ranks' parts of x put together, for work that every rank then does alike. Backward each takes its own part.
+
+    The gradient of the whole is whole on every rank already: adding it up would make it t times too large.
+    """
+    return _Operator.apply(  # type: ignore[return-value]
+        x, lambda x: all_gathered(x, dim, group=group), lambda gradient: own_part(gradient, dim, group=group)
+    )
+
+
+def split(x: Tensor, dim: int, *, group: Group) -> Tensor:
+    """This rank's part of an x that is the same on every rank. Backward an all-gather: the gradient of all of x."""
+    return _Operator.apply(  # type: ignore[return-value]
+        x, lambda x: own_part(x, dim, group=group), lambda gradient: all_gathered(gradient, dim, group=group)
+    )
+
+
+def _nothing(x: Tensor) -> Tensor:
+    return x.view_as(x)

@@ -17,7 +17,7 @@ from shardlab.mesh import Mesh
 from shardlab.mesh.process_groups import create_process_groups
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from shardlab.pipeline_parallel.builders import gpipe, one_f_one_b
-from shardlab.tensor_parallel.layers import split_parameters
+from shardlab.tensor_parallel.gradients import split_parameters
 from torch import nn
 
 CONFIG = GPTConfig(layers=3, hidden=16, heads=4, sequence=6, vocabulary=13, tied=False)

@@ -1,85 +1,112 @@
-"""Cut layers on real ranks against whole ones on the same rank: outputs, gradients, bytes, and what cannot be cut."""
+"""Cut layers on real ranks against whole ones on the same rank: outputs, gradients, frozen weights, what is refused."""
 
+import time
 from copy import deepcopy
 
 import pytest
 import shardlab
 import torch
+import torch.distributed as dist
 from shardlab import meter
-from shardlab.costs.traffic import ring_all_reduce_bytes
-from shardlab.model.gpt import Block, GPTConfig
-from shardlab.tensor_parallel.blocks import ParallelBlock, ParallelMLP
-from shardlab.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear, split_parameters
-from shardlab.tensor_parallel.operators import sum_of_all, to_all
+from shardlab.tensor_parallel.cut import Cut
+from shardlab.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
-CONFIG = GPTConfig(layers=1, hidden=24, heads=12, sequence=5)
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 
 
-def whole_block():
-    torch.manual_seed(3)
-    block = Block(CONFIG).double()
-    for parameter in block.parameters():
-        nn.init.normal_(parameter, std=0.3)  # biases too: a bias that is added twice must show
-    return block
-
-
-def inputs():
+def inputs(*shape):
     generator = torch.Generator().manual_seed(5)
-    return torch.randn(2, 5, 24, dtype=torch.float64, generator=generator)
+    return torch.randn(shape or (2, 6, 24), dtype=torch.float64, generator=generator)
 
 
-def against_the_whole_block():
-    whole, x_BSH = whole_block(), inputs().requires_grad_()
-    due = whole(x_BSH)
-    due.square().mean().backward()
-    due_input, x_BSH = x_BSH.grad, inputs().requires_grad_()
+def whole_layers():
+    torch.manual_seed(1)
+    layers = [nn.Linear(24, 48).double(), nn.Linear(48, 24).double()]
+    for layer in layers:
+        nn.init.normal_(layer.bias)  # a bias that is added twice must show
+    return layers
 
-    part = ParallelBlock(whole_block(), group=None)
-    with meter.record() as bill:
-        got = part(x_BSH)
-    forward = (bill.count("all_reduce"), bill.sent_bytes)
-    with meter.record() as bill:
-        got.square().mean().backward()
+
+def column_and_row(x, *, skip, sequence_dim, dtype=torch.float64):
+    column, row = (layer.to(dtype) for layer in whole_layers())
+    up = ColumnParallelLinear(column, group=None, skip_bias_add=skip, sequence_dim=sequence_dim)
+    down = RowParallelLinear(row, group=None, skip_bias_add=skip, sequence_dim=sequence_dim)
+    hidden = up(x) + (up.bias if skip else 0)
+    y = down(functional.gelu(hidden))
+    return (up, down), y + (down.bias if skip else 0)
+
+
+def against_whole_layers(skip, sequence_dim):
+    """Outputs and gradients of a column and a row layer; with a sequence_dim, of this rank's part of the sequence."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    (column, row), x = whole_layers(), inputs().requires_grad_()
+    due = row(functional.gelu(column(x)))
+    due.square().sum().backward()
+
+    def mine(tensor):
+        return tensor if sequence_dim is None else tensor.chunk(size, sequence_dim)[rank].clone()
+
+    own = mine(inputs()).requires_grad_()
+    (up, down), got = column_and_row(own, skip=skip, sequence_dim=sequence_dim)
+    got.square().sum().backward()
+    torch.testing.assert_close(got, mine(due), **CLOSE)
+    torch.testing.assert_close(own.grad, mine(x.grad), **CLOSE)
+    for part, whole, dim in ((up.weight, column.weight, 0), (up.bias, column.bias, 0), (down.weight, row.weight, 1)):
+        torch.testing.assert_close(part.grad, whole.grad.chunk(size, dim)[rank], **CLOSE)
+    bias = down.bias.grad.clone()
+    if sequence_dim is not None:
+        dist.all_reduce(bias)  # partial: this rank saw a part of the tokens
+    torch.testing.assert_close(bias, row.bias.grad, **CLOSE)
+    return down.partial if sequence_dim is not None else ()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 6])
+@pytest.mark.parametrize("skip", [False, True], ids=["", "skipped bias"])
+@pytest.mark.parametrize("sequence_dim", [None, 1])
+def test_a_column_and_a_row_layer_are_the_whole_ones(ranks, skip, sequence_dim):
+    due = () if sequence_dim is None else ("bias",)
+    assert shardlab.run(against_whole_layers, skip, sequence_dim, ranks=ranks, timeout=60) == [due] * ranks
+
+
+def gathered_and_given_whole():
+    """A column layer that gathers, of two sections, and a row layer that takes its own inputs of the whole ones."""
+    (column, row), x = whole_layers(), inputs().requires_grad_()
+    due = row(column(x))
+    due.square().sum().backward()
+    up = ColumnParallelLinear(whole_layers()[0], group=None, cut=Cut((36, 12)), gather_output=True)
+    down = RowParallelLinear(whole_layers()[1], group=None, input_is_parallel=False)
+    mine = inputs().requires_grad_()
+    got = down(up(mine))
+    got.square().sum().backward()
     torch.testing.assert_close(got, due, **CLOSE)
-    torch.testing.assert_close(x_BSH.grad, due_input, **CLOSE)
-
-    gradients = whole_block()
-    for parameter, other in zip(gradients.parameters(), whole.parameters(), strict=True):
-        parameter.data.copy_(other.grad)
-    cut = ParallelBlock(gradients, group=None)  # the whole one's gradients, cut as the weights are
-    for (name, mine), (_, theirs) in zip(part.named_parameters(), cut.named_parameters(), strict=True):
-        torch.testing.assert_close(mine.grad, theirs.detach(), **CLOSE, msg=lambda text, name=name: f"{name}: {text}")
-    elements = sum(parameter.numel() for parameter in split_parameters(part))
-    return forward, (bill.count("all_reduce"), bill.sent_bytes), elements
+    torch.testing.assert_close(mine.grad, x.grad, **CLOSE)
+    cut = Cut((36, 12)).part(column.weight.grad, dist.get_rank(), dist.get_world_size())
+    torch.testing.assert_close(up.weight.grad, cut, **CLOSE)
+    return True
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_a_cut_block_is_the_whole_one_with_two_all_reduces_each_way(ranks):
-    payload = inputs().nbytes
-    split = 12 * 24 * 24 + 7 * 24  # matrices of a block, and the biases of its column layers
-    for forward, backward, elements in shardlab.run(against_the_whole_block, ranks=ranks, timeout=60):
-        calls = 0 if ranks == 1 else 2
-        assert forward == backward == (calls, calls * ring_all_reduce_bytes(ranks, payload))
-        assert elements == split // ranks
+def test_outputs_are_gathered_in_order_and_whole_inputs_are_split():
+    assert all(shardlab.run(gathered_and_given_whole, ranks=3, timeout=60))
 
 
 def against_torchs_own():
-    torch.manual_seed(1)
-    whole = nn.Sequential(nn.Linear(24, 96), nn.GELU(), nn.Linear(96, 24)).double()
-    ours = ParallelMLP(whole[0], whole[2], group=None)
-    mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    column, row = whole_layers()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    whole = nn.Sequential(column, nn.GELU(), row)
     theirs = parallelize_module(deepcopy(whole), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    inputs_of = [inputs().requires_grad_() for _ in range(2)]
-    outputs = [module(x) for module, x in zip((ours, theirs), inputs_of, strict=True)]
-    for output in outputs:
-        output.square().sum().backward()
-    torch.testing.assert_close(*outputs, **CLOSE)
-    torch.testing.assert_close(inputs_of[0].grad, inputs_of[1].grad, **CLOSE)
-    mine = [ours.up.weight, ours.up.bias, ours.down.weight, ours.down.bias]
+    ours, their_x = inputs().requires_grad_(), inputs().requires_grad_()
+    (up, down), output = column_and_row(ours, skip=False, sequence_dim=None)
+    their_output = theirs(their_x)
+    for one in (output, their_output):
+        one.square().sum().backward()
+    torch.testing.assert_close(output, their_output, **CLOSE)
+    torch.testing.assert_close(ours.grad, their_x.grad, **CLOSE)
+    mine = [up.weight, up.bias, down.weight, down.bias]
     for one, other in zip(mine, theirs.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad.to_local(), **CLOSE)
     return len(mine)
@@ -90,39 +117,103 @@ def test_a_cut_mlp_is_that_of_torchs_parallelize_module(ranks):
     assert shardlab.run(against_torchs_own, ranks=ranks, timeout=60) == [4] * ranks
 
 
-def adjoint():
-    """<f(x), y> summed over ranks is <x, f*(y)>: the backward of each operator is the forward of the other."""
-    generator = torch.Generator().manual_seed(torch.distributed.get_rank())
-    x = torch.randn(7, dtype=torch.float64, generator=generator, requires_grad=True)
-    y = torch.randn(7, dtype=torch.float64, generator=generator)
-    results = []
-    for forward, backward in ((to_all, sum_of_all), (sum_of_all, to_all)):
-        (gradient,) = torch.autograd.grad(forward(x, group=None), x, y)
-        results.append(torch.equal(gradient, backward(y, group=None)))
-    return results
+def frozen(which):
+    column, row = whole_layers()
+    for layer in (column, row):
+        getattr(layer, which).requires_grad_(False)
+    up, down = ColumnParallelLinear(column, group=None, sequence_dim=1), RowParallelLinear(row, group=None)
+    x = inputs().chunk(2, 1)[dist.get_rank()].clone().requires_grad_()
+    with meter.record() as bill:
+        down(up(x)).sum().backward()
+    grads = [name for name, p in (*up.named_parameters(), *down.named_parameters()) if p.grad is not None]
+    return grads, bill.kinds, x.grad is not None
 
 
-def test_each_operator_is_the_adjoint_of_the_other():
-    assert shardlab.run(adjoint, ranks=3, timeout=30) == [[True, True]] * 3
+def test_frozen_weights_stay_frozen_and_are_not_gathered_for():
+    """all-gather, all-reduce; the backward gathers the input again only if a weight's gradient needs it."""
+    for grads, kinds, has_input in shardlab.run(frozen, "weight", ranks=2, timeout=30):
+        assert grads == ["bias", "bias"] and has_input
+        assert kinds == ["all_gather", "all_reduce", "reduce_scatter"]
+    for grads, kinds, _ in shardlab.run(frozen, "bias", ranks=2, timeout=30):
+        assert grads == ["weight", "weight"]
+        assert kinds == ["all_gather", "all_reduce", "all_gather", "reduce_scatter"]
+
+
+class Products(TorchDispatchMode):
+    """When each matrix product began."""
+
+    def __init__(self):
+        super().__init__()
+        self.began = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.name() == "aten::mm":
+            self.began.append(time.monotonic())
+        return func(*args, **(kwargs or {}))
+
+
+def order_of_backward(sequence_dim):
+    """What the backward of a column layer does, in order: products, messages begun and messages waited for."""
+    up = ColumnParallelLinear(whole_layers()[0], group=None, sequence_dim=sequence_dim)
+    y = up(inputs().requires_grad_())
+    with meter.record() as bill, Products() as products:
+        y.sum().backward()
+    order = [(at, "product") for at in products.began]
+    order += [(event.begin, event.kind) for event in bill.events]
+    order += [(event.waits, f"wait for {event.kind}") for event in bill.events]
+    return [what for _, what in sorted(order)]
+
+
+def test_messages_travel_while_products_are_computed():
+    summed = ["product", "all_reduce", "product", "wait for all_reduce"]
+    assert shardlab.run(order_of_backward, None, ranks=2, timeout=60) == [summed] * 2
+    gathered = ["all_gather", "product", "reduce_scatter", "wait for all_gather", "product", "wait for reduce_scatter"]
+    assert shardlab.run(order_of_backward, 1, ranks=2, timeout=60) == [gathered] * 2
+
+
+def drawn():
+    torch.manual_seed(2)
+    layer = ColumnParallelLinear(nn.Linear(8, 24), group=None)
+    parts = [torch.empty_like(layer.weight) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, layer.weight.detach())
+    return torch.cat(parts)
+
+
+def test_what_is_drawn_does_not_depend_on_the_number_of_ranks():
+    wholes = [shardlab.run(drawn, ranks=ranks, timeout=30)[0] for ranks in (1, 2, 4)]
+    assert torch.equal(wholes[0], wholes[1]) and torch.equal(wholes[0], wholes[2])
 
 
 def refusals():
     told = []
-    for make in (
-        lambda: ColumnParallelLinear(nn.Linear(4, 10), group=None),
-        lambda: RowParallelLinear(nn.Linear(10, 4), group=None),
-        lambda: ParallelBlock(Block(GPTConfig(hidden=24, heads=4)), group=None),
-    ):
-        with pytest.raises(ValueError, match="use a tensor-parallel size among") as caught:
-            make()
-        told.append(str(caught.value))
-    return told
+    column = ColumnParallelLinear(nn.Linear(4, 6), group=None, sequence_dim=1)
+    row = RowParallelLinear(nn.Linear(6, 4), group=None, sequence_dim=1)
+    with meter.record() as bill:
+        for make in (
+            lambda: ColumnParallelLinear(nn.Linear(4, 10), group=None),
+            lambda: RowParallelLinear(nn.Linear(10, 4), group=None),
+            lambda: column(torch.zeros(1, 2, 4, dtype=torch.float64)),
+            lambda: column(torch.zeros(1, 2, 5)),
+            lambda: row(torch.zeros(1, 5, 2)),
+            lambda: row(torch.zeros(1, 2, 2)),
+        ):
+            with pytest.raises(ValueError, match=r"use|convert") as caught:
+                make()
+            told.append(str(caught.value))
+    return told, bill.kinds
 
 
-def test_what_the_ranks_do_not_divide_is_refused_with_the_sizes_that_work():
-    column, row, heads = shardlab.run(refusals, ranks=3, timeout=30)[0]
-    assert column == row == "10 cannot be split over 3 ranks: use a tensor-parallel size among [1, 2, 5, 10]"
-    assert heads.startswith("4 heads cannot be split over 3 ranks") and heads.endswith("[1, 2, 4]")
+def test_what_does_not_fit_is_refused_on_every_rank_before_anything_is_sent():
+    (told, kinds), *others = shardlab.run(refusals, ranks=3, timeout=30)
+    assert kinds == [] and all(other == (told, kinds) for other in others)
+    assert told == [
+        "10 cannot be split over 3 ranks: use a tensor-parallel size among [1, 2, 5, 10]",
+        "10 cannot be split over 3 ranks: use a tensor-parallel size among [1, 2, 5, 10]",
+        "an input of torch.float64 meets a weight of torch.float32: convert one, x.to(torch.float32)",
+        "an input of width 5 meets a weight of 4 inputs: use that width",
+        "a sequence of 5 cannot be split over 3 ranks: use 3 or 6, or a tensor-parallel size among [1, 5]",
+        "a sequence of 2 cannot be split over 3 ranks: use 3, or a tensor-parallel size among [1, 2]",
+    ]
 
 
 def keeps_the_whole_alive():

@@ -1,0 +1,73 @@
+"""Megatron on CPU ranks: it asks CUDA for the device, for random states and for streams, and here the CPU answers.
+
+For one rank's own process: nothing is put back. megatron-core 0.16.1.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from start import import_megatron
+
+
+class Nothing:
+    """A stream or an event: whatever is asked of it, nothing happens."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+def megatron_on_cpu(tp: int) -> str:
+    """Import megatron-core, let the CPU answer for CUDA, and make groups of `tp` tensor-parallel ranks; its version."""
+    _answer_for_cuda()
+    version = import_megatron()
+    _let_norms_split_sequences()
+    from megatron.core import parallel_state
+    from megatron.core.tensor_parallel import random
+
+    random._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
+    random._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp)
+    random.model_parallel_cuda_manual_seed(1)
+    return version
+
+
+def _answer_for_cuda() -> None:
+    here = torch.device("cpu")
+    for module in (torch.cuda, torch.cuda.random):
+        setattr(module, "get_rng_state", lambda *_, **__: torch.get_rng_state())  # noqa: B010 - of two modules
+        setattr(module, "set_rng_state", lambda state, *_, **__: torch.set_rng_state(state))  # noqa: B010
+    torch.cuda.current_device = lambda: here  # type: ignore[assignment, return-value]
+    torch.cuda.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))  # type: ignore[assignment]
+    torch.cuda.manual_seed_all = lambda seed: None
+    torch.cuda.synchronize = lambda *_, **__: None
+    torch.cuda.Stream = torch.cuda.Event = Nothing  # type: ignore[assignment, misc]
+    torch.cuda.current_stream = torch.cuda.stream = Nothing  # type: ignore[assignment]
+    torch.Tensor.cuda = lambda self, *_, **__: self  # type: ignore[method-assign, assignment]
+    torch.Tensor.record_stream = lambda self, *_: None  # type: ignore[method-assign, assignment]
+    plain = dist.all_to_all_single
+
+    def with_lists(output: Any, source: Any, out: Any = None, into: Any = None, **options: Any) -> Any:
+        out, into = (None if some is None else [int(one) for one in some] for some in (out, into))  # gloo wants int
+        return plain(output, source, out, into, **options)
+
+    dist.all_to_all_single = with_lists
+
+
+def _let_norms_split_sequences() -> None:
+    """Megatron's own norm for CPUs refuses sequence parallelism; torch's with its mark does what is needed."""
+    import megatron.core.models.gpt.gpt_layer_specs as specs
+    import megatron.core.transformer.moe.moe_utils as moe
+    import megatron.core.transformer.transformer_block as block
+    from megatron.core.models import backends
+
+    class Norm(torch.nn.LayerNorm):
+        def __init__(self, config: Any, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
+            super().__init__(hidden_size, eps=eps)
+            for parameter in self.parameters():
+                parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+
+    backends.LNImpl = specs.LNImpl = block.LayerNormImpl = Norm
+    moe.te_general_gemm = None  # a name that is missing without Transformer Engine

@@ -1,0 +1,67 @@
+"""Causal self-attention whose query heads share key-value heads.
+
+Shapes: B batch, S sequence, H hidden, D width of a head, A query heads, K key-value heads, G = A/K, W all widths of q,
+k and v together. K = A is multi-head, K = 1 multi-query attention (arXiv 1911.02150), between them grouped-query
+attention (arXiv 2305.13245).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from shardlab.model.dropout import Dropout
+
+
+class Attention(nn.Module):
+    """Each token looks at itself and at those before it.
+
+    The rows of `qkv` are those of all queries, then of all keys, then of all values: `sections` are their numbers.
+    """
+
+    def __init__(self, hidden: int, heads: int, kv_heads: int, *, dropout: float, flash: bool) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.width = heads, kv_heads, hidden // heads
+        self.qkv = nn.Linear(hidden, sum(self.sections))
+        self.core = AttentionCore(dropout, flash)
+        self.out = nn.Linear(hidden, hidden)
+
+    @property
+    def sections(self) -> tuple[int, int, int]:
+        """Widths of all queries, keys and values that this module computes."""
+        return self.heads * self.width, self.kv_heads * self.width, self.kv_heads * self.width
+
+    def forward(self, x_BSH: Tensor) -> Tensor:
+        parts = self.qkv(x_BSH).split(self.sections, dim=-1)
+        q_BASD, k_BKSD, v_BKSD = (part.unflatten(-1, (-1, self.width)).transpose(1, 2) for part in parts)
+        y_BASD = self.core(q_BASD, k_BKSD, v_BKSD)
+        return self.out(y_BASD.transpose(1, 2).flatten(2))
+
+
+class AttentionCore(nn.Module):
+    """softmax(q k^T / sqrt(D)) v: what is between the two matrices, and what selective recomputation does again.
+
+    flash: in one kernel that keeps no score, and whose scores do not drop out.
+    """
+
+    def __init__(self, dropout: float, flash: bool) -> None:
+        super().__init__()
+        self.flash = flash
+        self.dropout = Dropout(0.0 if flash else dropout)
+
+    def forward(self, q_BASD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor) -> Tensor:
+        if not self.flash:
+            return self._by_scores(q_BASD, k_BKSD, v_BKSD)
+        shared = q_BASD.shape[1] != k_BKSD.shape[1]
+        return functional.scaled_dot_product_attention(q_BASD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=shared)
+
+    def _by_scores(self, q_BASD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor) -> Tensor:
+        """The queries of a group lie one after the other, so that no key is copied for each of its queries."""
+        num_kv, length = k_BKSD.shape[1:3]
+        q_BKTD = q_BASD.contiguous().unflatten(1, (num_kv, -1)).flatten(2, 3)  # T = G * S
+        scores_BKTS = q_BKTD @ k_BKSD.contiguous().transpose(-1, -2) * q_BASD.shape[-1] ** -0.5
+        future_SS = torch.full((length, length), -torch.inf, dtype=q_BASD.dtype, device=q_BASD.device).triu(1)
+        weights_BKGSS = functional.softmax(scores_BKTS.unflatten(2, (-1, length)) + future_SS, dim=-1)
+        y_BKTD = self.dropout(weights_BKGSS).flatten(2, 3) @ v_BKSD.contiguous()
+        return y_BKTD.unflatten(2, (-1, length)).flatten(1, 2)

@@ -1,0 +1,70 @@
+"""How a tensor lies on the ranks of a group, as a value: which part is whose, and the whole again from all parts.
+
+Pure arithmetic, no message: layers are cut by it, checkpoints are put together by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from shardlab.costs.model import divisors
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A cut along `dim` over t ranks, each section by itself.
+
+    sections: sizes of what lies one behind the other along dim, such as queries, keys and values.
+    units: for each section how many pieces no cut may enter, such as heads; () where every row stands alone. Where t
+    is a multiple of a section's units, t/units neighbours have the same unit: each unit lies on several ranks.
+    padded: zeros are added behind a section until t divides it.
+    """
+
+    sections: tuple[int, ...]
+    dim: int = 0
+    units: tuple[int, ...] = ()
+    padded: bool = False
+
+    def part(self, whole: Tensor, rank: int, size: int) -> Tensor:
+        """Rank `rank`'s part of a whole tensor, a copy: a view would keep the whole alive."""
+        pieces = []
+        for number, section in enumerate(whole.split(self.sections, self.dim)):
+            length, copies = self.piece(number, size)
+            missing = size * length // copies - self.sections[number]
+            if missing:
+                behind = whole.dim() - 1 - self.dim % whole.dim()  # `pad` begins with the last dimension
+                section = functional.pad(section, (0, 0) * behind + (0, missing))  # noqa: PLW2901
+            pieces.append(section.narrow(self.dim, rank // copies * length, length))
+        return torch.cat(pieces, self.dim).contiguous() if len(pieces) > 1 else pieces[0].clone()
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """The whole tensor from all ranks' parts, without padding, every unit once."""
+        pieces = [self.piece(number, len(parts)) for number in range(len(self.sections))]
+        by_rank = [part.split([length for length, _ in pieces], self.dim) for part in parts]
+        sections = []
+        for number, (_, copies) in enumerate(pieces):
+            section = torch.cat([one[number] for one in by_rank[::copies]], self.dim)
+            sections.append(section.narrow(self.dim, 0, self.sections[number]))
+        return torch.cat(sections, self.dim)
+
+    def piece(self, number: int, size: int) -> tuple[int, int]:
+        """Of section `number` over `size` ranks: the size of a rank's piece, and how many ranks have the same one.
+
+        Raises ValueError where the ranks do not divide the section, with the numbers of ranks that do.
+        """
+        section = self.sections[number]
+        if self.padded:
+            return -(-section // size), 1
+        units = self.units[number] if self.units else section
+        if units % size == 0:
+            return section // size, 1
+        if self.units and size % units == 0:
+            return section // units, size // units
+        raise ValueError(
+            f"{units} cannot be split over {size} ranks: use a tensor-parallel size among {divisors(units)}"
+        )

@@ -1,0 +1,80 @@
+"""Parameters and gradients of a split model: what is split, and what must still be added up before the update.
+
+Most gradients are right as they are. A rank's gradient is a part of the sum where the parameter is whole but the rank
+has seen a part of the tokens (norms, row biases and positions under sequence parallelism), and where several ranks
+have the same key-value head but other queries ask it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from shardlab.tensor_parallel.cut import Cut
+from shardlab.tensor_parallel.messages import Group, start_all_reduce
+
+
+class Partial(NamedTuple):
+    """A tensor whose sum over the ranks with the same number is wanted: `number` of `count` such sums."""
+
+    tensor: Tensor
+    number: int
+    count: int
+
+
+def cuts_of(module: nn.Module) -> dict[str, Cut]:
+    """How each split parameter is cut, by the parameter's name; the others are whole on every rank."""
+    return {
+        f"{path}.{name}".lstrip("."): cut
+        for path, one in module.named_modules()
+        for name, cut in getattr(one, "cuts", {}).items()
+        if getattr(one, name, None) is not None
+    }
+
+
+def split_parameters(module: nn.Module) -> set[nn.Parameter]:
+    """All parameters of which this rank has only a part; the others are the same on every tensor-parallel rank."""
+    return {module.get_parameter(name) for name in cuts_of(module)}
+
+
+@torch.no_grad()
+def sum_partial_gradients(module: nn.Module, *, group: Group) -> None:
+    """Make all gradients right that are a part of a sum; once, after the last backward and before the update.
+
+    One all-reduce for each dtype, none where nothing is partial (Megatron-Core, distributed/finalize_model_grads.py).
+    """
+    found = list(_partial_gradients(module, group))
+    for dtype in sorted({one.tensor.dtype for one in found}, key=str):
+        mine = [one for one in found if one.tensor.dtype == dtype]
+        sums = torch.cat([_among_zeros(one) for one in mine])
+        sums = start_all_reduce(sums, group=group)()
+        for one, all_sums in zip(mine, sums.split([one.count * one.tensor.numel() for one in mine]), strict=True):
+            one.tensor.copy_(all_sums.view(one.count, *one.tensor.shape)[one.number])
+
+
+def _partial_gradients(module: nn.Module, group: Group) -> Iterator[Partial]:
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    for one in module.modules():
+        parameters = dict(one.named_parameters(recurse=False))
+        for name in getattr(one, "partial", ()):
+            if name in parameters and parameters[name].grad is not None:
+                yield Partial(parameters[name].grad, 0, 1)  # type: ignore[arg-type]
+        for name, cut in getattr(one, "cuts", {}).items():
+            if name not in parameters or parameters[name].grad is None:
+                continue
+            pieces = [cut.piece(number, size) for number in range(len(cut.sections))]
+            sections = parameters[name].grad.split([length for length, _ in pieces], cut.dim)  # type: ignore[union-attr]
+            for section, (_, copies) in zip(sections, pieces, strict=True):
+                if copies > 1:
+                    yield Partial(section, rank // copies, size // copies)
+
+
+def _among_zeros(one: Partial) -> Tensor:
+    """The numbers at their place among zeros: where others put theirs, this rank adds nothing."""
+    places = one.tensor.new_zeros(one.count, one.tensor.numel())
+    places[one.number] = one.tensor.flatten()
+    return places.flatten()

@@ -1,0 +1,133 @@
+"""An embedding whose rows are split, and the loss of logits whose columns are: no rank ever has all logits.
+
+Shapes: B batch, S sequence, H hidden, V vocabulary, t ranks. Each rank has ceil(V/t) rows; the last ones may be
+padding, zeros that no token finds and no softmax counts (arXiv 1909.08053, section 3).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional
+
+from shardlab.tensor_parallel.cut import Cut
+from shardlab.tensor_parallel.layers import own_parameter
+from shardlab.tensor_parallel.messages import Group, check_divisible
+from shardlab.tensor_parallel.operators import sum_and_scatter, sum_of_all
+
+
+class VocabularyParallelEmbedding(nn.Module):
+    """Each rank looks up the tokens of its own rows; the others give zeros, and the ranks' results add up.
+
+    sequence_dim: of the sum each rank gets its part along it. Raises ValueError for a token outside of the vocabulary.
+    """
+
+    def __init__(self, whole: nn.Embedding, *, group: Group, sequence_dim: int | None = None) -> None:
+        super().__init__()
+        self.group, self.sequence_dim, self.vocabulary = group, sequence_dim, whole.num_embeddings
+        self.cuts = {"weight": vocabulary_cut(whole.num_embeddings)}
+        self.weight = own_parameter(whole.weight, self.cuts["weight"], group=group)
+
+    def forward(self, tokens_BS: Tensor) -> Tensor:
+        check_tokens(tokens_BS, self.vocabulary, "token")
+        if self.sequence_dim is not None:
+            check_divisible(tokens_BS.shape[self.sequence_dim], "a sequence of", group=self.group)
+        own_BS, is_other_BS = _own(tokens_BS, len(self.weight), self.group)
+        x_BSH = functional.embedding(own_BS, self.weight).masked_fill(is_other_BS.unsqueeze(-1), 0.0)
+        if self.sequence_dim is None:
+            return sum_of_all(x_BSH, group=self.group)
+        return sum_and_scatter(x_BSH, self.sequence_dim, group=self.group)
+
+
+def vocabulary_parallel_cross_entropy(
+    logits_BSV: Tensor, targets_BS: Tensor, *, vocabulary: int, group: Group, label_smoothing: float = 0.0
+) -> Tensor:
+    """The loss of each token [B, S], the same on every rank, from this rank's ceil(V/t) columns; float32 or better.
+
+    Three numbers per token travel: the largest logit, then the sum of the exponentials and the target's logit; with
+    label smoothing a fourth, the sum of all logits. vocabulary: V without padding. label_smoothing: as in
+    `torch.nn.functional.cross_entropy` (arXiv 1512.00567, section 7): a mean over the whole vocabulary, not over a
+    rank's part. Raises ValueError for a target outside of the vocabulary, and for logits that are not a rank's part.
+    """
+    size = dist.get_world_size(group)
+    check_tokens(targets_BS, vocabulary, "target")
+    if logits_BSV.shape != (*targets_BS.shape, -(-vocabulary // size)):
+        raise ValueError(
+            f"logits of shape {list(logits_BSV.shape)} for targets of {list(targets_BS.shape)}: each of {size} ranks "
+            f"gives its own {-(-vocabulary // size)} of {vocabulary} columns, not gathered"
+        )
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f"label_smoothing = {label_smoothing}: use 0 up to 0.9")
+    return _CrossEntropy.apply(logits_BSV, targets_BS, vocabulary, label_smoothing, group)  # type: ignore[return-value]
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits_BSV: Tensor, targets_BS: Tensor, vocabulary: int, smoothing: float, group: Group
+    ) -> Tensor:
+        """1. the largest logit, over all ranks  2. sums, over all ranks  3. the loss, and the softmax to be kept."""
+        columns = logits_BSV.shape[-1]
+        own_BS, is_other_BS = _own(targets_BS, columns, group)
+        num_real = min(columns, max(0, vocabulary - dist.get_rank(group) * columns))  # the others are padding
+
+        ctx.dtype = logits_BSV.dtype
+        logits_BSV = logits_BSV.to(torch.promote_types(ctx.dtype, torch.float32))
+        lowest_BS = logits_BSV.new_full(own_BS.shape, -torch.inf)
+        highest_BS = logits_BSV[..., :num_real].amax(-1) if num_real else lowest_BS
+        highest_BS = _over_all(highest_BS, dist.ReduceOp.MAX, group)
+
+        shifted_BSV = logits_BSV - highest_BS.unsqueeze(-1)
+        target_BS = shifted_BSV.gather(-1, own_BS.unsqueeze(-1)).squeeze(-1).masked_fill(is_other_BS, 0.0)
+        sum_BS = shifted_BSV[..., :num_real].sum(-1)
+        softmax_BSV = shifted_BSV.exp_()
+        softmax_BSV[..., num_real:] = 0.0
+        sums = [softmax_BSV.sum(-1), target_BS, *([sum_BS] if smoothing else [])]
+        total_BS, target_BS, *sum_of_logits = _over_all(torch.stack(sums), dist.ReduceOp.SUM, group)
+
+        loss_BS = total_BS.log() - target_BS
+        if smoothing:
+            loss_BS = loss_BS + smoothing * (target_BS - sum_of_logits[0] / vocabulary)
+        softmax_BSV.div_(total_BS.unsqueeze(-1))
+        ctx.save_for_backward(softmax_BSV, own_BS, is_other_BS)
+        ctx.smoothing, ctx.vocabulary, ctx.num_real = smoothing, vocabulary, num_real
+        return loss_BS
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """softmax minus what was wanted: 1 - smoothing at the target, and smoothing / V everywhere."""
+        softmax_BSV, own_BS, is_other_BS = ctx.saved_tensors
+        gradient_BSV = softmax_BSV.clone()
+        gradient_BSV[..., : ctx.num_real] -= ctx.smoothing / ctx.vocabulary
+        at_target_BS = (ctx.smoothing - 1.0) * (~is_other_BS).to(gradient_BSV.dtype)
+        gradient_BSV.scatter_add_(-1, own_BS.unsqueeze(-1), at_target_BS.unsqueeze(-1))
+        gradient_BSV.mul_(gradients[0].unsqueeze(-1))
+        return gradient_BSV.to(ctx.dtype), None, None, None, None
+
+
+def vocabulary_cut(vocabulary: int) -> Cut:
+    """Rows of a vocabulary, padded until the ranks divide them."""
+    return Cut((vocabulary,), padded=True)
+
+
+def check_tokens(tokens: Tensor, vocabulary: int, what: str) -> None:
+    """Raise ValueError for a token outside of the vocabulary: every rank has the same tokens, and raises too."""
+    if tokens.numel() and (tokens.amin() < 0 or tokens.amax() >= vocabulary):
+        wrong = tokens[(tokens < 0) | (tokens >= vocabulary)][0].item()
+        raise ValueError(f"{what} {wrong} is outside of a vocabulary of {vocabulary}: use 0 to {vocabulary - 1}")
+
+
+def _own(tokens_BS: Tensor, num_rows: int, group: Group) -> tuple[Tensor, Tensor]:
+    """Tokens as places in this rank's rows, and which of them are other ranks' (their place is 0)."""
+    own_BS = tokens_BS - dist.get_rank(group) * num_rows
+    is_other_BS = (own_BS < 0) | (own_BS >= num_rows)
+    return own_BS.masked_fill(is_other_BS, 0), is_other_BS
+
+
+def _over_all(x: Tensor, operation: Any, group: Group) -> Tensor:
+    if dist.get_world_size(group) > 1:
+        dist.all_reduce(x, operation, group=group)
+    return x

@@ -1,0 +1,60 @@
+"""Masks on real ranks: the same where ranks hold the same numbers, others where they hold parts."""
+
+from itertools import combinations
+
+import pytest
+import shardlab
+import torch
+from shardlab.model.dropout import Dropout
+from shardlab.model.gpt import GPT, GPTConfig
+from shardlab.tensor_parallel.gpt import gpt_plan
+from shardlab.tensor_parallel.plan import apply_plan
+from shardlab.tensor_parallel.randomness import RandomStreams
+
+CONFIG = GPTConfig(layers=1, hidden=16, heads=4, sequence=8, vocabulary=16, dropout=0.5, flash=False)
+
+
+def masks(sequence_parallel, seed):
+    """Every dropout's mask of one forward, by path."""
+    model = apply_plan(GPT(CONFIG), gpt_plan(CONFIG, sequence_parallel=sequence_parallel), group=None, seed=seed)
+    torch.manual_seed(torch.distributed.get_rank())  # torch's own generator is not asked
+    seen = {}
+    for path, module in model.named_modules():
+        if isinstance(module, Dropout):
+            draw = module.dropped
+            module.dropped = lambda x, path=path, draw=draw: seen.setdefault(path, draw(x))
+    model(torch.zeros(2, 8, dtype=torch.long))
+    return seen
+
+
+def are_same(by_rank, path):
+    return [torch.equal(one[path], other[path]) for one, other in combinations(by_rank, 2)]
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_masks_are_shared_where_numbers_are(sequence_parallel):
+    by_rank = shardlab.run(masks, sequence_parallel, 3, ranks=4, timeout=60)
+    assert len(by_rank[0]) == 4
+    for path in by_rank[0]:
+        is_split = sequence_parallel or path.endswith("core.dropout")
+        assert set(are_same(by_rank, path)) == {not is_split}, path
+
+
+def test_a_seed_gives_the_same_masks_again_and_another_seed_others():
+    first, again, other = (shardlab.run(masks, False, seed, ranks=2, timeout=60)[1] for seed in (3, 3, 4))
+    for path in first:
+        assert torch.equal(first[path], again[path]) and not torch.equal(first[path], other[path])
+
+
+def resumed():
+    streams = RandomStreams(5, group=None)
+    torch.rand(3, generator=streams.split)
+    state = streams.state()
+    drawn = [torch.rand(4, generator=one) for one in (streams.replicated, streams.split)]
+    streams.set_state(state)
+    again = [torch.rand(4, generator=one) for one in (streams.replicated, streams.split)]
+    return all(map(torch.equal, drawn, again))
+
+
+def test_streams_go_on_where_their_state_was_kept():
+    assert all(shardlab.run(resumed, ranks=2, timeout=30))
