@@ -32,8 +32,8 @@ def test_the_sentence_and_the_letters_tell_the_states():
     _, ax = new_axes()
     sentence = draw_regions(ax, POINTS, title="One half of a block")
     assert sentence == (
-        "In words: One half of a block. norm(x) is split by positions; after the all-gather all of it is whole on every "
-        "rank; · A is split by columns."
+        "In words: One half of a block. norm(x) is split by positions; after the all-gather all of it is whole on "
+        "every rank; · A is split by columns."
     )
     texts = [text.get_text() for text in ax.texts]
     assert "norm(x)\nS" in texts and "all-gather" in texts and "rank 1" in texts
