@@ -493,9 +493,11 @@ check("week06.norm", finish_gradients, cases=[*cases, low])
 # random state (随机数状态) is noted before the forward, set again for the second run, **and put back afterwards**: the
 # next layer's forward must not draw these numbers a third time.
 #
-# **Write `Recompute`**: `recompute_function(function, *tensors)` gives `function(*tensors)`; all tensors need
-# gradients. A Function's `forward` runs without a graph, and what is not saved in `ctx` is free as soon as it returns.
-# `through_layers` is what the check calls. *About 12 lines.*
+# **Write `Recompute`**: `recompute_function(function, generator, *tensors)` gives `function(*tensors)`; all tensors
+# need gradients, and the function draws from `generator`. A Function's `forward` runs without a graph, and what is not
+# saved in `ctx` is free as soon as it returns. (Not `torch.utils.checkpoint`: it knows the global generator alone.
+# Megatron has its own too, since ranks drop different numbers of split tensors and the same of whole ones.) *About 11
+# lines.*
 
 
 # %% exercise="week06.recompute"
@@ -503,9 +505,9 @@ class Recompute(torch.autograd.Function):
     """Keeps the tensors it is given and nothing that the function computes inside."""
 
     @staticmethod
-    def forward(ctx, function, *tensors):
+    def forward(ctx, function, generator, *tensors):
         ### BEGIN SOLUTION
-        ctx.function, ctx.random_state = function, torch.get_rng_state()
+        ctx.function, ctx.generator, ctx.state = function, generator, generator.get_state()
         ctx.save_for_backward(*tensors)
         return function(*tensors)
         ### END SOLUTION
@@ -514,28 +516,33 @@ class Recompute(torch.autograd.Function):
     def backward(ctx, gradient):
         ### BEGIN SOLUTION
         tensors = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
-        now = torch.get_rng_state()
-        torch.set_rng_state(ctx.random_state)
+        now = ctx.generator.get_state()
+        ctx.generator.set_state(ctx.state)
         with torch.enable_grad():
             output = ctx.function(*tensors)
-        torch.set_rng_state(now)
-        return None, *torch.autograd.grad(output, tensors, gradient)
+        ctx.generator.set_state(now)
+        return None, None, *torch.autograd.grad(output, tensors, gradient)
         ### END SOLUTION
 
 
-def recompute_function(function, *tensors):
-    return Recompute.apply(function, *tensors)
+def recompute_function(function, generator, *tensors):
+    return Recompute.apply(function, generator, *tensors)
+
+
+def drop(x, p, generator):
+    return x * (torch.rand(x.shape, generator=generator) >= p) / (1 - p)
 
 
 def through_layers(x, layers, gradient, p, seed):
     """Given. Layers that are recomputed, and back: output, gradients of x and of the layers, the next random number."""
-    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     y = x = x.clone().requires_grad_()
     layers = [[weight.clone().requires_grad_() for weight in layer] for layer in layers]
     for up, down in layers:
-        y = recompute_function(lambda y, up, down: y + dropout(gelu(y @ up), p) @ down, y, up, down)
+        y = recompute_function(lambda y, up, down: y + drop(gelu(y @ up), p, generator) @ down, generator, y, up, down)
     y.backward(gradient)
-    return y.detach(), x.grad, [[weight.grad for weight in layer] for layer in layers], torch.rand(1)
+    following = torch.rand(1, generator=generator)
+    return y.detach(), x.grad, [[weight.grad for weight in layer] for layer in layers], following
 
 
 # %% check="week06.recompute" points=3

@@ -16,6 +16,7 @@ from autograder.weeks.week06_sequence_parallel._shared import WAYS, extra_flops,
 SIZES = ("num_layers", "s", "b", "h", "a", "t", "sequence_parallel", "cap_bytes")
 SLACK = 1e-9
 GPT3 = {"num_layers": 12, "s": 2048, "b": 1, "h": 12288, "a": 96, "t": 8}
+LONGER = {"num_layers": 4, "s": 8192, "b": 1, "h": 1024, "a": 8, "t": 1}  # s > 6h: one full for two selective
 
 
 def least_flops(case: Case) -> float | None:
@@ -105,10 +106,11 @@ CHECK = Check(
     names=("cheapest_plan",),
     public=(
         GPT3 | {"sequence_parallel": True, "cap_bytes": 3_000_000_000},
-        GPT3 | {"sequence_parallel": False, "cap_bytes": 6_000_000_000},
+        GPT3 | {"sequence_parallel": False, "cap_bytes": 4_060_000_000},
         GPT3 | {"sequence_parallel": True, "cap_bytes": 900_000_000},
         GPT3 | {"sequence_parallel": True, "cap_bytes": 300_000_000},
         GPT3 | {"num_layers": 1, "sequence_parallel": False, "cap_bytes": 10**9},
+        LONGER | {"sequence_parallel": False, "cap_bytes": 9_060_000_000},
     ),
     draw=_draw,
     make=_make,

@@ -1,7 +1,8 @@
 """A layer that keeps its inputs alone and is run again in the backward, with the same random numbers.
 
 Values and the next random number are those of plain autograd on the trusted side, from the same seed. That nothing else
-is kept shows in the kernel's mark of memory alone.
+is kept shows in the kernel's mark of memory alone. Masks come from a generator of the layer's own, as Megatron's do:
+torch's checkpoint, which cannot be masked, restores the global state alone and draws them again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import dropout, gelu
+from torch.nn.functional import gelu
 
 from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble, wrong_value
 from autograder.checks.training import any_peak_too_high
@@ -21,21 +22,22 @@ from autograder.weeks.week06_sequence_parallel._shared import MASKED
 VALUES, MEMORY = "values", "memory"
 TOLERANCE = {VALUES: 1e-5, MEMORY: 1e-3}
 LONG = {"rows": 1024, "width": 16, "inner": 1024, "layers": 10, "p": 0.25, "part": MEMORY}
-WIDE = 4  # bytes of a number; plain autograd keeps three tensors of rows x inner per layer
+WIDE = 4  # bytes of a number; plain autograd keeps two such tensors of rows x inner per layer, and a mask
 AT_ONCE = 10  # such tensors that may be there together; the backward of one layer has seven
 NAMES = ("the output", "the gradient of x", "the gradients of the layers", "the next random number")
 
 
 def plain_autograd(x: Tensor, layers: list[list[Tensor]], gradient: Tensor, p: float, seed: int) -> list[Any]:
     """What `through_layers` returns where everything is kept."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        leaf, leaves = x.clone().requires_grad_(), [[one.clone().requires_grad_() for one in layer] for layer in layers]
-        y = leaf
-        for up, down in leaves:
-            y = y + dropout(gelu(y @ up), p) @ down
-        y.backward(gradient)
-        return [y.detach(), leaf.grad, [[one.grad for one in layer] for layer in leaves], torch.rand(1)]
+    generator = torch.Generator().manual_seed(seed)
+    leaf, leaves = x.clone().requires_grad_(), [[one.clone().requires_grad_() for one in layer] for layer in layers]
+    y = leaf
+    for up, down in leaves:
+        inner = gelu(y @ up)
+        y = y + inner * (torch.rand(inner.shape, generator=generator) >= p) / (1 - p) @ down
+    y.backward(gradient)
+    following = torch.rand(1, generator=generator)
+    return [y.detach(), leaf.grad, [[one.grad for one in layer] for layer in leaves], following]
 
 
 def _make(case: Case, rng: Random) -> Task:
@@ -69,7 +71,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if case["part"] == VALUES:
         return touched_input(0, reported, task)
     most = AT_ONCE * WIDE * case["rows"] * case["inner"]
-    return any_peak_too_high(reply, most, "the inside of one layer. What does the forward leave behind?")
+    return any_peak_too_high(reply, most, "the inside of one layer: look at what the forward leaves behind")
 
 
 def _wrong(received: Any, expected: list[Any], relative: float) -> str | None:
@@ -115,15 +117,15 @@ CHECK = Check(
     draw=_draw,
     make=_make,
     judge=_judge,
-    masked=(*MASKED, "torch.utils.checkpoint"),
+    masked=MASKED,
     parts={VALUES: 2 / 3, MEMORY: 1 / 3},
     trains=True,
     timeout=30.0,
     hints=(
         "What must the backward have to run the layer again exactly as it was? Its inputs, and what else decided?",
-        "forward: ctx.state = torch.get_rng_state(), save the tensors, run. backward: remember the state of now, set "
+        "forward: ctx.state = generator.get_state(), save the tensors, run. backward: remember the state of now, set "
         "the one of then, run with torch.enable_grad() on detached tensors, set back ____.",
         "tensors = [one.detach().requires_grad_() for one in ctx.saved_tensors]; … ; "
-        "return None, *torch.autograd.grad(output, tensors, gradient).",
+        "return None, None, *torch.autograd.grad(output, tensors, gradient).",
     ),
 )

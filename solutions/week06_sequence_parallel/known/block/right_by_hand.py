@@ -1,4 +1,4 @@
-"""Different: no operators: the forward without a graph, each layer's backward in three pieces with messages between."""
+"""Different: no operators: each layer's backward written out, messages between its lines, one graph for the norm."""
 
 import torch
 import torch.distributed as dist
@@ -18,22 +18,30 @@ def scattered(x, group):
     return mine
 
 
+def with_graph(*tensors):
+    return [tensor.clone().requires_grad_() for tensor in tensors]
+
+
 def block_step(x, layers, gradient, *, group):
     tape, y = [], x
-    for layer in layers:
-        gain, shift, columns, rows = (weight.clone().requires_grad_() for weight in layer)
-        entered = y.clone().requires_grad_()
-        normed = layer_norm(entered, gain.shape, gain, shift)
-        whole = gathered(normed.detach(), group).requires_grad_()
-        partial = gelu(whole @ columns) @ rows
-        y = y + scattered(partial.detach(), group)
-        tape.append((entered, normed, whole, partial, (gain, shift, columns, rows)))
+    for gain, shift, columns, rows in layers:
+        whole = gathered(layer_norm(y, gain.shape, gain, shift), group)
+        before = whole @ columns
+        tape.append((y, whole, before))
+        y = y + scattered(gelu(before) @ rows, group)
     found = []
-    for entered, normed, whole, partial, weights in reversed(tape):
-        partial.backward(gathered(gradient, group))
-        normed.backward(scattered(whole.grad, group))
+    for gain, shift, columns, rows in reversed(layers):
+        entered, whole, before = tape.pop()
+        upstream = gathered(gradient, group).flatten(0, 1)
+        (before,) = with_graph(before)
+        inner = gelu(before)
+        inner.backward((upstream @ rows.t()).view_as(inner))
+        of_rows = inner.detach().flatten(0, 1).t() @ upstream
+        of_columns = whole.flatten(0, 1).t() @ before.grad.flatten(0, 1)
+        entered, gain, shift = with_graph(entered, gain, shift)
+        layer_norm(entered, gain.shape, gain, shift).backward(scattered(before.grad @ columns.t(), group))
         gradient = gradient + entered.grad
-        for weight in weights[:2]:
+        for weight in (gain, shift):
             dist.all_reduce(weight.grad, group=group)
-        found.insert(0, [weight.grad for weight in weights])
+        found.insert(0, [gain.grad, shift.grad, of_columns, of_rows])
     return y, gradient, found

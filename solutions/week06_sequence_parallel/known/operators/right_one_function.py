@@ -18,9 +18,9 @@ class Both(torch.autograd.Function):
 def gathered(x, group):
     if dist.get_world_size(group) == 1:
         return x.clone()
-    out = x.new_empty((dist.get_world_size(group), *x.shape))
+    out = x.new_empty((dist.get_world_size(group) * x.size(0), *x.shape[1:]))
     dist.all_gather_into_tensor(out, x.contiguous(), group=group, async_op=True).wait()
-    return out.flatten(0, 1)
+    return out
 
 
 def scattered(x, group):

@@ -1,32 +1,46 @@
-"""Different: fork_rng around the second run, gradients by backward() into fresh leaves."""
+"""Different: the state put back by a context manager, gradients by backward() into fresh leaves."""
+
+from contextlib import contextmanager
 
 import torch
-from torch.nn.functional import dropout, gelu
+from torch.nn.functional import gelu
+
+
+@contextmanager
+def as_it_was(generator, state):
+    present = generator.get_state()
+    generator.set_state(state)
+    yield
+    generator.set_state(present)
 
 
 class Again(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, run, *inputs):
-        ctx.run = run
-        ctx.before = torch.random.get_rng_state()
+    def forward(ctx, run, generator, *inputs):
+        ctx.run, ctx.generator = run, generator
+        ctx.before = generator.get_state()
         ctx.save_for_backward(*inputs)
         return run(*inputs)
 
     @staticmethod
     def backward(ctx, gradient):
         leaves = [one.detach().clone().requires_grad_() for one in ctx.saved_tensors]
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.random.set_rng_state(ctx.before)
+        with as_it_was(ctx.generator, ctx.before), torch.enable_grad():
             output = ctx.run(*leaves)
         torch.autograd.backward(output, gradient)
-        return (None, *(leaf.grad for leaf in leaves))
+        return (None, None, *(leaf.grad for leaf in leaves))
+
+
+def drop(x, p, generator):
+    return x * (torch.rand(x.shape, generator=generator) >= p) / (1 - p)
 
 
 def through_layers(x, layers, gradient, p, seed):
-    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     y = x = x.clone().requires_grad_()
     layers = [[weight.clone().requires_grad_() for weight in layer] for layer in layers]
     for up, down in layers:
-        y = Again.apply(lambda y, up, down: y + dropout(gelu(y @ up), p) @ down, y, up, down)
+        y = Again.apply(lambda y, up, down: y + drop(gelu(y @ up), p, generator) @ down, generator, y, up, down)
     y.backward(gradient)
-    return y.detach(), x.grad, [[weight.grad for weight in layer] for layer in layers], torch.rand(1)
+    gradients = [[weight.grad for weight in layer] for layer in layers]
+    return y.detach(), x.grad, gradients, torch.rand(1, generator=generator)
