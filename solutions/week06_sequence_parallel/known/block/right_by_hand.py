@@ -38,10 +38,10 @@ def block_step(x, layers, gradient, *, group):
         inner.backward((upstream @ rows.t()).view_as(inner))
         of_rows = inner.detach().flatten(0, 1).t() @ upstream
         of_columns = whole.flatten(0, 1).t() @ before.grad.flatten(0, 1)
-        entered, gain, shift = with_graph(entered, gain, shift)
-        layer_norm(entered, gain.shape, gain, shift).backward(scattered(before.grad @ columns.t(), group))
-        gradient = gradient + entered.grad
-        for weight in (gain, shift):
+        leaves = with_graph(entered, gain, shift)
+        layer_norm(leaves[0], gain.shape, *leaves[1:]).backward(scattered(before.grad @ columns.t(), group))
+        gradient = gradient + leaves[0].grad
+        for weight in leaves[1:]:
             dist.all_reduce(weight.grad, group=group)
-        found.insert(0, [gain.grad, shift.grad, of_columns, of_rows])
+        found.insert(0, [leaves[1].grad, leaves[2].grad, of_columns, of_rows])
     return y, gradient, found
