@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +22,8 @@ app = typer.Typer(help="Build the notebooks of SYS-602, grade submissions, prove
 @app.callback()
 def autograder() -> None:
     """Build the notebooks of SYS-602, grade submissions, prove the checks."""
+    # The ranks need the processors: torch's own threads, idle between small tensors, would wait in a loop.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @app.command()
@@ -59,7 +62,7 @@ def new_exercise(
 
 
 @app.command("new-week")
-def new_week(week: Annotated[str, typer.Argument(help="week05_tensor_parallel: the number, and its topic")]) -> None:
+def new_week(week: Annotated[str, typer.Argument(help="week17_own_topic: the number, and its topic")]) -> None:
     """Lay out a week with a page, one exercise that works, and a test."""
     from autograder.new_exercise import add_week
 

@@ -31,7 +31,7 @@ def add_exercise(exercise: str, points: float = 2, root: Path = ROOT) -> list[Pa
 
 
 def add_week(week: str, root: Path = ROOT) -> list[Path]:
-    """Begin a week, such as week05_tensor_parallel, with one exercise; returns the files to edit, the page first.
+    """Begin a week, such as week17_own_topic, with one exercise; returns the files to edit, the page first.
 
     Raises ValueError for a malformed name, or a number that is taken.
     """

@@ -85,7 +85,8 @@ def page(week: str, root: Path = ROOT) -> NotebookNode:
 def read_source(week: str, root: Path = ROOT) -> NotebookNode:
     """Read a week with its solutions, marked for nbgrader.
 
-    Raises ValueError for a check without exercise, an id used twice, or points that are not positive.
+    Raises ValueError for a check without exercise, an id used twice, points that are not positive, and for text on the
+    line of a mark, which jupytext takes for the cell's title.
     """
     notebook = jupytext.reads(source_path(week, root).read_text(encoding="utf-8"), fmt="py:percent")
     notebook.metadata = nbformat.from_dict(NOTEBOOK_METADATA)
@@ -210,6 +211,9 @@ def _name_cells(notebook: NotebookNode) -> None:
 
 
 def _refuse_broken_marks(notebook: NotebookNode, week: str) -> None:
+    for cell in notebook.cells:
+        if text := cell.metadata.get("title"):
+            raise ValueError(f"{week}: no reader would see {text!r}, on the line of its cell's mark: begin a line")
     marked = [cell.metadata.nbgrader for cell in notebook.cells if "nbgrader" in cell.metadata]
     ids = Counter(marks.grade_id for marks in marked)
     twice = [name for name, count in ids.items() if count > 1]

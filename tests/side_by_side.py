@@ -4,6 +4,7 @@ The tests of a file share what they set up; kill matrices are shared out by exer
 """
 
 import pytest
+import torch
 
 APART = ("tests/autograder/test_kill_matrix.py", "tests/autograder/test_own_solutions.py")  # each test by itself
 LONGEST = ("tests/autograder/test_kill", "tests/attacks/", "tests/browser/", "tests/autograder/test_own")
@@ -13,6 +14,12 @@ def part_of(nodeid: str) -> str:
     """The name of the part of the suite that a test belongs to; one process runs all tests of a part."""
     file = nodeid.split("::", 1)[0]
     return nodeid if file in APART else file
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One thread per process: torch's others wait in a loop, which took a fifth of the machine from the ranks."""
+    if hasattr(config, "workerinput"):
+        torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

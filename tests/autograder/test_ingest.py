@@ -11,6 +11,7 @@ from nbformat.v4 import new_code_cell
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
 from autograder import ingest, notebook_file
+from tests.whole import HOSTILE_VALUES
 
 DOUBLE = "def double(number):\n    return 2 * number"
 
@@ -258,7 +259,7 @@ def test_what_was_read_makes_a_notebook_again(course, content):
 
 @pytest.fixture
 def read_once(course):
-    """Ten thousand submissions are held against one copy of our notebook."""
+    """Thousands of submissions are compared with one copy of our notebook."""
     ours = ingest.notebooks.release(TINY_WEEK, course)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ingest.notebooks, "release", lambda *_: ours)
@@ -269,7 +270,7 @@ def read_once(course):
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("read_once")
 @given(notebook_like)
-@settings(max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(HOSTILE_VALUES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_json_makes_the_reader_fail(course, content):
     try:
         cells = ingest.parse(json.dumps(content).encode())
@@ -282,7 +283,7 @@ def test_no_json_makes_the_reader_fail(course, content):
 
 @pytest.mark.slow
 @given(st.binary(max_size=60) | st.binary(max_size=30).map(lambda noise: b'{"cells": [' + noise + b"]}"))
-@settings(max_examples=10_000, deadline=None)
+@HOSTILE_VALUES
 def test_no_bytes_make_the_reader_fail(data):
     try:
         ingest.parse(data)

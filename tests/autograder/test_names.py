@@ -5,19 +5,19 @@ import io
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder import names
 from autograder.told import told
+from tests.whole import HOSTILE_VALUES
 
 anything = st.text(st.characters(codec=None), max_size=40) | st.text("=+-@\t\r./\\ a9,\ud800é王", max_size=300)
-THOROUGH = settings(max_examples=10_000, deadline=None)
 
 
 @pytest.mark.slow
 @given(anything)
-@THOROUGH
+@HOSTILE_VALUES
 def test_a_made_folder_name_keeps_the_rule(name):
     made = names.folder_name(name)
     assert names.not_a_student(made) is None and names.not_a_student(f"{made}-1234567890") is None
@@ -26,7 +26,7 @@ def test_a_made_folder_name_keeps_the_rule(name):
 
 @pytest.mark.slow
 @given(anything)
-@THOROUGH
+@HOSTILE_VALUES
 def test_a_name_that_keeps_the_rule_can_be_a_folder_and_be_written(name):
     reason = names.not_a_student(name)
     if reason is None:
@@ -43,7 +43,7 @@ def test_names_that_people_and_universities_use(name):
 
 @pytest.mark.slow
 @given(anything)
-@THOROUGH
+@HOSTILE_VALUES
 def test_what_is_shown_is_one_printable_line(text):
     assert names.printable(text).isprintable()
     names.printable(text).encode()
@@ -51,7 +51,7 @@ def test_what_is_shown_is_one_printable_line(text):
 
 @pytest.mark.slow
 @given(anything)
-@THOROUGH
+@HOSTILE_VALUES
 def test_no_cell_of_a_table_begins_a_formula(text):
     written = io.StringIO()
     csv.writer(written).writerow([names.cell(text)])
@@ -62,7 +62,7 @@ def test_no_cell_of_a_table_begins_a_formula(text):
 
 @pytest.mark.slow
 @given(anything, st.sampled_from(["", "Hint: ", "Right: ", "Traceback (most recent call last):\n"]))
-@THOROUGH
+@HOSTILE_VALUES
 def test_any_verdicts_text_can_be_taken_apart(text, start):
     json.dumps(vars(told(start + text)))
 

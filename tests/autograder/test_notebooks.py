@@ -94,6 +94,11 @@ def test_someones_answers_are_overwritten_only_by_force(course):
         ("points=3", "points=0", "write a positive number"),
         ('# %% exercise="week01.triple"', "# %%", "has no exercise cell"),
         ("import math", "### BEGIN SOLUTION", "no end solution"),
+        (
+            "# %% [markdown]\n# # Week 1",
+            "# %% [markdown] A first sentence\n# # Week 1",
+            "no reader would see 'A first sent",
+        ),
     ],
 )
 def test_a_broken_source_is_refused_with_a_sentence(course, old, new, sentence):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autograder.jobs import plain
+from tests.whole import HOSTILE_VALUES
 
 leaves = (
     st.none()
@@ -215,7 +216,7 @@ hostile_nodes = st.recursive(
 
 @pytest.mark.slow
 @given(hostile_nodes, st.binary(max_size=40))
-@settings(max_examples=10_000, deadline=None)
+@HOSTILE_VALUES
 def test_no_header_makes_the_reader_fail_otherwise(node, rest):
     with suppress(plain.NotPlain):
         again = plain.decode(message(json.dumps(node).encode(errors="backslashreplace"), rest))

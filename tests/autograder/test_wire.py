@@ -8,10 +8,11 @@ import sys
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder.jobs.wire import Tap
+from tests.whole import HOSTILE_VALUES
 
 
 def frame(num_bytes: int, *, opcode: int = 1, slot: int = 0) -> bytes:
@@ -100,7 +101,7 @@ def test_a_missing_packet_leaves_nothing_to_be_told(monkeypatch):
 
 
 @pytest.mark.slow
-@settings(max_examples=10_000, deadline=None)
+@HOSTILE_VALUES
 @given(st.lists(st.tuples(st.sampled_from([(1, 2), (2, 1), (9, 9)]), st.integers(0, 200), st.binary(max_size=200))))
 def test_no_bytes_of_a_rank_end_the_reading(packets):
     with pytest.MonkeyPatch.context() as patch:

@@ -1,7 +1,9 @@
 """Figures: every `draw_*` draws on the axes given and returns one "In words: ..." sentence. No ranks are needed."""
 
 from shardlab.figures.bars import draw_bars, draw_traffic
+from shardlab.figures.block import draw_block
 from shardlab.figures.explorer import schedule_explorer
+from shardlab.figures.masks import draw_masks
 from shardlab.figures.measured import draw_predicted_against_measured, draw_ring_against_tree
 from shardlab.figures.memory import draw_memory
 from shardlab.figures.mesh import draw_groups
@@ -23,7 +25,9 @@ __all__ = [
     "axis_bytes",
     "draw_against_published",
     "draw_bars",
+    "draw_block",
     "draw_groups",
+    "draw_masks",
     "draw_memory",
     "draw_overlap",
     "draw_pareto",

@@ -143,6 +143,7 @@ def refusals():
     small = new_model(torch.float32)
     for make in (
         lambda: HybridTrainer(GPT(GPTConfig(tied=True)), groups, sgd, num_microbatches=2),
+        lambda: HybridTrainer(GPT(GPTConfig(tied=False, kv_heads=1)), groups, sgd, num_microbatches=2),
         lambda: HybridTrainer(small, groups, sgd, num_microbatches=3).step(*batch(0, 1)),
     ):
         with pytest.raises(ValueError, match="use") as caught:
@@ -152,7 +153,8 @@ def refusals():
 
 
 def test_what_cannot_be_trained_is_refused():
-    tied, rows = shardlab.run(refusals, ranks=2, timeout=30)[0]
+    tied, shared, rows = shardlab.run(refusals, ranks=2, timeout=30)[0]
+    assert shared.startswith("1 key-value heads over tp = 2") and "use a tp among [1]" in shared
     assert "use tied=False" in tied and "4 sequences cannot be cut into 3 microbatches: use 3 sequences" in rows
     with pytest.raises(ValueError, match="use 1 to 3 stages"):
         layers_of(0, 4, 3)

@@ -5,6 +5,7 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import meter
+from shardlab.tensor_parallel.messages import start_all_reduce
 from shardlab.tensor_parallel.operators import gather, gather_to_all, split, sum_and_scatter, sum_of_all, to_all
 
 
@@ -94,6 +95,17 @@ def expanded():
 
 def test_gradients_in_any_order_of_memory_are_summed():
     assert shardlab.run(expanded, ranks=2, timeout=30) == [([2.0], True)] * 2
+
+
+def message_of_transposed():
+    """What is sent is a copy in memory's order; what comes back must be that copy, and not what was given."""
+    x = values(dist.get_rank(), 3, 4).t()
+    due = sum(values(one, 3, 4).t() for one in range(dist.get_world_size()))
+    return torch.allclose(start_all_reduce(x, group=None)(), due)
+
+
+def test_the_sum_of_a_transposed_tensor_is_returned():
+    assert all(shardlab.run(message_of_transposed, ranks=2, timeout=30))
 
 
 def refusals():

@@ -1,0 +1,1 @@
+"""Week 5: tensor parallelism; one file per exercise."""

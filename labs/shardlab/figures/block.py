@@ -1,0 +1,123 @@
+"""A transformer block under tensor parallelism: at each point, what is whole, what is split, and what is a partial sum.
+
+The states are those of arXiv 1909.08053, figures 3 and 4: f is on the way into a split pair of matrices, g on the way
+out. In the backward the gradient of what is split is split; f's copy has a partial gradient, a partial sum a whole one.
+"""
+
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from shardlab.figures.palette import PALETTE, text_colour
+
+MEANING = {"R": "whole on every rank", "S": "a part on each rank", "P": "a partial sum on each rank"}
+
+
+class Point(NamedTuple):
+    """A tensor on its way through the block: its name, its state, its gradient's, and the operator in front of it."""
+
+    name: str
+    state: str
+    gradient: str
+    operator: str = ""
+
+
+def _pair(entry: str, *inside: str) -> list[Point]:
+    """From a residual to the next: a norm, f, what is split, a partial sum, g, and the addition."""
+    *split, partial = inside
+    points = [Point(entry, "R", "R"), Point("copy", "R", "P", "f")]
+    points += [Point(name, "S", "S") for name in split]
+    return [*points, Point(partial, "P", "R"), Point("sum", "R", "R", "g"), Point("+", "R", "R")]
+
+
+POINTS = [Point("x", "R", "R"), *_pair("norm", "q, k, v", "heads", "out"), *_pair("norm", "up", "gelu", "down")]
+LAST_STEP = 2 * len(POINTS) - 1
+
+
+def draw_block(ax: Axes, step: int = len(POINTS) - 1, *, num_ranks: int = 2) -> str:
+    """Draw what every rank holds until `step`: 0 to 14 walk forward, 15 to 29 back. Returns the sentence.
+
+    R is a full box, S the rank's own slice of one, P a hatched one. Raises ValueError for a step that is not there, or
+    more ranks than can be drawn.
+    """
+    if not 0 <= step <= LAST_STEP or not 1 <= num_ranks <= 4:
+        raise ValueError(f"step {step} with {num_ranks} ranks: draw steps 0 to {LAST_STEP}, with 1 to 4 ranks")
+    is_forward = step < len(POINTS)
+    now = step if is_forward else LAST_STEP - step
+    for place, point in enumerate(POINTS):
+        reached = place <= now if is_forward else place >= now
+        for rank in range(num_ranks):
+            _draw_tensor(ax, (place, rank), point, num_ranks, is_forward=is_forward, reached=reached)
+        if point.operator:
+            _draw_operator(ax, place, point.operator, num_ranks, is_forward=is_forward, reached=reached)
+    ax.add_patch(Rectangle((now - 0.43, -0.43), 0.86, num_ranks - 0.14, fill=False, linewidth=2.2, zorder=5))
+    _finish(ax, num_ranks, _title(step, now, is_forward=is_forward))
+    return _sentence(now, is_forward=is_forward)
+
+
+def _draw_tensor(
+    ax: Axes, place: tuple[int, int], point: Point, num_ranks: int, *, is_forward: bool, reached: bool
+) -> None:
+    """One rank's box: empty before the walk is there, and filled as far as the rank has the tensor."""
+    x, rank = place
+    ax.add_patch(Rectangle((x - 0.36, rank - 0.36), 0.72, 0.72, facecolor="white", edgecolor=PALETTE["parameters"]))
+    if not reached:
+        return
+    state = point.state if is_forward else point.gradient
+    fill = PALETTE["forward" if is_forward else "backward"]
+    low, high = (rank / num_ranks, (rank + 1) / num_ranks) if state == "S" else (0.0, 1.0)
+    slice_ = Rectangle((x - 0.36, rank - 0.36 + 0.72 * low), 0.72, 0.72 * (high - low), facecolor=fill)
+    if state == "P":
+        slice_.set(hatch="///", edgecolor="white", linewidth=0)
+    ax.add_patch(slice_)
+    box = {"facecolor": fill if state == "R" else "white", "edgecolor": "none", "pad": 1.2}
+    colour = text_colour(fill) if state == "R" else "black"
+    ax.text(x, rank, state, ha="center", va="center", fontsize=9, color=colour, bbox=box, zorder=4)
+
+
+def _draw_operator(ax: Axes, place: int, name: str, num_ranks: int, *, is_forward: bool, reached: bool) -> None:
+    """Between two boxes: a bar through all ranks where it adds up, a thin line where it does nothing."""
+    sends, x = (name == "g") == is_forward, place - 0.5
+    colour = PALETTE["communication"] if sends and reached else PALETTE["parameters"]
+    style = {"linewidth": 4.0} if sends else {"linewidth": 1.0, "linestyle": ":"}
+    ax.plot([x, x], [-0.5, num_ranks - 0.5], color=colour, zorder=3, **style)
+    ax.text(x, num_ranks - 0.42, name, ha="center", va="top", fontsize=10, color=colour, style="italic")
+
+
+def _finish(ax: Axes, num_ranks: int, title: str) -> None:
+    ax.set_xlim(-0.6, len(POINTS) - 0.4)
+    ax.set_ylim(num_ranks + 0.15, -0.6)
+    ax.set_xticks(range(len(POINTS)), [point.name for point in POINTS], fontsize=8)
+    ax.set_yticks(range(num_ranks), [f"rank {rank}" for rank in range(num_ranks)], fontsize=8)
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_title(title, loc="left", fontsize=10)
+    ax.set_xlabel("   ".join(f"{letter}: {meaning}" for letter, meaning in MEANING.items()), fontsize=8, loc="left")
+
+
+def _all_reduces(now: int, *, is_forward: bool) -> int:
+    """How many all-reduces lie behind: g's on the way there, f's on the way back."""
+    if is_forward:
+        return sum(point.operator == "g" for point in POINTS[: now + 1])
+    return sum(point.operator == "f" for point in POINTS[now + 1 :])
+
+
+def _title(step: int, now: int, *, is_forward: bool) -> str:
+    count = _all_reduces(now, is_forward=is_forward)
+    way = "Forward" if is_forward else "Backward, gradients"
+    return f"Step {step} of {LAST_STEP} · {way}: {count} all-reduce{'' if count == 1 else 's'} of b·s·h so far"
+
+
+def _sentence(now: int, *, is_forward: bool) -> str:
+    point = POINTS[now]
+    what, state = ("", point.state) if is_forward else ("the gradient of ", point.gradient)
+    way = "forward" if is_forward else "backward"
+    trail = [one.state for one in POINTS[: now + 1]] if is_forward else [one.gradient for one in POINTS[:now:-1]]
+    trail = trail if is_forward else [*trail, point.gradient]
+    count = _all_reduces(now, is_forward=is_forward)
+    return (
+        f"In words: in the {way}, {what}{point.name!r} is {MEANING[state]} ({state}); from the beginning of the {way} "
+        f"the states are {' '.join(trail)}, with {count} all-reduce{'' if count == 1 else 's'}."
+    )

@@ -1,0 +1,158 @@
+"""Week 5: numbers that its page names, references against numbers by hand, partial credit, and facts of its reading."""
+
+import ast
+import inspect
+import math
+from random import Random
+
+import pytest
+import shardlab
+import torch
+from megatron.core.tensor_parallel import cross_entropy as megatron_loss
+from megatron.core.tensor_parallel import layers, mappings
+from shardlab.costs.machines import find_accelerator
+
+from autograder import known, notebooks, weeks
+from autograder.kill_matrix import PREAMBLE
+from autograder.weeks.week05_tensor_parallel import bill, cross_entropy, heads, mlp, operators, why_eight
+from autograder.weeks.week05_tensor_parallel.reading import READING
+
+WEEK = "week05_tensor_parallel"
+
+
+def page() -> str:
+    return " ".join("\n".join(cell.source for cell in notebooks.read_source(WEEK).cells).split())
+
+
+def test_gathered_logits_cost_four_layers():
+    layer, three, gathered = bill.expected(bill.LLAMA)
+    assert (round(layer / 1e6, 1), round(three / 1e3), round(gathered / 1e9, 3)) == (469.8, 172, 1.839)
+    assert round(gathered / layer) == 4 and "gathered logits cost four layers" in page()
+
+
+def test_an_mlp_by_hand():
+    """The table of section 2, and down_bias that is added twice."""
+    x, up, down = torch.tensor([[1.0, 2]]), torch.tensor([[1.0, 3], [2, -2]]), torch.tensor([[1.0, 4], [2, 2]])
+    output, gradients = mlp.one_process([x, up, torch.zeros(2), down, torch.full((2,), 10.0)], torch.ones(1, 2))
+    assert output.tolist() == [[15, 30]] and "`[25 40]` for `[15 30]`" in page()
+    assert gradients[0].tolist() == [[5, 10]]
+
+
+def test_f_and_g_are_adjoint_by_hand():
+    x, y = torch.tensor([1.0, 2]), [torch.tensor([3.0, 0]), torch.tensor([1.0, 1])]
+    for place, (output, gradient) in enumerate(operators.adjoints([x, x], y, operators.F)):
+        assert torch.equal(output, 2 * x) and torch.equal(gradient - y[place], torch.tensor([4.0, 1]))
+    for place, (output, gradient) in enumerate(operators.adjoints(y, [x, x], operators.G)):
+        assert torch.equal(output - y[place], torch.tensor([4.0, 1])) and torch.equal(gradient, 2 * x)
+
+
+def test_a_loss_by_hand():
+    logits = torch.tensor([[0, math.log(2), math.log(4), 0]])
+    losses, gradient = cross_entropy.one_process(logits, torch.tensor([2]))
+    assert losses.item() == pytest.approx(math.log(2))
+    assert gradient.flatten().tolist() == pytest.approx([1 / 8, 1 / 4, 1 / 2 - 1, 1 / 8])
+
+
+def test_keys_are_paired_as_in_the_table():
+    """Six query heads, three of keys: one process's repeat_interleave, and its budget with two ranks."""
+    own, size = 3, 2
+    needed = [[(rank * own + n) * 3 // (own * size) for n in range(own)] for rank in range(size)]
+    assert needed == [[0, 0, 1], [1, 2, 2]] and torch.tensor(needed).flatten().equal(
+        torch.arange(3).repeat_interleave(2)
+    )
+    case = heads.CHECK.public[1]
+    assert heads.budget(case) == (2 * 8 * 14 * 6, 2 * 8 * 6 * 3 * 2)
+
+
+def test_sixteen_gpus_on_two_nodes_are_slower_than_eight():
+    def milliseconds(name, num_ranks):
+        gpu = find_accelerator(name)
+        links = {"inside": gpu.nvlink, "between": gpu.network, "per_node": gpu.per_node, "flops": gpu.bf16_flops / 2}
+        both = why_eight.expected({"num_ranks": num_ranks, **why_eight.GPT3, **links})
+        return [round(1000 * seconds, 1) for seconds in (*both, sum(both))]
+
+    assert milliseconds("h100", 8) == [5.8, 0.8, 6.6] and milliseconds("h100", 16) == [2.9, 7.5, 10.4]
+    assert milliseconds("h100", 64)[2] > milliseconds("h100", 8)[2] and milliseconds("gb200", 16)[2] == 1.6
+    assert "5.8 + 0.8 = 6.6 ms on 8 H100" in page() and "2.9 + 7.5 = 10.4 ms" in page()
+
+
+CHECKS = weeks.of_week(WEEK)
+NUMBERS = ("rows", "columns", "hidden", "tokens", "vocabulary", "width", "sequence", "p")
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.exercise)
+def test_every_seed_draws_the_same_kinds(check):
+    def kinds(seed):
+        cases = check.draw(Random(seed))
+        return [
+            {name: len(value) if name == "inner" else value for name, value in case.items() if name not in NUMBERS}
+            for case in cases
+        ]
+
+    if check.program == "on_rank":
+        assert all(kinds(seed) == kinds(0) for seed in range(1, 30))
+        assert any(len(case.get("subgroup", [])) == 1 for case in check.draw(Random(0)))
+    assert all(len(check.draw(Random(seed))) == len(check.draw(Random(0))) for seed in range(1, 30))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_padding_and_long_sequences_are_always_drawn(seed):
+    losses = cross_entropy.CHECK.draw(Random(seed))
+    sizes = [(case["vocabulary"], len(case.get("subgroup", range(case["ranks"])))) for case in losses]
+    assert any(v % t for v, t in sizes) and any(-(-v // t) * (t - 1) >= v for v, t in sizes if t > 1)
+    assert all(case["sequence"] > case["hidden"] for case in heads.CHECK.draw(Random(seed)))
+
+
+def test_what_the_reading_questions_ask_is_so():
+    f = getattr(mappings, READING["f"])
+    assert "return input_" in inspect.getsource(f.forward) and "_reduce(" in inspect.getsource(f.backward)
+    forward = inspect.getsource(megatron_loss._VocabParallelCrossEntropy.forward)
+    assert forward.count("torch.distributed.all_reduce(") == READING["loss"]
+    backward = inspect.getsource(layers.LinearWithGradAccumulationAndAsyncCommunication.backward)
+    reduced = backward[backward.index("if ctx.allreduce_dgrad:") :]
+    places = [reduced.index("all_reduce("), reduced.index("grad_weight = grad_output"), reduced.rindex("handle.wait()")]
+    assert places == sorted(places) and READING["order"] == ["all_reduce", "grad_weight", "wait"]
+
+
+def reduced_by_megatron():
+    x = torch.arange(6.0).reshape(2, 3)
+    group = torch.distributed.group.WORLD
+    return [mappings._reduce(one, group) for one in (x.clone(), x.T.clone())], x
+
+
+@pytest.mark.slow
+def test_megatrons_reduce_returns_what_is_not_contiguous_unreduced():
+    """What section 4 says of the pinned version."""
+    for (plain, transposed), x in shardlab.run(reduced_by_megatron, ranks=2, timeout=60):
+        assert torch.equal(plain, 2 * x)
+        assert torch.equal(transposed, x.T)
+
+
+def judged(judge, exercise, mutant, seed=3):
+    check, source = weeks.find(exercise), known.find(exercise, mutant).source
+    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "mutant", "points", "words"),
+    [
+        ("week05.operators", "g_adds_the_gradient_up", 1.5, "Right: f."),
+        ("week05.operators", "memory_order", 1.5, "In which order does yours lie"),
+        ("week05.mlp", "bias_on_every_rank", 0, "The output has down_bias 2 times. Which ranks add it, and when?"),
+        ("week05.mlp", "bias_divided", 0, "It is 0.5 times what one process has, with 2 ranks."),
+        ("week05.cross-entropy", "gathers_the_logits", 0, "numbers per token where 3 are enough"),
+        ("week05.heads", "f_on_activations", 0, "Right, but rank 0 sends"),
+        ("week05.dropout", "as_found", 0, "both were drawn from the same random numbers"),
+        ("week05.dropout", "own_numbers_everywhere", 0, "their activations are no longer copies"),
+    ],
+)
+def test_a_wrong_answer_is_told_what_to_ask_itself(judge, exercise, mutant, points, words):
+    verdict = judged(judge, exercise, mutant)
+    assert verdict.points == points and words in verdict.text, verdict.text
+
+
+def test_the_page_imports_little():
+    source = notebooks.source_path(WEEK).read_text()
+    names = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom | ast.Import)]
+    ours = [node for node in names if "shardlab" in (getattr(node, "module", None) or node.names[0].name)]
+    assert len(ours) <= 5

@@ -1,0 +1,802 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Week 5 · Tensor parallelism (张量并行): one layer, many ranks
+#
+# *3 hours · 2 to 4 ranks · no GPU needed*
+#
+# After this week you can
+#
+# - [ ] **build** a layer whose matrices are split over ranks, with a forward and a backward equal to one process's;
+# - [ ] **prove** that an operator and its backward belong together, with two dot products;
+# - [ ] **say** from your own numbers why tensor parallelism stops at eight.
+#
+# **Before you start**, answer three questions for yourself.
+#
+# <details><summary>What does a ring all-reduce of S bytes send from each of N ranks? And an all-gather?</summary>
+#
+# 2(N−1)/N · S, and half of it.
+# </details>
+#
+# <details><summary>y = x @ W, and the loss has the gradient dy for y. What are the gradients of x and W?</summary>
+#
+# dx = dy @ Wᵀ and dW = xᵀ @ dy.
+# </details>
+#
+# <details><summary>What does ZeRO-3 split, and what does every rank still compute whole?</summary>
+#
+# Weights, gradients and optimizer state are split, at rest. Every layer is gathered before it works, and works on all
+# of its columns: the rank's own rows of the batch pass through whole matrices.
+# </details>
+
+# %%
+import copy
+from functools import partial
+from importlib.util import find_spec
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import costs, figures, meter
+from shardlab.costs import traffic
+from shardlab.tensor_parallel import ColumnParallelLinear, RowParallelLinear, sum_of_all, to_all
+from torch.nn.functional import cross_entropy, dropout
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · The problem in numbers
+#
+# Llama 3 has a vocabulary (词表) of 128,256 tokens and a hidden size of 4,096. A sequence of 8,192 tokens goes through
+# it on eight GPUs, each with an eighth of every matrix. What sends most: a whole layer, forward and backward, or the
+# loss, which is a single number? Guess, then run.
+
+# %%
+tokens, hidden, vocabulary, t = 8192, 4096, 128_256, 8
+sent = {
+    "a layer, forward and backward": 4 * traffic.ring_all_reduce_bytes(t, 2 * tokens * hidden),
+    "the loss, all logits gathered": traffic.ring_all_gather_bytes(t, 2 * tokens * vocabulary),
+    "the loss, three numbers per token": traffic.ring_all_reduce_bytes(t, 4 * 3 * tokens),
+}
+figure, ax = figures.new_axes(7, 1.8)
+title = "What one of eight ranks sends: gathered logits cost four layers"
+figures.show(figure, figures.draw_bars(ax, sent, title=title))
+
+# %% [markdown]
+# Three numbers per token do the same work. You will find out which three.
+#
+# ## 2 · The picture first
+#
+# Two ranks, no code. `x = [1 2]` lies on both. The first matrix is split by **columns** (按列切分), the second by
+# **rows** (按行切分); between them stands relu.
+#
+# | | rank 0 | rank 1 |
+# |---|---|---|
+# | its column of the first matrix | `[1 2]` | `[3 -2]` |
+# | x times it, relu | 1·1 + 2·2 = **5** | 1·3 − 2·2 = −1, **0** |
+# | its row of the second matrix | `[1 4]` | `[2 2]` |
+# | its part of the output | `[5 20]` | `[0 0]` |
+# | added up | `[5 20]` | `[5 20]` |
+#
+# Nobody ever had `[5 0]`, the whole activation in the middle. One message was enough: the sum at the end.
+#
+# <details><summary>Why not rows first, then columns?</summary>
+#
+# Rows give partial sums, and relu of a sum is not the sum of relus: 5 here would be relu(a) + relu(b). There would have
+# to be a message before relu, and another one behind it.
+# </details>
+#
+# A tensor has one of three states (分布状态): **R**, replicated (复制), whole on every rank; **S**, split (切分), a
+# part on each; **P**, a partial sum (部分和) on each. This is a whole transformer block:
+
+# %%
+figure, ax = figures.new_axes(9, 1.9)
+figures.show(figure, figures.draw_block(ax, 14))
+
+
+# %% tags=["interactive"]
+@figures.interact(step=(0, 29))
+def block(step=20):
+    figure, ax = figures.new_axes(9, 1.9)
+    figures.show(figure, figures.draw_block(ax, step))
+
+
+# %% [markdown]
+# Step to 20 with the slider. There the backward has come to f's copy: each rank sent this copy through *its* columns,
+# and knows only their part of its gradient. What was R on the way there is P on the way back, and what was P is R.
+#
+# ## 3 · What it sends
+#
+# **Notation.** t ranks; b sequences of s tokens; hidden size h; vocabulary V. `A[I, J_tp]` has its columns split over
+# tp, `B[J_tp, K]` its rows; `Y[I, K]{U_tp}` is a partial sum. R, S and P are `x[I]`, `x[I_tp]` and `x[I]{U_tp}`.
+#
+# ### Warm-up: the bill
+#
+# **`tensor_parallel_bill(num_ranks, batch, sequence, hidden, vocabulary)`** returns three numbers, the bytes that a
+# rank sends: in a layer's forward and backward, for the loss with three numbers per token, and for the loss with
+# gathered logits. Activations and logits have two bytes, the three numbers four. Count the all-reduces in the figure.
+# *About 4 lines.*
+#
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, one to four ranks,
+# > parts of equal and of unequal width, vocabularies that the ranks do not divide, and nearly always a group that is
+# > only a part of the world.
+
+
+# %% exercise="week05.bill"
+def tensor_parallel_bill(num_ranks, batch, sequence, hidden, vocabulary):
+    """[a layer both ways, the loss with three numbers per token, the loss with gathered logits], bytes sent."""
+    ### BEGIN SOLUTION
+    ring, tokens = 2 * (num_ranks - 1) / num_ranks, batch * sequence
+    layer = 4 * ring * 2 * tokens * hidden
+    return [layer, ring * 4 * 3 * tokens, ring / 2 * 2 * tokens * vocabulary]
+    ### END SOLUTION
+
+
+# %% check="week05.bill" points=1
+llama = {"num_ranks": 8, "batch": 1, "sequence": 8192, "hidden": 4096, "vocabulary": 128256}
+gpt2 = {"num_ranks": 2, "batch": 4, "sequence": 1024, "hidden": 768, "vocabulary": 50257}
+check("week05.bill", tensor_parallel_bill, cases=[llama, gpt2])
+
+# %% [markdown]
+# ## 4 · Two operators, each the other's backward
+#
+# The Megatron paper calls them **f** and **g**. f hands x to every rank's columns: forward nothing, backward a sum. g
+# adds up what the rows give: forward a sum, backward nothing. Why is "nothing" right?
+#
+# An operator and its backward are **adjoint** (伴随): ⟨f x, y⟩ = ⟨x, f*y⟩ for all x and y. What is R counts once in
+# such a product; S and P count on every rank. By hand: `x = [1 2]` on both ranks, f gives two copies, whose gradients
+# are `[3 0]` and `[1 1]`:
+#
+# | | |
+# |---|---|
+# | ⟨f x, y⟩, each rank's copy with its gradient | (1·3 + 2·0) + (1·1 + 2·1) = 6 |
+# | f*y = `[3 0]` + `[1 1]` = `[4 1]`, so ⟨x, f*y⟩ | 1·4 + 2·1 = 6 |
+#
+# Read the table backwards and it is g's: g adds up, and its gradient goes to all ranks as it is.
+#
+# **A trap, before you write them.** Two ranks hold the same 2 × 3 matrix; on rank 1 it is a transposed one, so its
+# numbers lie in memory (内存) in another order. What will the sum be?
+
+
+# %%
+def double_it():
+    x = torch.tensor([[0.0, 1, 2], [3, 4, 5]])
+    x = x.T.contiguous().T if dist.get_rank() == 1 else x
+    total = x.clone()
+    dist.all_reduce(total)
+    return total.tolist()
+
+
+print("expected:", [[0, 2, 4], [6, 8, 10]])
+print("rank 0:  ", shardlab.run(double_it, ranks=2)[0])
+
+# %% [markdown]
+# No error: gloo adds up memory, place by place, and `clone` keeps the order of memory. A *contiguous*
+# (连续) copy does not: `x.clone(memory_format=torch.contiguous_format)`. Megatron-Core 0.16.1 stumbles the other way:
+# its `_reduce` adds up `x.contiguous()` and returns `x`. If x was contiguous, both are one tensor. If not, x comes back
+# as it was, and nobody has been added to anybody ([SkyRL 1886](https://github.com/NovaSky-AI/SkyRL/issues/1886)).
+#
+# The next cell is given. It sends an operator x, adds x to the result, and goes back; with `transposed`, tensors are
+# transposed on their way.
+
+
+# %%
+def both_ways(operator, x, gradient, transposed, *, group):
+    """y = x + operator(x), and its backward: (y, gradient of x)."""
+    leaf = x.clone().requires_grad_()
+    x = leaf.T if transposed else leaf
+    y = x + operator.apply(x, group)
+    y = y.T if transposed else y
+    y.backward(gradient)
+    return y.detach(), leaf.grad
+
+
+# %% [markdown]
+# **`ToAll`** is f, **`SumOfAll`** is g. `forward` returns the output, `backward` the gradient of x and
+# None for the group. Change no tensor that you are given: x is still needed, and so is its gradient. *About 12 lines.*
+#
+# <details><summary>Hint: what an autograd Function keeps</summary>
+#
+# `ctx.group = group` in `forward`, and `ctx.group` is there in `backward`. Forward "nothing" is `x.view_as(x)`.
+# </details>
+
+
+# %% exercise="week05.operators"
+### BEGIN SOLUTION
+def summed(x, group):
+    total = x.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total, group=group)
+    return total
+
+
+### END SOLUTION
+class ToAll(torch.autograd.Function):  # f
+    @staticmethod
+    def forward(ctx, x, group):
+        ### BEGIN SOLUTION
+        ctx.group = group
+        return x.view_as(x)
+        ### END SOLUTION
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ### BEGIN SOLUTION
+        return summed(gradient, ctx.group), None
+        ### END SOLUTION
+
+
+class SumOfAll(torch.autograd.Function):  # g
+    @staticmethod
+    def forward(ctx, x, group):
+        ### BEGIN SOLUTION
+        return summed(x, group)
+        ### END SOLUTION
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ### BEGIN SOLUTION
+        return gradient, None
+        ### END SOLUTION
+
+
+f_both_ways, g_both_ways = partial(both_ways, ToAll), partial(both_ways, SumOfAll)
+
+# %% check="week05.operators" points=3
+four, alone = {"ranks": 2, "rows": 1, "columns": 4}, {"ranks": 4, "rows": 2, "columns": 5, "subgroup": [0, 1, 3]}
+cases = [four | {"part": "f"}, alone | {"transposed": True, "part": "f"}]
+cases += [four | {"part": "g"}, alone | {"transposed": True, "part": "g"}]
+check("week05.operators", f_both_ways, g_both_ways, cases=cases)
+
+# %% [markdown]
+# Now the proof, with random numbers on three ranks. The third operator adds up in both directions, like torch's own
+# differentiable all-reduce. **Which factor will it be off by?**
+
+
+# %%
+def two_products(operator, copies_in):
+    def drawn(is_copy):
+        return torch.randn(5, generator=torch.Generator().manual_seed(0 if is_copy else 1 + dist.get_rank()))
+
+    def product(a, b, is_copy):
+        total = (a * b).sum().detach()
+        if not is_copy:
+            dist.all_reduce(total)
+        return round(total.item(), 4)
+
+    x, y = drawn(copies_in).requires_grad_(), drawn(not copies_in)
+    output = operator(x)
+    output.backward(y)
+    return product(output, y, not copies_in), product(x, x.grad, copies_in)
+
+
+world = dist.group.WORLD
+operators = {
+    "f": (lambda x: ToAll.apply(x, None), True),
+    "g": (lambda x: SumOfAll.apply(x, None), False),
+    "g, then f": (lambda x: ToAll.apply(SumOfAll.apply(x, None), None), False),
+}
+for name, (operator, copies_in) in operators.items():
+    print(f"{name}: <op x, y> and <x, backward y> are", shardlab.run(two_products, operator, copies_in, ranks=3)[0])
+
+# %% [markdown]
+# t times too much: every rank's gradient was whole already. Such an operator trains, with a learning rate that depends
+# on t. It is the right one where each rank goes on with its own part of the loss; here all have the same loss.
+#
+# ## 5 · Columns, then rows
+#
+# From here on `to_all` (f) and `sum_of_all` (g) come from the package, so that nothing hangs on your exercise.
+# There are two biases: `up_bias` is split like the columns. And `down_bias`? By hand, from section 2, with
+# `down_bias = [10 10]`: if each rank adds it to its part, the sum has it twice, `[25 40]` for `[15 30]`.
+
+
+# %%
+def bias_on_every_rank(x, up, down, bias):
+    size, rank = dist.get_world_size(), dist.get_rank()
+    part = torch.relu(x @ up.chunk(size, 1)[rank]) @ down.chunk(size, 0)[rank] + bias
+    return sum_of_all(part, group=None)
+
+
+torch.manual_seed(0)
+x, up, down, bias = torch.randn(3, 4), torch.randn(4, 8), torch.randn(8, 4), torch.ones(4)
+for ranks in (1, 2, 4):
+    off = shardlab.run(bias_on_every_rank, x, up, down, bias, ranks=ranks)[0] - torch.relu(x @ up) @ down - bias
+    print(f"{ranks} ranks: off by {off.mean().item():.3f} biases")
+
+# %% [markdown]
+# This stood in two engines that serve language models
+# ([text-generation-inference 1036](https://github.com/huggingface/text-generation-inference/issues/1036),
+# [MinivLLM 80](https://github.com/Wenyueh/MinivLLM/issues/80)). Others add it on rank 0 alone
+# ([nano-vllm 99](https://github.com/GeeeekExplorer/nano-vllm/issues/99) argues about that): right forward, and enough
+# for serving. **What happens when such a model is trained?**
+#
+# <details><summary>Then open this</summary>
+#
+# The copies on the other ranks have no part in the output, and no gradient. Rank 0's copy learns, theirs do not.
+# </details>
+#
+# **`mlp_step(x, up, up_bias, down, down_bias, gradient, *, group)`** computes `relu(x @ up + up_bias) @ down +
+# down_bias` forward and backward. `up`, `up_bias` and `down` are this rank's parts, `x`, `down_bias` and `gradient`,
+# that of the output, are whole. It returns six tensors: the output, and the gradients of `x`, `up`, `up_bias`, `down`
+# and `down_bias`. One all-reduce forward, one backward. *About 7 lines.*
+
+
+# %% exercise="week05.mlp"
+def mlp_step(x, up, up_bias, down, down_bias, gradient, *, group):
+    """The output, and the gradients of x and of this rank's up, up_bias, down and down_bias."""
+    ### BEGIN SOLUTION
+    leaves = [one.clone().requires_grad_() for one in (x, up, up_bias, down, down_bias)]
+    x, up, up_bias, down, down_bias = leaves
+    inner = torch.relu(to_all(x, group=group) @ up + up_bias)
+    y = sum_of_all(inner @ down, group=group) + down_bias
+    y.backward(gradient)
+    return y.detach(), *(leaf.grad for leaf in leaves)
+    ### END SOLUTION
+
+
+# %% check="week05.mlp" points=3
+equal = {"ranks": 2, "rows": 1, "hidden": 2, "inner": [2, 2]}
+uneven = {"ranks": 4, "rows": 2, "hidden": 3, "inner": [5, 3], "subgroup": [1, 3]}
+check("week05.mlp", mlp_step, cases=[equal, uneven])
+
+# %% [markdown]
+# ### The same in six lines of PyTorch
+#
+# DTensor's `parallelize_module` is told which layer is split how; the package's layers are modules. Both on two ranks,
+# with your step between them:
+
+
+# %%
+def three_ways(x, gradient):
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    torch.manual_seed(0)
+    whole = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
+    theirs = copy.deepcopy(whole)
+    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    parallelize_module(theirs, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    layers = ColumnParallelLinear(whole[0], group=None), whole[1], RowParallelLinear(whole[2], group=None)
+    found = {}
+    for name, module in {"one process": whole, "DTensor": theirs, "shardlab": torch.nn.Sequential(*layers)}.items():
+        leaf = x.clone().requires_grad_()
+        with meter.record() as bill:
+            output = module(leaf)
+            output.backward(gradient)
+        found[name] = output.detach(), leaf.grad, bill.sent_bytes, bill.kinds
+    up, down = layers[0], layers[2]
+    with meter.record() as bill:
+        parts = [one.detach() for one in (up.weight.T, up.bias, down.weight.T, down.bias)]
+        yours = mlp_step(x, *parts, gradient, group=dist.group.WORLD)
+    return found | {"your step": (*yours[:2], bill.sent_bytes, bill.kinds)}
+
+
+# %%
+found = shardlab.run(three_ways, torch.randn(3, 8), torch.randn(3, 8), ranks=2, timeout=60)[0]
+for name, (output, gradient, sent_bytes, kinds) in found.items():
+    apart = [(a - b).abs().max().item() for a, b in zip((output, gradient), found["one process"], strict=False)]
+    print(f"{name}: output and gradient of x within {max(apart):.0e}, {sent_bytes:g} bytes in {list(kinds)}")
+
+# %% [markdown]
+# The plan is two entries. What it does not say is what you have just written: where the messages are, what is copied,
+# what is split. A *type* for each tensor would say it: section 13.
+#
+# ## 6 · A loss that never sees the logits
+#
+# The head's matrix is split by columns, so a rank has the logits (对数几率) of its own tokens. The loss of a token is
+# log Σ exp(logit) − logit of the target. By hand, two ranks with two logits each, target number 2:
+#
+# | | rank 0, tokens 0 and 1 | rank 1, tokens 2 and 3 | together |
+# |---|---|---|---|
+# | logits | 0, ln 2 | ln 4, 0 | |
+# | largest | ln 2 | ln 4 | max: **ln 4** |
+# | exp(logit − ln 4) | 1/4, 1/2 | 1, 1/4 | sum: **2** |
+# | the target's logit | not mine: 0 | ln 4 | sum: **ln 4** |
+#
+# Loss: ln 2 + ln 4 − ln 4 = ln 2. Three numbers per token. The gradient, softmax (1/8, 1/4, 1/2, 1/8) minus 1 at the
+# target, needs no message at all.
+#
+# Ranks have ⌈V/t⌉ columns each. If t does not divide V, the last ones are **padding** (填充): whatever lies there
+# counts nowhere, and gets gradient 0. A rank can have nothing but padding.
+#
+# **`vocabulary_loss(logits, targets, vocabulary, *, group)`**: `logits` is `[tokens, ⌈V/t⌉]`, this rank's columns,
+# float32; `targets` are token numbers, the same on all ranks. Returns the loss of each token, and the gradient of their
+# *mean* for this rank's logits. Logits may be as large as 200. Of its own a rank gives away **three numbers per
+# token**. *About 14 lines.*
+#
+# <details><summary>Hint: which tokens are mine</summary>
+#
+# ```python
+# first = dist.get_rank(group) * logits.shape[1]
+# is_mine = (targets >= first) & (targets < first + logits.shape[1])
+# place = (targets - first).where(is_mine, 0)  # a column that I have, in any case
+# ```
+# </details>
+
+
+# %% exercise="week05.cross-entropy"
+def vocabulary_loss(logits, targets, vocabulary, *, group):
+    """(losses [tokens], gradient of their mean [tokens, own columns]) of logits whose columns are split."""
+    ### BEGIN SOLUTION
+    columns, rows = logits.shape[1], torch.arange(len(targets))
+    first = dist.get_rank(group) * columns
+    is_mine = (targets >= first) & (targets < first + columns)
+    place = (targets - first).where(is_mine, 0)
+    logits = logits.masked_fill(first + torch.arange(columns) >= vocabulary, -torch.inf)
+    largest = logits.amax(1)
+    dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)
+    exponentials = (logits - largest[:, None]).exp()
+    sums = torch.stack([exponentials.sum(1), logits[rows, place].where(is_mine, 0)])
+    dist.all_reduce(sums, group=group)
+    gradient = exponentials / sums[0][:, None]
+    gradient[rows, place] -= is_mine.float()
+    return sums[0].log() + largest - sums[1], gradient / len(targets)
+    ### END SOLUTION
+
+
+# %% check="week05.cross-entropy" points=3
+large = {"ranks": 4, "tokens": 5, "vocabulary": 13, "subgroup": [0, 2, 3], "large": True}
+cases = [{"ranks": 2, "tokens": 2, "vocabulary": 4}, large, {"ranks": 4, "tokens": 3, "vocabulary": 5}]
+check("week05.cross-entropy", vocabulary_loss, cases=cases)
+
+# %% [markdown]
+# > **Right plus log t.** Hand *gathered* logits to a loss that takes them for split ones, and every rank adds up all
+# > exponentials, t times too many: each loss is too large by exactly log t, and no shape complains. That, and a label
+# > smoothing that each rank computes with its own part of the vocabulary, are two of the findings of
+# > [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452).
+#
+# ## 7 · Predict, then measure
+#
+# Half a layer (an MLP) of 64 tokens with hidden size 96 in bf16 on 2 and 4 ranks, and the loss over a vocabulary of
+# 4,001. Predict with your bill; the loss must also be that of one process. **Which of the three numbers grows from 2 to
+# 4 ranks, and by how much?**
+
+
+# %%
+def bytes_measured(x, up, down, logits, targets):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    zeros, columns = torch.zeros(4 * 96 // size).bfloat16(), -(-4001 // size)
+    own_logits = torch.nn.functional.pad(logits, (0, columns * size - 4001)).split(columns, 1)[rank]
+    parts = up.chunk(size, 1)[rank], zeros, down.chunk(size, 0)[rank], torch.zeros(96).bfloat16()
+    with meter.record() as mlp:
+        mlp_step(x, *parts, torch.ones_like(x), group=dist.group.WORLD)
+    with meter.record() as loss:
+        losses, _ = vocabulary_loss(own_logits, targets, 4001, group=dist.group.WORLD)
+    with meter.record() as gathered:
+        every = [torch.empty_like(own_logits).bfloat16() for _ in range(size)]
+        dist.all_gather(every, own_logits.bfloat16().contiguous())
+    return mlp.sent_bytes, loss.sent_bytes, gathered.sent_bytes, losses
+
+
+# %%
+torch.manual_seed(0)
+x, up, down = (torch.randn(*shape).bfloat16() for shape in ((64, 96), (96, 384), (384, 96)))
+logits, targets = torch.randn(64, 4001), torch.randint(4001, (64,))
+for ranks in (2, 4):
+    layer, three, _ = tensor_parallel_bill(ranks, 1, 64, 96, 4001)
+    gathered = tensor_parallel_bill(ranks, 1, 64, 96, -(-4001 // ranks) * ranks)[2]  # padding travels, too
+    *measured, losses = shardlab.run(bytes_measured, x, up, down, logits, targets, ranks=ranks)[0]
+    print(f"{ranks} ranks: predicted {[layer / 2, three, gathered]}, measured {measured}")
+    apart = (losses - cross_entropy(logits, targets, reduction="none")).abs().max()
+    print(f"  losses within {apart:.0e} of one process")
+
+# %% [markdown]
+# Equal to the byte. All three grow by half, (t−1)/t from 1/2 to 3/4, while the work of a rank is halved. Keep that for
+# the interview.
+#
+# ## 8 · Bug hunt: whose random numbers?
+#
+# Dropout (随机失活) inside a split pair meets parts: ranks must drop *different* places, or the model has t copies of
+# one mask. Behind g it meets copies: ranks must drop *the same* places, or the copies differ from then on. So there are
+# two streams of random numbers (随机数流), and somebody has to enter the right one. In Megatron a `with` did this, and
+# it had two contexts to enter. In June 2023 a line was written, and until core 0.9, in October 2024, dropout under
+# sequence parallelism drew from the wrong stream ([Megatron-LM
+# 1256](https://github.com/NVIDIA/Megatron-LM/issues/1256)). Here is the same mistake. **Run it, and look at the
+# masks.**
+
+
+# %%
+class OwnNumbers:
+    """Inside `with`, torch draws from this rank's own stream; outside, from the one that all ranks share."""
+
+    def __init__(self, seed):
+        self.state = torch.Generator().manual_seed(seed).get_state()
+
+    def __enter__(self):
+        self.shared = torch.get_rng_state()
+        torch.set_rng_state(self.state)
+
+    def __exit__(self, *_):
+        self.state = torch.get_rng_state()
+        torch.set_rng_state(self.shared)
+
+
+def steps_as_found(x, up, down, p, seed, num_steps, *, group):
+    torch.manual_seed(seed)
+    own, steps = OwnNumbers(seed + 1 + dist.get_rank(group)), []
+    for _ in range(num_steps):
+        with own and torch.no_grad():
+            hidden = dropout(torch.relu(x @ up), p)
+        output = dropout(sum_of_all(hidden @ down, group=group), p)
+        steps.append((hidden, output))
+    return steps
+
+
+# %%
+def draw_both(function, title):
+    args = torch.rand(6, 4) + 0.5, torch.rand(4, 8) + 0.5, torch.rand(8, 8) + 0.5
+    by_rank = shardlab.run(lambda: function(*args, 0.3, 5, 1, group=dist.group.WORLD), ranks=2)
+    masks = {
+        f"{name} on rank {rank}": (by_rank[rank][0][place] != 0).tolist()
+        for place, name in enumerate(("hidden", "output"))
+        for rank in range(2)
+    }
+    figure, ax = figures.new_axes(9, 2)
+    figures.show(figure, figures.draw_masks(ax, masks, title=title))
+
+
+draw_both(steps_as_found, "As found: all ranks drop the same places of what is split")
+
+# %% [markdown]
+# `hidden` is split: rank 0 and rank 1 have different neurons, and drop them in the same pattern. Nothing
+# crashes, the loss falls.
+#
+# **`dropout_steps(x, up, down, p, seed, num_steps, *, group)`** is the function above, repaired: a list of pairs
+# (hidden, output), one per step. Hidden masks differ from rank to rank and step to step; output masks differ from step
+# to step and are the same on all ranks; no two masks come from the same numbers. No mask travels. *The function above,
+# one word less.*
+
+
+# %% exercise="week05.dropout"
+def dropout_steps(x, up, down, p, seed, num_steps, *, group):
+    """[(hidden, output), ...] with dropout of probability p: own masks for what is split, a shared one for copies."""
+    ### BEGIN SOLUTION
+    torch.manual_seed(seed)
+    own, steps = OwnNumbers(seed + 1 + dist.get_rank(group)), []
+    for _ in range(num_steps):
+        with own, torch.no_grad():
+            hidden = dropout(torch.relu(x @ up), p)
+        output = dropout(sum_of_all(hidden @ down, group=group), p)
+        steps.append((hidden, output))
+    return steps
+    ### END SOLUTION
+
+
+# %% check="week05.dropout" points=2
+equal = {"ranks": 2, "rows": 16, "hidden": 12, "inner": [12, 12], "p": 0.25, "steps": 3}
+uneven = {"ranks": 4, "rows": 16, "hidden": 10, "inner": [10, 13], "p": 0.4, "steps": 3, "subgroup": [1, 3]}
+check("week05.dropout", dropout_steps, cases=[equal, uneven])
+
+# %%
+draw_both(dropout_steps, "Repaired: other masks of what is split, one mask of what is a copy")
+
+# %% [markdown]
+# `a and b` is `b` if a is true: the `with` entered the second context alone. A comma enters both.
+#
+# ## 9 · Read real code
+#
+# Open, in your installed `megatron-core` 0.16.1, `mappings.py`, `layers.py` and `cross_entropy.py` of
+# `megatron/core/tensor_parallel`. Where are the messages?
+#
+# 1. `"f"`: which class of `mappings.py` is f? A name.
+# 2. `"loss"`: how many all-reduces does the forward of `_VocabParallelCrossEntropy` make? A number.
+# 3. `"order"`: the backward of a column layer, `LinearWithGradAccumulationAndAsyncCommunication`, hides its message
+#    behind work. With `allreduce_dgrad`, in which order come `wait`, `all_reduce` and the product that gives
+#    `grad_weight`? A list of three names.
+#
+# And for yourself: where does `RowParallelLinear` add its bias? In this repository, `labs/shardlab/tensor_parallel/`
+# has the same layers, and `docs/one-screen/tensor-parallel.md` a whole training step in one screen.
+
+# %% exercise="week05.reading"
+reading_answers = {"f": None, "loss": None, "order": None}
+### BEGIN SOLUTION
+reading_answers["f"] = "_CopyToModelParallelRegion"
+reading_answers["loss"] = 3
+reading_answers["order"] = ["all_reduce", "grad_weight", "wait"]
+### END SOLUTION
+
+# %% check="week05.reading" points=1
+check("week05.reading", reading_answers)
+
+# %% [markdown]
+# ## 10 · Challenge: fewer heads of keys than ranks
+#
+# Attention (注意力) is split by heads: each rank has columns of the queries' matrix, as many of the rows of `out`, and
+# no message in between. With grouped queries (GQA, 分组查询) several query heads share one head of keys and values. Six
+# query heads, three of keys, two ranks:
+#
+# | query head | 0 | 1 | 2 | 3 | 4 | 5 |
+# |---|---|---|---|---|---|---|
+# | on rank | 0 | 0 | 0 | 1 | 1 | 1 |
+# | its head of keys | 0 | 0 | **1** | **1** | 2 | 2 |
+#
+# Head 1 is needed twice. Padding keys to four heads would break the pairs. So the small matrices of keys and values
+# stay whole on every rank, and each takes the heads it needs. But then each rank also sees only *its* part of their
+# gradient.
+#
+# **`attention_step(x, queries, keys, values, out, gradient, width, *, group)`**: x is `[S, H]`; `queries`
+# `[H, own heads · width]` and `out` `[own heads · width, H]` are this rank's parts; `keys` and `values` `[H, kv heads ·
+# width]` are whole. Causal attention, forward and backward. Returns six tensors: the output, and the gradients of x,
+# queries, keys, values and out; those of keys and values whole. *About 13 lines.*
+#
+# **Target:** two all-reduces of S · H numbers, and one each of the gradients of keys and of values, H · kv heads ·
+# width. S is larger than H here: what is as long as the sequence is too long.
+
+
+# %% exercise="week05.heads"
+def attention_step(x, queries, keys, values, out, gradient, width, *, group):
+    """The output [S, H], and the gradients of x, own queries, whole keys and values, own out."""
+    ### BEGIN SOLUTION
+    leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
+    x, queries, keys, values, out = leaves
+    own, kv_heads = queries.shape[1] // width, keys.shape[1] // width
+    first = dist.get_rank(group) * own
+    needed = (first + torch.arange(own)) * kv_heads // (own * dist.get_world_size(group))
+    x, keys, values = (to_all(one, group=group) for one in (x, keys, values))  # f on weights: their gradients add up
+    q, k, v = ((x @ one).unflatten(1, (-1, width)).transpose(0, 1) for one in (queries, keys, values))
+    heads = torch.nn.functional.scaled_dot_product_attention(q, k[needed], v[needed], is_causal=True)
+    y = sum_of_all(heads.transpose(0, 1).flatten(1) @ out, group=group)
+    y.backward(gradient)
+    return y.detach(), *(leaf.grad for leaf in leaves)
+    ### END SOLUTION
+
+
+# %% check="week05.heads" points=3
+one_for_all = {"ranks": 2, "heads": 2, "kv_heads": 1, "width": 2, "hidden": 4, "sequence": 8}
+table = {"ranks": 4, "heads": 6, "kv_heads": 3, "width": 2, "hidden": 6, "sequence": 14, "subgroup": [1, 3]}
+fewer = {"ranks": 4, "heads": 8, "kv_heads": 2, "width": 3, "hidden": 5, "sequence": 11}
+check("week05.heads", attention_step, cases=[one_for_all, table, fewer])
+
+# %% [markdown]
+# ## 11 · Interview: why at most eight?
+#
+# **`layer_seconds(num_ranks, sequence, hidden, flops, inside, between, per_node)`** returns two numbers for one layer
+# of a GPT and one sequence, forward and backward: seconds of computing and seconds of messages. The forward takes 24h²
+# + 4sh operations per token, the backward twice as many; ranks share them, at `flops` a second. The messages are your
+# bill's, over links of `inside` bytes a second while all ranks fit on one node of `per_node` GPUs, else `between`.
+# *About 5 lines.*
+
+
+# %% exercise="week05.why-eight"
+def layer_seconds(num_ranks, sequence, hidden, flops, inside, between, per_node):
+    """(seconds of computing, seconds of messages) of a layer's forward and backward for one sequence, in bf16."""
+    ### BEGIN SOLUTION
+    operations = 3 * (24 * hidden**2 + 4 * sequence * hidden) * sequence
+    sent = 4 * 2 * (num_ranks - 1) / num_ranks * 2 * sequence * hidden
+    return operations / num_ranks / flops, sent / (inside if num_ranks <= per_node else between)
+    ### END SOLUTION
+
+
+# %% check="week05.why-eight" points=1
+gpt3 = {"sequence": 2048, "hidden": 12288, "flops": 495e12, "inside": 450e9, "between": 50e9, "per_node": 8}
+check("week05.why-eight", layer_seconds, cases=[{"num_ranks": 8, **gpt3}, {"num_ranks": 16, **gpt3}])
+
+# %% [markdown]
+# GPT-3's layer at half of the peak of each GPU. **Guess first:** 16 H100 against 8, how much faster?
+
+
+# %%
+def table_of(name, hidden, sequence=2048):
+    gpu = costs.find_accelerator(name)
+    links = {"inside": gpu.nvlink, "between": gpu.network, "per_node": gpu.per_node}
+    print(f"{name}, {gpu.per_node} on a node, hidden size {hidden}")
+    for ranks in (1, 2, 4, 8, 16, 32, 64):
+        both = layer_seconds(ranks, sequence, hidden, flops=gpu.bf16_flops / 2, **links)
+        computing, messages = (1000 * seconds for seconds in both)
+        total = computing + messages
+        print(f"  t = {ranks:2}: {computing:5.2f} + {messages:4.2f} = {total:5.2f} ms; {messages / total:.0%} messages")
+
+
+table_of("h100", 12288)
+table_of("gb200", 12288)
+
+
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: what shrinks with t and what does not
+# (your bill, your measured bytes of section 7); the numbers for 8 and 16 H100; what is special about eight, and what
+# changes with 72 GPUs on a node; what else limits t, from the challenge and from the shape of the matrices.
+
+# %% [markdown] manual="week05.interview" points=2
+# ### BEGIN SOLUTION
+# The work of a rank is 1/t; its bytes are 2(t−1)/t of four activations and grow with t: in section 7 from 2 to 4 ranks
+# by half. So the share of messages rises with every doubling, and nothing hides them, for the next matrix waits.
+#
+# GPT-3's layer takes 5.8 + 0.8 = 6.6 ms on 8 H100, 12% of it messages, over NVLink. On 16 it is 2.9 + 7.5 = 10.4 ms:
+# the ring leaves the node, its slowest link is 9 times slower, and twice the GPUs are *slower*, and so are 64. Eight is
+# the number of GPUs that NVLink joins in such a server, nothing else. On GB200, 72 share NVLink: 16 ranks take 1.6 ms,
+# 27% of it messages, and with 64 more than half.
+#
+# Other limits: t should divide the query heads; heads of keys are copied when t is larger than their number; matrices
+# become thin, and a GPU reaches a smaller part of its peak.
+#
+# Full marks: 1/t against (t−1)/t with a measured number, both times for 8 and 16, node and not "eight", one other
+# limit.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 12 · Recap
+#
+# <details><summary>Over which group is the gradient of a LayerNorm's weight reduced?</summary>
+#
+# Over none of tensor parallelism's: it is R, its input is R, and f has made the gradient that reaches it R.
+# </details>
+#
+# <details><summary>Your gradient norm doubles when t goes from 2 to 4. Which two operators do you look at?</summary>
+#
+# A g whose backward adds up, or an f where none belongs: gradients times t. Or the norm itself counts R once per rank.
+# </details>
+#
+# <details><summary>Where may a bias, a dropout and a relu stand: on S, on P, on R?</summary>
+#
+# On S all three, with the rank's own part of the bias and its own random numbers. On R a whole bias, and shared random
+# numbers. On P none: they do not pass through a sum.
+# </details>
+#
+# ## 13 · Optional: types instead of tests
+#
+# The figure's states can be *checked*, before a rank starts. [spmd_types](https://github.com/meta-pytorch/spmd_types)
+# gives every tensor a type per mesh axis that also says what its gradient is: `I`, a copy whose gradient is a copy;
+# `R`, a copy whose gradient is a partial sum (behind f); `V`, a part; `P`, a partial sum. f is `I → R`, g is `P → I`.
+# Its authors found Megatron-LM 7452 with it. After `pip install spmd_types==0.3.1`:
+
+
+# %%
+def typed_mlp(tp, bias_in_the_sum):
+    import spmd_types as spmd
+
+    x, up, down, bias = torch.randn(2, 4), torch.randn(4, 3), torch.randn(3, 4), torch.randn(4)
+    for tensor, its_type in ((x, spmd.I), (up, spmd.V), (down, spmd.V), (bias, spmd.R if bias_in_the_sum else spmd.I)):
+        spmd.assert_type(tensor, {tp: its_type})
+    part = torch.relu(spmd.convert(x, tp, src=spmd.I, dst=spmd.R) @ up) @ down
+    part = spmd.reinterpret(part, tp, src=spmd.V, dst=spmd.P)
+    part = part + bias if bias_in_the_sum else part
+    y = spmd.all_reduce(part, tp, src=spmd.P, dst=spmd.I)
+    return spmd.get_axis_local_type(y if bias_in_the_sum else y + bias, tp)
+
+
+if find_spec("spmd_types") is not None:
+    import spmd_types.checker
+
+    dist.init_process_group(backend="fake", rank=0, world_size=8)  # eight ranks, none of them there
+    mesh = dist.init_device_mesh("cpu", (8,), mesh_dim_names=("tp",))
+    for bias_in_the_sum in (False, True):
+        try:
+            with spmd_types.set_current_mesh(mesh), spmd_types.checker.typecheck():
+                print("the output is", typed_mlp(mesh.get_group("tp"), bias_in_the_sum))
+        except spmd_types.SpmdTypeError as error:
+            print("a type error:", str(error).splitlines()[0])
+    dist.destroy_process_group()
+
+# %% [markdown]
+# ## 14 · Take away
+#
+# > **One.** Columns, then rows: between them everything is split, and one sum ends the pair. Two all-reduces of b·s·h
+# > in a layer's forward, two in its backward.
+#
+# > **Two.** f and g are adjoint: what copies forward adds up backward. That goes for weights that are copied, too.
+#
+# > **Three.** Every bug of this week has the right shapes and a falling loss: t biases, t times the gradient, one mask
+# > for all. Ask of every tensor: R, S or P?
+#
+# ## 15 · Going further
+#
+# - Shoeybi and others, *Megatron-LM*, arXiv 1909.08053. Look for: section 3, why the first matrix is split by columns,
+#   and how the loss over the vocabulary is fused with the output layer.
+# - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and section 2.2's remark
+#   on what replication wastes when models are split.
+# - [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): thirteen gradients that were wrong in
+#   silence. Look for: which of them a comparison with one process would have found.
+# - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and `run_tp_experiment.py` with Megatron's
+#   own layers.
+#
+# **An experiment, not graded.** In `mlp_step`, start the all-reduce of the backward with `async_op=True` before the
+# gradient of `up` is computed, as Megatron does, and look at the order of `bill.events`. Which product hides it?
