@@ -79,22 +79,22 @@ figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_
 #
 # ## 2 · The picture first
 #
-# Half a block on two ranks: norm, MLP, residual. Positions run down a tile, hidden numbers across. R: the same on every
-# rank; S: split by positions; H: split by columns; P: a partial sum.
+# Half a block on two ranks: norm, MLP, residual. Positions run down a tile, hidden numbers across; crossed is a partial
+# sum. Week 5 walked through the upper picture.
 
 # %%
-point = figures.Point
-outside = [point("x", "whole"), point("norm(x)", "whole")]
-inside = [point("gelu(· A)", "hidden"), point("· B", "partial")]
+region = figures.Region
+outside = [region("x", "whole"), region("norm(x)", "whole")]
+inside = [region("gelu(· A)", "columns"), region("· B", "partial")]
 figure, ax = figures.new_axes(6.5, 2.1)
 title = "Tensor parallel: outside the matrices every rank holds, and does, the same"
-tensors = [*outside, *inside, point("+ x", "whole", "all-reduce")]
+tensors = [*outside, *inside, region("+ x", "whole", "all-reduce")]
 figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 
-parts = [point("x", "sequence"), point("norm(x)", "sequence"), point("norm(x)", "whole", "all-gather")]
+parts = [region("x", "positions"), region("norm(x)", "positions"), region("norm(x)", "whole", "all-gather")]
 figure, ax = figures.new_axes(7.5, 2.1)
 title = "Sequence parallel: the all-reduce in two halves, and what lies between them is split"
-tensors = [*parts, *inside, point("+ x", "sequence", "reduce-scatter")]
+tensors = [*parts, *inside, region("+ x", "positions", "reduce-scatter")]
 figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 
 # %% [markdown]
