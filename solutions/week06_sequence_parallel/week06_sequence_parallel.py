@@ -163,36 +163,40 @@ check("week06.activations", activation_bytes, cases=[gpt3, {"s": 512, "b": 4, "h
 # **Adjoint** (伴随) has an exact meaning: ⟨A x, y⟩ = ⟨x, Aᵀ y⟩ for all x and y, where the dot products run over all
 # ranks. With the numbers above: 1·10 + 2·20 + 1·30 + 2·40 = 160, and 1·40 + 2·60 = 160.
 #
-# **Write `gather_sequence` and `scatter_sequence`**, each forward and backward. `x` is `(positions, b, h)` and may have
-# gaps in memory (`contiguous()`). A sequence that the ranks do not divide is refused **on every rank, before anything
-# is sent**: a ValueError that names both numbers. *About 12 lines.* The check calls `there_and_back`; leave it as it
-# is.
+# **Write what `gather_sequence` and `scatter_sequence` do**, forward and backward. `x` is `(positions, b, h)` and may
+# have gaps in memory (`contiguous()`). A sequence that the ranks do not divide is refused **on every rank, before
+# anything is sent**: a ValueError that names both numbers. *About 12 lines.* The check calls `there_and_back`; leave it
+# as it is.
 #
-# <details><summary>Hint: the shape of it</summary>
+# <details><summary>Hint: what to call</summary>
 #
-# Two plain functions, `gathered(x, group)` and `scattered(x, group)`, with `dist.all_gather_single` and
-# `dist.reduce_scatter_single`. Then each of the four methods is one line.
+# `dist.all_gather_single(whole, part, group=group)` and `dist.reduce_scatter_single(part, whole, group=group)` fill
+# their first tensor. Then each of the four methods is one line.
 # </details>
 
 
 # %% exercise="week06.operators"
-### BEGIN SOLUTION
 def gathered(x, group):
+    """All ranks' x, one after the other."""
+    ### BEGIN SOLUTION
     whole = x.new_empty(dist.get_world_size(group) * len(x), *x.shape[1:])
     dist.all_gather_single(whole, x.contiguous(), group=group)
     return whole
+    ### END SOLUTION
 
 
 def scattered(x, group):
+    """This rank's positions of the sum of all ranks' x. Raises ValueError, with both numbers, if it does not divide."""
+    ### BEGIN SOLUTION
     size = dist.get_world_size(group)
     if len(x) % size:
         raise ValueError(f"a sequence of {len(x)} cannot be split over {size} ranks: use a multiple of {size}")
     part = x.new_empty(len(x) // size, *x.shape[1:])
     dist.reduce_scatter_single(part, x.contiguous(), group=group)
     return part
+    ### END SOLUTION
 
 
-### END SOLUTION
 class GatherSequence(torch.autograd.Function):
     """The paper's g: all ranks' positions, one after the other."""
 
