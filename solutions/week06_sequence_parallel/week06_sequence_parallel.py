@@ -104,9 +104,9 @@ figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 #
 # ## 3 · Notation
 #
-# **s** sequence, **b** sequences in a microbatch, **h** hidden, **a** heads, **t** ranks. `X[S, H]` is whole, `X[S_t,
-# H]` split by positions, `X[S, F_t]` by columns, `X[S, H]{U_t}` a partial sum. Activations and weights are bf16, 2
-# bytes; a dropout mask has 1 byte per number. The sequence is the first dimension: `(s, b, h)`.
+# **s** sequence, **b** sequences in a microbatch, **h** hidden, **a** heads, **t** ranks. `X[S, H]` is whole,
+# `X[S_t, H]` split by positions, `X[S, F_t]` by columns, `X[S, H]{U_t}` a partial sum. Activations and weights are
+# bf16, 2 bytes; a dropout mask has 1 byte per number. The sequence is the first dimension: `(s, b, h)`.
 #
 # ## 4 · What a layer keeps
 #
@@ -287,9 +287,10 @@ for name, sides in zip(("gather", "scatter"), shardlab.run(dot_products, ranks=4
 # position 0 alone: `[2, −1]`. Nobody has the right one, and the ranks' copies drift apart from the first step on. With
 # f and g alone (week 5) this did not happen: each rank saw every position.
 #
-# **`mlp_block(x, gain, shift, columns, rows, *, group)`** returns this rank's positions of `x + gelu(norm(x) @ columns)
-# @ rows`. **`block_step`** runs a chain of them and back; add what its gradients lack. Send no more than tensor
-# parallelism does, a gather and a scatter per layer and direction, and the norms' gradients. *About 6 lines.*
+# **`mlp_block(x, gain, shift, columns, rows, *, group)`** returns this rank's positions of
+# `x + gelu(norm(x) @ columns) @ rows`. **`block_step`** runs a chain of them and back; add what its gradients lack.
+# Send no more than tensor parallelism does, a gather and a scatter per layer and direction, and the norms' gradients.
+# *About 6 lines.*
 #
 # **Predict first:** whose gradient is right without any message: `gain`, `shift`, `columns`, `rows`?
 
