@@ -388,8 +388,8 @@ _, tp, both, tp_selective, both_selective, full = activation_bytes(s, b, small.h
 table = {("tp", "none"): tp + 8 * s * b, ("tp", "selective"): tp_selective + 8 * s * b, ("tp", "full"): full}
 table |= {("tp + sp", "none"): both + 2 * s * b, ("tp + sp", "selective"): both_selective + 2 * s * b}
 table["tp + sp", "full"] = full / t
-for (split, way), due in table.items():
-    num_bytes = shardlab.run(layer_kept, split != "tp", paths[way], ranks=t)[0]
+measured = shardlab.run(lambda: [layer_kept(split != "tp", paths[way]) for split, way in table], ranks=t)[0]
+for ((split, way), due), num_bytes in zip(table.items(), measured, strict=True):
     print(f"{split:8} {way:10} formula {due:8.0f}   measured {num_bytes:8}")
 
 # %% [markdown]
