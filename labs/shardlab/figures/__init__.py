@@ -13,6 +13,7 @@ from shardlab.figures.palette import PALETTE
 from shardlab.figures.plan import draw_pareto, draw_step, layout_text
 from shardlab.figures.plan_explorer import axis_bytes, memory_rows, plan_explorer
 from shardlab.figures.published import draw_against_published
+from shardlab.figures.regions import Region, draw_regions
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.sliders import interact
 from shardlab.figures.stepper import ring_stepper
@@ -20,6 +21,7 @@ from shardlab.figures.timeline import draw_timeline
 
 __all__ = [
     "PALETTE",
+    "Region",
     "axis_bytes",
     "draw_against_published",
     "draw_bars",
@@ -30,6 +32,7 @@ __all__ = [
     "draw_overlap",
     "draw_pareto",
     "draw_predicted_against_measured",
+    "draw_regions",
     "draw_ring_against_tree",
     "draw_ring_step",
     "draw_step",

@@ -5,7 +5,7 @@ from shardlab.exports import lazily
 __getattr__ = lazily(
     __name__,
     dropout=("Dropout", "generators_of"),
-    gpt=("GPT", "GPTConfig", "next_token_loss"),
+    gpt=("GPT", "Block", "GPTConfig", "next_token_loss"),
     recomputation=("recompute",),
     text=("batch_of", "read_text"),
 )

@@ -1,0 +1,61 @@
+"""Five numbers on a layer of the 530B model: what it keeps, what selective recomputation saves and what it costs."""
+
+from __future__ import annotations
+
+from shardlab.costs.flops import attention_core_flops, layer_matmul_flops
+from shardlab.costs.memory import gpt_layer_activation_bytes
+from shardlab.costs.model_zoo import ZOO
+
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import formula_task, numbers_of, trouble_in_call
+
+MODEL, TENSOR = ZOO["mt-nlg-530b"], 8
+NAMES = (
+    "the bytes of a layer with tensor parallelism alone",
+    "the bytes with sequence parallelism and selective recomputation",
+    "the share of a layer's bytes that selective recomputation saves, with sequence parallelism",
+    "the share of FLOPs that selective recomputation adds to a layer's forward and backward",
+    "the share that full recomputation adds",
+)
+ROUNDED = 0.01  # relative: answers may be rounded
+
+
+def expected(case: Case) -> list[float]:
+    """The five numbers, in the order of NAMES."""
+    sizes = (MODEL.sequence, 1, MODEL.hidden, MODEL.heads, TENSOR)
+    alone = gpt_layer_activation_bytes(*sizes)
+    split = gpt_layer_activation_bytes(*sizes, sequence_parallel=True)
+    both = gpt_layer_activation_bytes(*sizes, sequence_parallel=True, recompute="selective")
+    core = attention_core_flops(MODEL)
+    forward = layer_matmul_flops(MODEL) + core
+    return [alone, both, 1 - both / split, core / (3 * forward), 1 / 3]
+
+
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
+        return problem
+    received = numbers_of(reply)
+    if not isinstance(received, list | tuple) or len(received) != len(NAMES):
+        return f"Return five numbers: {'; '.join(NAMES)}."
+    for name, number, right in zip(NAMES, received, task.expected[0], strict=True):
+        if not close(number, right, ROUNDED):
+            return f"{number!r} is not {name}."
+    return None
+
+
+CHECK = Check(
+    exercise="week06.530b",
+    points=1,
+    names=("layer_of_530b",),
+    public=({},),
+    draw=lambda rng: [{}],
+    make=formula_task("layer_of_530b", (), expected),
+    judge=_judge,
+    program="without_ranks",
+    masked=("shardlab.costs",),
+    hints=(
+        "s = 2048, b = 1, h = 20480, a = 128, t = 8: your activation_bytes has the first three numbers.",
+        "Forward FLOPs of a layer: 24bsh² in the matrices and 4bs²h between them. A backward costs two forwards.",
+        "The core again is 4bs²h of 3 · (24bsh² + 4bs²h). Full does the whole forward again: one of three.",
+    ),
+)

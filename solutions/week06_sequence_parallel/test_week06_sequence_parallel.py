@@ -1,0 +1,173 @@
+"""Week 6: the numbers that its page names, its references against one process and a clock, and partial credit."""
+
+import inspect
+from dataclasses import replace
+from random import Random
+
+import pytest
+import torch
+from megatron.core.tensor_parallel import layers, mappings, random
+from shardlab.costs.flops import hardware_flops_per_token, model_flops_per_token
+from shardlab.costs.model_zoo import ZOO
+
+from autograder import known, notebooks, weeks
+from autograder.kill_matrix import PREAMBLE
+from autograder.weeks.week06_sequence_parallel import _shared, activations, block, memory_cap, norm, operators
+from autograder.weeks.week06_sequence_parallel.reading import READING
+
+LAYER_OF_530B = weeks.find("week06.530b").make({}, Random(0)).expected[0]
+CAPS = weeks.find("week06.memory-cap").public
+
+
+def page() -> str:
+    return "\n".join(cell.source for cell in notebooks.read_source("week06").cells)
+
+
+def test_the_six_rows_by_hand():
+    """One position, h = 16, a = 1, two ranks: s = 1, so the scores have 5 bytes."""
+    assert activations.expected({"s": 1, "b": 1, "h": 16, "a": 1, "t": 2}) == [
+        34 * 16 + 5,
+        10 * 16 + 24 * 8 + 2.5,
+        34 * 8 + 2.5,
+        10 * 16 + 24 * 8,
+        34 * 8,
+        2 * 16,
+    ]
+
+
+def test_530b_keeps_and_costs_what_the_interview_says():
+    tp, both, saved, again, full = LAYER_OF_530B
+    unit = 2048 * 20480
+    assert (tp / unit, both / unit) == (21, 4.25)
+    assert (round(tp / 1e6), round(both / 1e6), round(tp / both, 2)) == (881, 178, 4.94)
+    assert (round(saved, 2), round(100 * again, 2), full) == (0.65, 0.55, 1 / 3)
+    model = replace(ZOO["mt-nlg-530b"], layers=1, vocab=1)  # a head of one column
+    once = model_flops_per_token(model)
+    assert hardware_flops_per_token(model, "selective") / once == pytest.approx(1 + again, rel=1e-4)
+    assert hardware_flops_per_token(model, "full") / once == pytest.approx(1 + full, rel=1e-4)
+
+
+def test_printed_utilisations_do_not_follow_from_the_flops():
+    again = LAYER_OF_530B[3]
+    least = (57.0 - 0.05) / (56.0 + 0.05)  # both are rounded to a tenth
+    assert 1 + again < least < 1 + 3 * again
+    assert round(54.2 / 42.1, 3) == 1.287 and round(4 / 3 / (1 + again), 3) == 1.326
+    s, h = 2048, 20480
+    assert round((1 + s / (3 * h)) / (1 + s / (6 * h)), 3) == 1.016
+
+
+def test_the_problem_in_numbers_is_a_fifth():
+    assert 105 * LAYER_OF_530B[0] > 80e9 and "A fifth is enough" in page()
+
+
+def test_two_ranks_gather_and_scatter_the_numbers_of_the_page():
+    part = {0: torch.tensor([[[1.0]]]), 1: torch.tensor([[[2.0]]])}
+    gradient = {0: torch.tensor([[[10.0], [20.0]]]), 1: torch.tensor([[[30.0], [40.0]]])}
+    expected = operators._expected(part, gradient, gradient, part)
+    assert [expected[rank][0].flatten().tolist() for rank in (0, 1)] == [[1, 2], [1, 2]]
+    assert [expected[rank][1].item() for rank in (0, 1)] == [40, 60]
+    assert [expected[rank][2].item() for rank in (0, 1)] == [40, 60]
+    assert expected[0][3].flatten().tolist() == [1, 2]
+
+
+def test_what_each_rank_sees_of_a_norms_gradient_adds_up():
+    """The reference of the block: the sum over positions is the whole gradient, a part of them is not."""
+    torch.manual_seed(0)
+    layer = [torch.ones(4), torch.zeros(4), torch.randn(4, 6), torch.randn(6, 4)]
+    x, gradient = torch.randn(2, 6, 1, 4).double()
+    layer = [weight.double() for weight in layer]
+    of_all = block.one_process([layer], x, gradient)[2][0][0]
+    parts = [block.one_process([layer], *pair)[2][0][0] for pair in zip(x.chunk(3), gradient.chunk(3), strict=True)]
+    assert torch.allclose(sum(parts), of_all) and not torch.allclose(parts[0], of_all)
+
+
+def test_finished_gradients_by_hand():
+    """Two positions, two replicas: a norm's weight is summed over the one and averaged over the other."""
+    places = {(tp, dp): [torch.tensor([10.0 * tp + dp])] for tp in (0, 1) for dp in (0, 1)}
+    sizes = {"tp": 2, "dp": 2}
+    assert [norm._finished(places, 0, kind, 1, sizes).item() for kind in ("sequence", "split", "whole")] == [
+        (0 + 1 + 10 + 11) / 2,
+        (10 + 11) / 2,
+        (10 + 11) / 2,
+    ]
+
+
+TEN = {"s": 1, "b": 1, "h": 8, "a": 1, "t": 1, "sequence_parallel": False}
+
+
+def test_the_last_layer_is_recomputed_for_nothing():
+    kept = _shared.kept_bytes(TEN)
+    assert _shared.peak_bytes(TEN, ["none", "none", "full"]) == 3 * kept["none"]
+    assert _shared.peak_bytes(TEN, ["full", "none", "none"]) == 2 * kept["none"] + kept["full"]
+
+
+@pytest.mark.parametrize("case", [*CAPS, *memory_cap._draw(Random(5))], ids=str)
+def test_the_least_flops_are_those_of_trying_every_plan(case):
+    """With few layers; and any plan of as many kinds costs the same."""
+    small = memory_cap.cap_for({**case, "num_layers": 5}, 1, 2, 0.25) if case["num_layers"] > 5 else case
+    plans = [[]]
+    for _ in range(small["num_layers"]):
+        plans = [[*plan, way] for plan in plans for way in _shared.WAYS]
+    fitting = [plan for plan in plans if _shared.peak_bytes(small, plan) <= small["cap_bytes"]]
+    costs = [sum(_shared.extra_flops(small)[way] for way in plan) for plan in fitting]
+    assert memory_cap.least_flops(small) == pytest.approx(min(costs)) if fitting else True
+    assert (memory_cap.least_flops(small) is None) == (not fitting)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_seed_draws_a_cap_under_which_a_full_layer_replaces_two(seed):
+    def costs(case, only_selective):
+        kept, again, others = _shared.kept_bytes(case), _shared.extra_flops(case), case["num_layers"] - 1
+        found = [
+            full * again["full"] + selective * again["selective"]
+            for full in range(1 if only_selective else others + 1)
+            for selective in range(others + 1 - full)
+            if full * kept["full"] + selective * kept["selective"] + (others + 1 - full - selective) * kept["none"]
+            <= case["cap_bytes"]
+        ]
+        return min(found, default=None)
+
+    drawn = memory_cap._draw(Random(seed))
+    assert any((less := costs(case, True)) and less > costs(case, False) for case in drawn)
+    assert any(memory_cap.least_flops(case) is None for case in drawn)
+    assert any(memory_cap.least_flops(case) == 0 for case in drawn)
+
+
+def test_what_the_reading_questions_ask_is_so():
+    linear = inspect.getsource(layers.LinearWithGradAccumulationAndAsyncCommunication)
+    assert linear.count("dist_all_gather_func(") == READING["gathers"]
+    otherwise = inspect.getsource(mappings._GatherFromSequenceParallelRegion.backward).split("else:")[1]
+    assert READING["not_reduced"] in otherwise
+    backward = inspect.getsource(random.CheckpointFunction.backward).split("with _fork_rng")[1]
+    places = [backward.index(f"{name}(") for name in READING["order"]]
+    assert places == sorted(places)
+
+
+def judged(judge, exercise, name, seed=3):
+    check, source = weeks.find(exercise), known.find(exercise, name).source
+    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=seed)
+
+
+def test_a_recomputation_that_keeps_everything_earns_two_thirds(judge):
+    verdict = judged(judge, "week06.recompute", "keeps_everything")
+    assert verdict.points == 2 and "look at what the forward leaves behind" in verdict.text
+
+
+def test_partial_norm_gradients_are_named(judge):
+    verdict = judged(judge, "week06.block", "partial_norms")
+    assert verdict.points == 0 and "Who has the others'?" in verdict.text
+
+
+def test_a_norm_on_everything_is_right_and_splits_nothing(judge):
+    verdict = judged(judge, "week06.block", "norm_on_everything")
+    assert verdict.points == 2 and "look at what the first line of your layer works on" in verdict.text
+
+
+def test_a_gradient_that_is_t_times_too_long_is_told_so(judge):
+    verdict = judged(judge, "week06.norm", "reduces_what_is_whole")
+    assert verdict.points == 0 and "times what it should be" in verdict.text
+
+
+def test_a_sequence_that_does_not_divide_must_be_refused(judge):
+    verdict = judged(judge, "week06.operators", "drops_the_rest")
+    assert verdict.points == 0 and "cannot be split over" in verdict.text and "raise a ValueError" in verdict.text

@@ -1,0 +1,792 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Week 6 · Sequence parallelism (序列并行): what tensor parallelism leaves whole
+#
+# *2.5 hours · 2 to 4 ranks · no GPU needed*
+#
+# After this week you can
+#
+# - [ ] **compute** what a layer keeps for its backward, to the byte, however it is split and recomputed;
+# - [ ] **build** a block that splits norms and dropout too, and a function that is run again instead of kept;
+# - [ ] **find** gradients that are partial, gradients that are t times too long, and masks that are drawn twice.
+#
+# **Before you start**, answer three questions for yourself.
+#
+# <details><summary>What does tensor parallelism (张量并行) send for an MLP?</summary>
+#
+# Columns of the first matrix, rows of the second. g, an all-reduce of the output, in the forward; f, an all-reduce of
+# the input's gradient, in the backward. [One page](../../docs/one-screen/tensor-parallel.md) shows it.
+# </details>
+#
+# <details><summary>An all-reduce is two collectives one after the other. Which?</summary>
+#
+# A reduce-scatter, then an all-gather. Each sends (N−1)/N of the bytes.
+# </details>
+#
+# <details><summary>What does autograd keep of `y = x @ w` until the backward?</summary>
+#
+# x and w: the gradient of w needs x, and that of x needs w. w is there anyway. x is an **activation** (激活值).
+# </details>
+
+# %%
+from dataclasses import replace
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import costs, figures, meter
+from shardlab.model import Block, GPTConfig, recompute
+from shardlab.tensor_parallel import apply_plan, block_plan, sum_of_all, to_all
+from torch.nn.functional import dropout, gelu, layer_norm
+from torch.utils.checkpoint import checkpoint
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · The problem in numbers
+#
+# A model of 530 billion parameters, 105 layers, cut over 8 GPUs of 80 GB by tensor parallelism and over 35 stages by a
+# pipeline. Under 1F1B the first stage holds 35 microbatches of 3 layers: activations of 105 layers. **Each GPU has an
+# eighth of every matrix. How many gigabytes of activations does it hold, before any weight?** Guess, then run.
+
+# %%
+mt_nlg = replace(costs.find_model("mt-nlg-530b"), flash=False)
+ways = {
+    "tensor parallel 8": costs.Layout(tp=8),
+    "and sequence parallel": costs.Layout(tp=8, sequence_parallel=True),
+    "and selective recomputation": costs.Layout(tp=8, sequence_parallel=True, recompute="selective"),
+}
+bars = {name: 105 * costs.layer_activation_bytes_exactly(mt_nlg, way, dropout=True) for name, way in ways.items()}
+figure, ax = figures.new_axes(7, 1.9)
+title = "Activations on one GPU of the first stage: the first does not fit"
+figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_label="one GPU"))
+
+# %% [markdown]
+# A fifth is enough. Two ideas do it, both from arXiv 2205.05198: split what was left whole, and throw away what is
+# large and quick to compute.
+#
+# ## 2 · The picture first
+#
+# Half a block on two ranks: norm, MLP, residual. Positions run down a tile, hidden numbers across; crossed is a partial
+# sum. Week 5 walked through the upper picture.
+
+# %%
+region = figures.Region
+outside = [region("x", "whole"), region("norm(x)", "whole")]
+inside = [region("gelu(· A)", "columns"), region("· B", "partial")]
+figure, ax = figures.new_axes(6.5, 2.1)
+title = "Tensor parallel: outside the matrices every rank holds, and does, the same"
+tensors = [*outside, *inside, region("+ x", "whole", "all-reduce")]
+figures.show(figure, figures.draw_regions(ax, tensors, title=title))
+
+parts = [region("x", "positions"), region("norm(x)", "positions"), region("norm(x)", "whole", "all-gather")]
+figure, ax = figures.new_axes(7.5, 2.1)
+title = "Sequence parallel: the all-reduce in two halves, and what lies between them is split"
+tensors = [*parts, *inside, region("+ x", "positions", "reduce-scatter")]
+figures.show(figure, figures.draw_regions(ax, tensors, title=title))
+
+# %% [markdown]
+# Norm, dropout and residual look at one position at a time. They need nothing of the other positions, so each rank can
+# do its own. The all-reduce comes apart: its reduce-scatter ends one block, its all-gather begins the next. **The same
+# bytes, and nothing is whole on every rank any more.**
+#
+# ## 3 · Notation
+#
+# **s** sequence, **b** sequences in a microbatch, **h** hidden, **a** heads, **t** ranks. `X[S, H]` is whole,
+# `X[S_t, H]` split by positions, `X[S, F_t]` by columns, `X[S, H]{U_t}` a partial sum. Activations and weights are
+# bf16, 2 bytes; a dropout mask has 1 byte per number. The sequence is the first dimension: `(s, b, h)`.
+#
+# ## 4 · What a layer keeps
+#
+# In bytes, per position (table 2 of the paper; b = s = 1):
+#
+# | part of the layer | kept | bytes | tensor parallelism |
+# |---|---|---|---|
+# | two norms | their inputs | 4h | leaves whole |
+# | attention and MLP | their inputs | 4h | leaves whole |
+# | two dropouts | masks | 2h | leaves whole |
+# | attention | queries, keys, values; the projection's input | 8h | splits by heads |
+# | MLP | before and after GELU, 4h wide | 16h | splits by columns |
+# | scores | softmax, mask, after dropout: s numbers for each head | 5as | splits by heads |
+#
+# 10 + 24 = 34, and the scores: **sbh(34 + 5as/h)**. Where the sequence is split, the 10 is as well. **Selective**
+# recomputation (选择性重计算) drops the scores and computes them again. **Full** recomputation keeps the layer's input
+# alone.
+#
+# ### Warm-up: six numbers
+#
+# **`activation_bytes(s, b, h, a, t)`** returns the bytes that one layer keeps on one rank, six numbers: with no
+# parallelism; tensor parallel; tensor and sequence parallel; the last two again with selective recomputation; full
+# recomputation (2sbh, not split). *About 4 lines.*
+#
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, float32, float64 and
+# > bfloat16, one rank to four, and groups that are only a part of the world. Sequences that do not divide are drawn
+# > too.
+
+
+# %% exercise="week06.activations"
+def activation_bytes(s, b, h, a, t):
+    """Bytes of a layer: [none, tp, tp + sp, tp + selective, tp + sp + selective, full]."""
+    ### BEGIN SOLUTION
+    unit, scores = s * b * h, 5 * a * s / h
+    kept = [unit * (34 + scores), unit * (10 + 24 / t + scores / t), unit * (34 + scores) / t]
+    return [*kept, unit * (10 + 24 / t), unit * 34 / t, 2 * unit]
+    ### END SOLUTION
+
+
+# %% check="week06.activations" points=1
+gpt3 = {"s": 2048, "b": 1, "h": 12288, "a": 96, "t": 8}
+check("week06.activations", activation_bytes, cases=[gpt3, {"s": 512, "b": 4, "h": 768, "a": 12, "t": 2}])
+
+# %% [markdown]
+# ## 5 · Two operators, each the other's adjoint
+#
+# **By hand.** Two ranks, one position each: rank 0 has 1, rank 1 has 2. Gathered, both have `[1, 2]`. Each rank uses
+# all of it in its own columns, so each has a gradient for all of it: rank 0 `[10, 20]`, rank 1 `[30, 40]`. What is the
+# gradient of rank 0's number? Both used it: 10 + 30 = 40; and of rank 1's 20 + 40 = 60. So the backward of the gather
+# is a **sum, scattered**. Taking one's own part, 10 and 40, is the classic mistake: the forward looks right.
+#
+# The other operator adds up the ranks' `[S, H]{U_t}` and leaves each its positions. Its backward gathers.
+#
+# **Adjoint** (伴随) has an exact meaning: ⟨A x, y⟩ = ⟨x, Aᵀ y⟩ for all x and y, where the dot products run over all
+# ranks. With the numbers above: 1·10 + 2·20 + 1·30 + 2·40 = 160, and 1·40 + 2·60 = 160.
+#
+# **Write what `gather_sequence` and `scatter_sequence` do**, forward and backward. `x` is `(positions, b, h)` and may
+# have gaps in memory (`contiguous()`). A sequence that the ranks do not divide is refused **on every rank, before
+# anything is sent**: a ValueError that names both numbers. *About 12 lines.* The check calls `there_and_back`; leave it
+# as it is.
+#
+# <details><summary>Hint: what to call</summary>
+#
+# `dist.all_gather_single(whole, part, group=group)` and `dist.reduce_scatter_single(part, whole, group=group)` fill
+# their first tensor. Then each of the four methods is one line.
+# </details>
+
+
+# %% exercise="week06.operators"
+def gathered(x, group):
+    """All ranks' x, one after the other."""
+    ### BEGIN SOLUTION
+    whole = x.new_empty(dist.get_world_size(group) * len(x), *x.shape[1:])
+    dist.all_gather_single(whole, x.contiguous(), group=group)
+    return whole
+    ### END SOLUTION
+
+
+def scattered(x, group):
+    """This rank's positions of the sum of all ranks' x. Raises ValueError, with both numbers, if it does not divide."""
+    ### BEGIN SOLUTION
+    size = dist.get_world_size(group)
+    if len(x) % size:
+        raise ValueError(f"a sequence of {len(x)} cannot be split over {size} ranks: use a multiple of {size}")
+    part = x.new_empty(len(x) // size, *x.shape[1:])
+    dist.reduce_scatter_single(part, x.contiguous(), group=group)
+    return part
+    ### END SOLUTION
+
+
+class GatherSequence(torch.autograd.Function):
+    """The paper's g: all ranks' positions, one after the other."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        ### BEGIN SOLUTION
+        return gathered(x, group)
+        ### END SOLUTION
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ### BEGIN SOLUTION
+        return scattered(gradient, ctx.group), None
+        ### END SOLUTION
+
+
+class ScatterSequence(torch.autograd.Function):
+    """The paper's g with a bar: the sum over ranks, of which each keeps its positions."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        ### BEGIN SOLUTION
+        return scattered(x, group)
+        ### END SOLUTION
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ### BEGIN SOLUTION
+        return gathered(gradient, ctx.group), None
+        ### END SOLUTION
+
+
+def gather_sequence(x, *, group):
+    return GatherSequence.apply(x, group)
+
+
+def scatter_sequence(x, *, group):
+    return ScatterSequence.apply(x, group)
+
+
+def there_and_back(part, whole_gradient, whole, part_gradient, *, group):
+    """Given. Both operators, forward and backward; outside of them the batch comes first: (b, s, h)."""
+    part, whole = part.detach().requires_grad_(), whole.detach().requires_grad_()
+    mine = scatter_sequence(whole.transpose(0, 1), group=group)
+    mine.backward(part_gradient)
+    everything = gather_sequence(part, group=group)
+    everything.transpose(0, 1).backward(whole_gradient)
+    return everything.detach(), part.grad, mine.detach(), whole.grad
+
+
+# %% check="week06.operators" points=2
+by_hand = {"ranks": 2, "rows": 1, "batch": 2, "width": 2}
+three = {"ranks": 4, "rows": 2, "batch": 2, "width": 3, "subgroup": [1, 2, 3], "dtype": "bfloat16"}
+uneven = {"ranks": 2, "rows": 1, "batch": 1, "width": 2, "more": 1}
+check("week06.operators", there_and_back, cases=[by_hand, three, uneven])
+
+# %% [markdown]
+# **Predict, then measure.** The dot-product test on four ranks: forward of one operator on the left, its backward on
+# the right. If your two sides differ, one of your four methods is wrong.
+
+
+# %%
+def both_sides(operator, x, y):
+    x = x.requires_grad_()
+    out = operator(x, group=None)
+    out.backward(y)
+    sides = torch.stack([(out * y).sum(), (x * x.grad).sum()]).detach()
+    dist.all_reduce(sides)
+    return sides.tolist()
+
+
+def dot_products():
+    torch.manual_seed(dist.get_rank())
+    part, whole = torch.randn(3, 2, 5).double(), torch.randn(12, 2, 5).double()
+    return both_sides(gather_sequence, part.clone(), whole), both_sides(scatter_sequence, whole.clone(), part)
+
+
+for name, sides in zip(("gather", "scatter"), shardlab.run(dot_products, ranks=4)[0], strict=True):
+    print(f"{name}: <Ax, y> = {sides[0]:.12f}, <x, A'y> = {sides[1]:.12f}")
+
+# %% [markdown]
+# ## 6 · A block on its own positions
+#
+# **By hand.** A norm's weight, `gain`, is whole on every rank, and its gradient is a sum over positions. Two positions,
+# two hidden numbers: position 0 contributes `[2, −1]`, position 1 `[−3, 1]`. One process has `[−1, 0]`. Rank 0 has seen
+# position 0 alone: `[2, −1]`. Nobody has the right one, and the ranks' copies drift apart from the first step on. With
+# f and g alone (week 5) this did not happen: each rank saw every position.
+#
+# **`mlp_block(x, gain, shift, columns, rows, *, group)`** returns this rank's positions of
+# `x + gelu(norm(x) @ columns) @ rows`. **`block_step`** runs a chain of them and back; add what its gradients lack.
+# Send no more than tensor parallelism does, a gather and a scatter per layer and direction, and the norms' gradients.
+# *About 6 lines.*
+#
+# **Predict first:** whose gradient is right without any message: `gain`, `shift`, `columns`, `rows`?
+
+
+# %% exercise="week06.block"
+def mlp_block(x, gain, shift, columns, rows, *, group):
+    """x + gelu(norm(x) @ columns) @ rows of this rank's positions, (s/t, b, h); columns and rows are this rank's."""
+    ### BEGIN SOLUTION
+    normed = layer_norm(x, gain.shape, gain, shift)
+    inner = gelu(gather_sequence(normed, group=group) @ columns)
+    return x + scatter_sequence(inner @ rows, group=group)
+    ### END SOLUTION
+
+
+def block_step(x, layers, gradient, *, group):
+    """Through all layers and back: the output, the gradient of x, and for each layer those of its four weights."""
+    y = x = x.clone().requires_grad_()
+    layers = [[weight.clone().requires_grad_() for weight in layer] for layer in layers]
+    for layer in layers:
+        y = mlp_block(y, *layer, group=group)
+    y.backward(gradient)
+    ### BEGIN SOLUTION
+    for gain, shift, _, _ in layers:
+        for weight in (gain, shift):
+            dist.all_reduce(weight.grad, group=group)
+    ### END SOLUTION
+    return y.detach(), x.grad, [[weight.grad for weight in layer] for layer in layers]
+
+
+# %% check="week06.block" points=3
+sizes = {"length": 1, "batch": 1, "width": 4, "inner": 2, "layers": 1, "part": "values"}
+some = {"ranks": 4, "length": 2, "batch": 2, "width": 5, "inner": 2, "layers": 2, "subgroup": [1, 2, 3]}
+long = {"ranks": 4, "length": 512, "batch": 1, "width": 256, "inner": 8, "layers": 16, "part": "memory"}
+check("week06.block", block_step, cases=[{"ranks": 2} | sizes, some | {"part": "values"}, long])
+
+# %% [markdown]
+# ### Predict, then measure: bytes kept, bytes sent
+#
+# Your block beside a tensor-parallel one: h = 32, an inner width of 4h, 16 positions, b = 2, bf16, 4 ranks. By the
+# table tensor parallelism keeps, in units of sbh: norm's input 2, the matrices' input 2, and 16/t. And two numbers per
+# position, mean and deviation: 4sb bytes that the paper leaves out. **What does yours keep?**
+
+
+# %%
+def tp_block(x, gain, shift, columns, rows, *, group):
+    normed = to_all(layer_norm(x, gain.shape, gain, shift), group=group)
+    return x + sum_of_all(gelu(normed @ columns) @ rows, group=group)
+
+
+def kept_and_sent(block, positions):
+    weights = [torch.ones(32), torch.zeros(32), torch.randn(32, 32), torch.randn(32, 32)]
+    weights = [weight.bfloat16().requires_grad_() for weight in weights]
+    x = torch.randn(positions, 2, 32).bfloat16().requires_grad_()
+    with meter.record() as bill, meter.saved(weights) as kept:
+        y = block(x, *weights, group=None)
+    with meter.record() as back:
+        y.sum().backward()
+    return kept.num_bytes, bill.sent_bytes + back.sent_bytes
+
+
+s, b, h, t = 16, 2, 32, 4
+due = s * b * h * (4 + 16 // t) + 4 * s * b
+print(f"tensor parallel:   formula {due}, kept and sent", shardlab.run(kept_and_sent, tp_block, s, ranks=t)[0])
+due = s * b * h * (2 + 18 / t) + 4 * s * b / t
+print(
+    f"sequence parallel: formula {due:.0f}, kept and sent", shardlab.run(kept_and_sent, mlp_block, s // t, ranks=t)[0]
+)
+
+# %% [markdown]
+# Equal to the byte, and the same bytes sent. But the formula has a 2 that is not divided: the gathered input of
+# `columns`, kept for their gradient. Megatron keeps a rank's part of it and **gathers it again** in the backward,
+# behind a matrix product. One more all-gather for each pair of matrices, and 18/t + 2 becomes 20/t.
+#
+# The package does that. Now a whole layer of it, with attention and dropout, on four ranks: what is measured, your
+# `activation_bytes`, and the statistics of two norms, 8sb, split or whole.
+
+# %%
+small = GPTConfig(layers=1, hidden=128, heads=4, sequence=64, dropout=0.1, flash=False)
+paths = {"none": None, "selective": "0.attention.core", "full": "0"}
+
+
+def layer_kept(sequence_parallel, path):
+    plan = block_plan(small, sequence_parallel=sequence_parallel)
+    block = apply_plan(Block(small).bfloat16(), plan, group=None)
+    if path is not None:
+        recompute(torch.nn.ModuleList([block]), path)
+    length = small.sequence // (dist.get_world_size() if sequence_parallel else 1)
+    with meter.saved(block.parameters()) as kept:
+        block(torch.randn(2, length, small.hidden).bfloat16().requires_grad_())
+    return kept.num_bytes
+
+
+s, b, t = small.sequence, 2, 4
+_, tp, both, tp_selective, both_selective, full = activation_bytes(s, b, small.hidden, small.heads, t)
+table = {("tp", "none"): tp + 8 * s * b, ("tp", "selective"): tp_selective + 8 * s * b, ("tp", "full"): full}
+table |= {("tp + sp", "none"): both + 2 * s * b, ("tp + sp", "selective"): both_selective + 2 * s * b}
+table["tp + sp", "full"] = full / t
+measured = shardlab.run(lambda: [layer_kept(split != "tp", paths[way]) for split, way in table], ranks=t)[0]
+for ((split, way), due), num_bytes in zip(table.items(), measured, strict=True):
+    print(f"{split:8} {way:10} formula {due:8.0f}   measured {num_bytes:8}")
+
+# %% [markdown]
+# ## 7 · Bug hunt: gradients after the backward
+#
+# As found: one block on two ranks, SGD, and nobody has thought of the norms (`nothing`); then somebody has, and takes
+# the mean (`averaged`). One process, on all positions, is the judge. **Which of the two losses will look wrong?**
+
+
+# %%
+def averaged(gradients):
+    for gradient in gradients[:2]:
+        dist.all_reduce(gradient, op=dist.ReduceOp.AVG)
+
+
+def train(finish):
+    size, rank, generator = dist.get_world_size(), dist.get_rank(), torch.Generator().manual_seed(0)
+    x, target = torch.randn(2, 16, 1, 8, generator=generator).double()
+    columns, rows = torch.randn(2, 8, 32, generator=generator).double() / 3
+    weights = [torch.ones(8).double(), torch.zeros(8).double()]
+    weights += [columns.chunk(size, 1)[rank], rows.t().chunk(size)[rank]]
+    weights = [weight.clone().requires_grad_() for weight in weights]
+    for _ in range(40):
+        y = mlp_block(x.chunk(size)[rank], *weights, group=None)
+        loss = (y - target.chunk(size)[rank]).square().sum() / target.numel()
+        gradients = torch.autograd.grad(loss, weights)
+        finish(gradients)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.data -= 0.1 * gradient
+    loss = loss.detach()
+    dist.all_reduce(loss)
+    return loss.item(), weights[0].detach()
+
+
+def nothing(gradients):
+    pass
+
+
+loss, right = shardlab.run(train, nothing, ranks=1)[0]
+print(f"one process: loss {loss:.4f}")
+for name, finish in {"nothing": nothing, "averaged": averaged}.items():
+    (loss, first), (_, second) = shardlab.run(train, finish, ranks=2)
+    apart, off = ((first - other).abs().max() for other in (second, right))
+    print(f"{name:8}: loss {loss:.4f}, gains of the ranks differ by {apart:.3f}, from one process by {off:.3f}")
+
+# %% [markdown]
+# Neither loss looks wrong; both are even lower. Copies that drift apart are found by comparing ranks; the mean passes
+# that test too, and only one process tells: its norms learn t times too slowly. Adam hides even that, for it divides by
+# the gradient's size.
+#
+# - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446): the last norm's gradient printed on four
+#   ranks; its first number is 0.00299, 0.00298, 0.00303 and 0.00191.
+# - [gpt-neox#1257](https://github.com/EleutherAI/gpt-neox/pull/1257): without the sum the loss stays near 8;
+#   [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259) turns a mean into a sum, and says that more was wrong.
+#
+# **The opposite mistake** is in [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452), finding B1: a
+# gather, and behind it every rank does *the same*. Each has the whole gradient already. The reduce-scatter of your
+# gather then adds up t equal ones. Here the right gradient is 1:
+
+
+# %%
+def same_work_everywhere():
+    part = torch.zeros(2, 1, 3).requires_grad_()
+    gather_sequence(part, group=None).sum().backward()
+    return part.grad.unique().tolist()
+
+
+for t in (2, 4):
+    print(f"{t} ranks: gradients of {shardlab.run(same_work_everywhere, ranks=t)[0]}")
+
+# %% [markdown]
+# **`finish_gradients(gradients, kinds, *, tp_group, dp_group)`** returns new gradients, as one process would have them
+# for the mean over the replicas of `dp_group`. `kinds[i]` says what parameter i is: `"split"`, this rank's part of a
+# matrix; `"sequence"`, whole, and has seen this rank's positions; `"whole"`, whole, and has seen every position on
+# every rank. Send on each group only what must travel there. *About 8 lines.*
+
+
+# %% exercise="week06.norm"
+def finish_gradients(gradients, kinds, *, tp_group, dp_group):
+    """What a backward left, made right: sums over tp where positions are split, means over dp."""
+    ### BEGIN SOLUTION
+    finished = []
+    for gradient, kind in zip(gradients, kinds, strict=True):
+        total = gradient.clone()
+        if kind == "sequence":
+            dist.all_reduce(total, group=tp_group)
+        dist.all_reduce(total, group=dp_group)
+        finished.append(total / dist.get_world_size(dp_group))
+    return finished
+    ### END SOLUTION
+
+
+# %% check="week06.norm" points=2
+cases = [{"sizes": {"tp": 2, "dp": 1}, "numbers": 4}, {"sizes": {"dp": 2, "tp": 3}, "numbers": 50}]
+low = {"sizes": {"tp": 2, "dp": 2}, "numbers": 50, "dtype": "bfloat16", "kinds": ("whole", "sequence")}
+check("week06.norm", finish_gradients, cases=[*cases, low])
+
+# %% [markdown]
+# ## 8 · Run it again instead of keeping it
+#
+# Recomputation (重计算, activation checkpointing) keeps a function's inputs, forgets what is inside, and runs the
+# function again when the backward comes.
+#
+# **By hand.** `y = x · mask / keep`, x = `[1, 2, 3, 4]`, keep = 1/2. The forward draws `[1, 0, 1, 0]`:
+# y = `[2, 0, 6, 0]`, and for a gradient of ones x gets `[2, 0, 2, 0]`. Run again without care, the mask is
+# `[0, 1, 1, 0]`: the gradient is `[0, 2, 2, 0]`, that of another network than the one whose loss was taken. So the
+# random state (随机数状态) is noted before the forward, set again for the second run, **and put back afterwards**: the
+# next layer's forward must not draw these numbers a third time.
+#
+# **Write `Recompute`**: `recompute_function(function, generator, *tensors)` gives `function(*tensors)`; all tensors
+# need gradients, and the function draws from `generator`. A Function's `forward` runs without a graph, and what is not
+# saved in `ctx` is free as soon as it returns. (Not `torch.utils.checkpoint`: it knows the global generator alone.
+# Megatron has its own too, since ranks drop different numbers of split tensors and the same of whole ones.) *About 11
+# lines.*
+
+
+# %% exercise="week06.recompute"
+class Recompute(torch.autograd.Function):
+    """Keeps the tensors it is given and nothing that the function computes inside."""
+
+    @staticmethod
+    def forward(ctx, function, generator, *tensors):
+        ### BEGIN SOLUTION
+        ctx.function, ctx.generator, ctx.state = function, generator, generator.get_state()
+        ctx.save_for_backward(*tensors)
+        return function(*tensors)
+        ### END SOLUTION
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ### BEGIN SOLUTION
+        tensors = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+        now = ctx.generator.get_state()
+        ctx.generator.set_state(ctx.state)
+        with torch.enable_grad():
+            output = ctx.function(*tensors)
+        ctx.generator.set_state(now)
+        return None, None, *torch.autograd.grad(output, tensors, gradient)
+        ### END SOLUTION
+
+
+def recompute_function(function, generator, *tensors):
+    return Recompute.apply(function, generator, *tensors)
+
+
+def drop(x, p, generator):
+    return x * (torch.rand(x.shape, generator=generator) >= p) / (1 - p)
+
+
+def through_layers(x, layers, gradient, p, seed):
+    """Given. Layers that are recomputed, and back: output, gradients of x and of the layers, the next random number."""
+    generator = torch.Generator().manual_seed(seed)
+    y = x = x.clone().requires_grad_()
+    layers = [[weight.clone().requires_grad_() for weight in layer] for layer in layers]
+    for up, down in layers:
+        y = recompute_function(lambda y, up, down: y + drop(gelu(y @ up), p, generator) @ down, generator, y, up, down)
+    y.backward(gradient)
+    following = torch.rand(1, generator=generator)
+    return y.detach(), x.grad, [[weight.grad for weight in layer] for layer in layers], following
+
+
+# %% check="week06.recompute" points=3
+short = {"rows": 4, "width": 3, "inner": 8, "layers": 2, "p": 0.5, "part": "values"}
+long = {"rows": 1024, "width": 16, "inner": 1024, "layers": 10, "p": 0.25, "part": "memory"}
+check("week06.recompute", through_layers, cases=[short, long])
+
+# %% [markdown]
+# **A hunt to watch.** PyTorch's own `checkpoint` has a switch, `preserve_rng_state`. A training framework had turned it
+# off, harmless until a model came with dropout
+# ([OLMo-core#828](https://github.com/allenai/OLMo-core/pull/828)): after 150 steps the loss was 2.49 with recomputation
+# and 2.19 without, where both should agree. **What does the switch change here: the loss, the gradient, or both?**
+
+# %%
+torch.manual_seed(0)
+x, up, down = torch.randn(64, 32), torch.randn(32, 128) / 6, torch.randn(128, 32) / 11
+
+
+def loss_and_gradient(run):
+    torch.manual_seed(7)
+    leaf = x.clone().requires_grad_()
+    loss = run(lambda x: x + dropout(gelu(x @ up), 0.1) @ down, leaf).square().mean()
+    return loss.item(), torch.autograd.grad(loss, leaf)[0]
+
+
+loss, right = loss_and_gradient(lambda layer, x: layer(x))
+for keeps in (True, False):
+    again, gradient = loss_and_gradient(
+        lambda layer, x, keeps=keeps: checkpoint(layer, x, use_reentrant=False, preserve_rng_state=keeps)
+    )
+    off = (gradient - right).norm() / right.norm()
+    print(f"preserve_rng_state={keeps}: loss off by {again - loss}, gradient by {off:.1%}")
+
+# %% [markdown]
+# ## 9 · Challenge: a cap of bytes, the least work
+#
+# L equal layers, a cap of bytes for one microbatch on one rank. Each layer is kept (`"none"`), recomputes its attention
+# core (`"selective"`, 4bs²h/t FLOPs again) or everything (`"full"`, 24bsh²/t more). What each keeps: your
+# `activation_bytes`. Where sequence parallelism is on, a full layer keeps 2sbh/t, for its input is split.
+#
+# Play a plan backwards. In the backward of layer i **all** that layer i computes is there, recomputed or not, and what
+# layers 0 … i−1 keep. Layers behind it are through and free. The most that is ever there must fit.
+#
+# | three layers, kept 10 each, 2 if full | last | middle | first | most |
+# |---|---|---|---|---|
+# | none, none, full | 10 + 10 + **10** | 10 + **10** | **10** | 30 |
+# | full, none, none | 2 + 10 + **10** | 2 + **10** | **10** | 22 |
+#
+# **`cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes)`** returns a list of L texts that fits and
+# does the fewest FLOPs again, or None if nothing fits. *About 15 lines.* The grade's L go up to 118: trying all 3^L
+# plans never ends.
+
+
+# %% exercise="week06.memory-cap"
+def cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes):
+    """For each layer "none", "selective" or "full": the least FLOPs again under the cap; None if nothing fits."""
+    ### BEGIN SOLUTION
+    _, tp, both, tp_selective, both_selective, full = activation_bytes(s, b, h, a, t)
+    none, selective, full = (both, both_selective, full / t) if sequence_parallel else (tp, tp_selective, full)
+    core = 4 * b * s**2 * h
+    best, others = None, num_layers - 1
+    for num_full in range(others + 1):
+        for num_selective in range(others + 1 - num_full):
+            kept = num_full * full + num_selective * selective + (num_layers - num_full - num_selective) * none
+            flops = num_full * (24 * b * s * h**2 + core) + num_selective * core
+            if kept <= cap_bytes and (best is None or flops < best[0]):
+                best = flops, num_full, num_selective
+    if best is None:
+        return None
+    _, num_full, num_selective = best
+    return ["full"] * num_full + ["selective"] * num_selective + ["none"] * (num_layers - num_full - num_selective)
+    ### END SOLUTION
+
+
+# %% check="week06.memory-cap" points=3
+gpt3_layers = gpt3 | {"num_layers": 12}
+caps = [(True, 3 * 10**9), (False, 4_160_000_000), (True, 9 * 10**8), (True, 3 * 10**8)]
+cases = [gpt3_layers | {"sequence_parallel": split, "cap_bytes": cap} for split, cap in caps]
+cases += [gpt3_layers | {"num_layers": 1, "sequence_parallel": False, "cap_bytes": 10**9}]
+longer = {"num_layers": 4, "s": 8192, "b": 1, "h": 1024, "a": 8, "t": 1, "sequence_parallel": False}
+check("week06.memory-cap", cheapest_plan, cases=[*cases, longer | {"cap_bytes": 9_060_000_000}])
+
+# %% [markdown]
+# **Measured.** Your plan for eight layers of the size of section 6, on one rank, under half of what they would keep:
+# the model is recomputed as the plan says, and what autograd keeps is counted. The last layer is among it, whole.
+
+# %%
+sizes = {"s": 64, "b": 2, "h": 128, "a": 4, "t": 1}
+cap = 8 * activation_bytes(**sizes)[0] / 2
+plan = cheapest_plan(8, **sizes, sequence_parallel=False, cap_bytes=cap)
+blocks = torch.nn.ModuleList(Block(small).bfloat16() for _ in plan)
+for place, way in enumerate(plan):
+    if way != "none":
+        recompute(blocks, f"{place}.attention.core" if way == "selective" else str(place))
+x = torch.randn(2, 64, 128).bfloat16().requires_grad_()
+with meter.saved(blocks.parameters()) as kept:
+    for block in blocks:
+        x = block(x)
+none, _, _, selective, _, full = activation_bytes(**sizes)
+kept_by = {"none": none + 8 * 64 * 2, "selective": selective + 8 * 64 * 2, "full": full}
+print(plan, f"cap {cap:.0f}", sep="\n")
+print(f"formula {sum(kept_by[way] for way in plan):.0f}, measured {kept.num_bytes}")
+
+# %% [markdown]
+# ## 10 · Read real code
+#
+# In your installed `megatron-core`: `megatron/core/tensor_parallel/mappings.py`, `layers.py` and `random.py`.
+#
+# 1. `"gathers"`: how often is the input of a column layer all-gathered under sequence parallelism, forward and backward
+#    together? Read `LinearWithGradAccumulationAndAsyncCommunication`. A number.
+# 2. `"not_reduced"`: `_GatherFromSequenceParallelRegion` with `tensor_parallel_output_grad=False`: which function does
+#    its backward call, so that B1 does not happen? A name.
+# 3. `"order"`: in `CheckpointFunction.backward`, in which order do these happen: `_set_all_rng_states`, `backward`,
+#    `detach_variable`, `run_function`? A list.
+#
+# And for yourself:
+#
+# <details><summary>How does Megatron know which gradients to sum?</summary>
+#
+# By a mark: parameters with the attribute `sequence_parallel`, norms and the bias of row layers among them.
+# `finalize_model_grads` flattens them and makes one all-reduce, a sum, over the tensor-parallel group. A new module
+# whose author forgets the mark trains with partial gradients.
+# </details>
+
+# %% exercise="week06.reading"
+reading_answers = {"gathers": None, "not_reduced": None, "order": None}
+### BEGIN SOLUTION
+reading_answers["gathers"] = 2
+reading_answers["not_reduced"] = "_split_along_first_dim"
+reading_answers["order"] = ["_set_all_rng_states", "detach_variable", "run_function", "backward"]
+### END SOLUTION
+
+# %% check="week06.reading" points=1
+check("week06.reading", reading_answers)
+
+# %% [markdown]
+# ## 11 · Interview: the activations of a 530B layer
+#
+# s = 2,048, b = 1, h = 20,480, a = 128, t = 8. **Derive the FLOPs** (multiply and add are 2): per position the matrices
+# of a layer, 12h² weights, cost 24h²; the scores, QKᵀ and the product with V, 4sh. A backward costs two forwards.
+#
+# **`layer_of_530b()`** returns five numbers: bytes of a layer with tensor parallelism; with sequence parallelism and
+# selective recomputation; the share of a layer's bytes that selective recomputation saves, with sequence parallelism;
+# the share of FLOPs that it adds to forward and backward of a layer; and the share that full recomputation adds. *A few
+# lines.*
+
+
+# %% exercise="week06.530b"
+def layer_of_530b():
+    """[bytes tp, bytes tp + sp + selective, share saved, FLOPs of selective, FLOPs of full]; shares of 1."""
+    ### BEGIN SOLUTION
+    s, h = 2048, 20480
+    _, tp, both, _, selective, _ = activation_bytes(s, 1, h, 128, 8)
+    core, matrices = 4 * s * h, 24 * h**2
+    return [tp, selective, 1 - selective / both, core / (3 * (matrices + core)), 1 / 3]
+    ### END SOLUTION
+
+
+# %% check="week06.530b" points=1
+check("week06.530b", layer_of_530b)
+
+# %% [markdown]
+# What holds of the percentages that the paper's abstract prints? It says: a fifth of the memory, over 90% less time for
+# recomputation, and for this model on 2,240 A100 a utilisation of 54.2% against 42.1% with full recomputation, "29%
+# faster". Megatron-LM's README of that time gives 56.0% of the peak for the model's FLOPs on 280 GPUs, and 57.0% for
+# the hardware's, which are the model's and those done twice.
+
+# %%
+tp, both, saved, again, full = layer_of_530b()
+print(f"{tp / 1e6:.0f} MB become {both / 1e6:.0f} MB, 1/{tp / both:.2f}; selective alone saves {saved:.0%}")
+print(f"FLOPs again: {full:.1%} become {again:.2%}, {1 - again / full:.1%} less")
+print(f"54.2 / 42.1 = {54.2 / 42.1:.3f}; by FLOPs alone {(1 + full) / (1 + again):.3f}")
+print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {1 + again:.4f}")
+
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: what a layer keeps and why; what each of the two ideas
+# saves and what it costs; which of the percentages you have confirmed, which agree only roughly, and which do not
+# follow from FLOPs; what you would do first on a model with s = 32,768.
+
+# %% [markdown] manual="week06.interview" points=2
+# ### BEGIN SOLUTION
+# With tensor parallelism over 8 a layer keeps sbh(10 + 24/8 + 64/8) = 21sbh, 881 MB: the 10, norms, inputs and dropout
+# masks, is whole on every rank. Sequence parallelism splits it for the same bytes on the wire, 12.25sbh: the all-reduce
+# in two halves, and one more all-gather in the backward. Selective recomputation drops the scores, 64 of 98, so 65%,
+# and 4.25sbh or 178 MB are left: 1/4.94, the abstract's fifth.
+#
+# It costs 4bs²h of 3 · (24bsh² + 4bs²h), 0.55%, where full recomputation costs a third: 98% less, and the abstract's
+# "over 90%" of *time* is plausible, time being more than FLOPs. 54.2/42.1 is 1.287, "29% faster"; FLOPs alone would
+# allow 1.326. The README's 57.0/56.0 is 1.018, and the derivation gives 1.0055: more than the attention core's forward
+# is counted as done again there (its forward and backward together would give 1.016), or something else was.
+#
+# At s = 32,768 the scores are 1,024 of 1,058: first a kernel that never stores them (flash attention), then the
+# sequence split further.
+#
+# Full marks: 21 and 4.25 with their parts, messages of sequence parallelism, 0.55% derived, what is confirmed and what
+# is not, scores first for a long sequence.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 12 · Recap
+#
+# <details><summary>Why does sequence parallelism send no more than tensor parallelism?</summary>
+#
+# An all-reduce is a reduce-scatter and an all-gather. It puts work between the two, on split numbers. (The input
+# gathered again in the backward comes on top, if it is not kept.)
+# </details>
+#
+# <details><summary>A gather's backward: sum, or own part?</summary>
+#
+# It depends on what follows. If each rank uses the gathered tensor differently, its own columns, gradients are parts of
+# a sum. If every rank does the same, the gradient is whole already.
+# </details>
+#
+# <details><summary>Why recompute the first layers and not the last?</summary>
+#
+# The last layer's backward begins when its forward has just ended: it must be there anyway. What the first keeps is
+# kept longest.
+# </details>
+#
+# ## 13 · Take away
+#
+# > **One.** An activation is kept whole, split, or not at all; each is a choice. 34 + 5as/h: know where the numbers
+# > come from, and count.
+#
+# > **Two.** Every operator has one adjoint. The dot-product test finds the wrong one in a second; the loss does not.
+#
+# > **Three.** A weight that is whole and sees a part of the data has a partial gradient. Ask of every parameter: what
+# > have you seen?
+#
+# ## 14 · Going further
+#
+# - Korthikanti and others, *Reducing Activation Recomputation in Large Transformer Models*, arXiv 2205.05198. Look for:
+#   table 2, and section 4.2.2 with the two operators.
+# - Chen and others, *Training Deep Nets with Sublinear Memory Cost*, arXiv 1604.06174. Look for: recomputing every
+#   √n-th layer, for n layers in √n memory.
+# - PyTorch's `torch/utils/checkpoint.py`. Look for: how the version without reentrance uses `saved_tensors_hooks`, the
+#   same hooks that `meter.saved` counts with.
+# - **Lab 2**: `labs/README.md` says how to run Megatron's own layers beside ours.
+#
+# **An experiment, not graded.** `GPTConfig(flash=True)`: which terms of the formula are gone, and which small one is
+# new?
