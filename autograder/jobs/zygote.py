@@ -7,7 +7,6 @@ argument is the level of isolation. Answers and inputs of a submission pass it u
 
 from __future__ import annotations
 
-import gc
 import os
 import select
 import sys
@@ -19,6 +18,7 @@ import numpy  # noqa: F401 - jobs find it imported
 import torch
 import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
 from shardlab import meter  # noqa: F401
+from shardlab.ranks.shared_pages import prepare_to_fork
 
 from autograder.jobs import confine, contained, job, parcels, places, plain, reduce_scatter, tags
 
@@ -108,8 +108,7 @@ def main() -> None:
     reduce_scatter.install()
     tags.ignore()
     places.shown()  # jobs know it from here
-    gc.collect()
-    gc.freeze()  # jobs share the memory of what is imported: no collection of theirs writes into it
+    prepare_to_fork()
     serve(3, 4, level=int(sys.argv[1]))
 
 

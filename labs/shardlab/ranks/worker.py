@@ -6,7 +6,6 @@ operator, starts no thread and touches no GPU, so that each call begins as clean
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import socket
@@ -20,6 +19,7 @@ import torch
 import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
 
 from shardlab.ranks.call import Call
+from shardlab.ranks.shared_pages import prepare_to_fork
 from shardlab.ranks.supervise import adopt_orphans, end_with_parent, supervise
 from shardlab.ranks.travel import run_payload
 
@@ -93,8 +93,7 @@ def main() -> None:
     end_with_parent()
     adopt_orphans()
     torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()  # ranks share the memory of what is imported: no collection of theirs writes into it
+    prepare_to_fork()
     key = os.environ.pop(KEY_VARIABLE)
     connection = Client((sys.argv[1], int(sys.argv[2])), authkey=bytes.fromhex(key))
     send_at_once(connection)
