@@ -6,6 +6,7 @@ keep. What comes out is judged, not how: any plan under the cap with the least F
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from autograder.checks.base import Case, Check, Reply, Task
@@ -67,7 +68,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     return None
 
 
-def _counted(plan: list[str]) -> str:
+def _counted(plan: Sequence[str]) -> str:
     return ", ".join(f"{list(plan).count(way)} {way}" for way in WAYS if way in plan)
 
 
