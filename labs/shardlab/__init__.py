@@ -9,6 +9,7 @@
 | 7 pipelines, 8 zero bubble, 13 DualPipe | `pipeline_parallel` |
 | 9 hybrid | `mesh` says which rank is where, `hybrid` combines the axes in one step |
 | 10 planning | `costs`, and in every week the formula beside what was measured |
+| 11 experts, 12 expert parallel | `model` routes, drops and computes; `expert_parallel` spreads experts over ranks |
 | every week | `model` is what is trained, `figures` draws, `commands` are `shardlab` in a shell |
 """
 

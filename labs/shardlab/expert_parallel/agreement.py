@@ -1,0 +1,100 @@
+"""Do the ranks agree on what they are about to exchange? Asked before a row is sent: gloo aborts where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from shardlab.costs.model import divisors
+from shardlab.meter import place
+from shardlab.model.router import Choice
+from shardlab.ranks.agreement import first_difference
+
+place.hide(__file__)
+
+Group = dist.ProcessGroup | None
+
+
+def check_same_layer(choice: Choice, module: nn.Module, *, group: Group) -> None:
+    """Raise ValueError, on every rank alike, when the ranks of a group have different choices or parameters."""
+    lines = [f"{choice.k} of {choice.experts} experts, {choice.groups_per_token} of {choice.groups} groups"]
+    lines += [
+        f"{name} {list(one.shape)} {one.dtype}{'' if one.requires_grad else ', frozen'}"
+        for name, one in module.named_parameters()
+    ]
+    if found := first_difference(lines, group=group):
+        raise ValueError(
+            f"rank {found.rank} has another layer than rank 0: {found.line} where rank 0 has {found.line_of_first}. "
+            "Build the same layer on every rank."
+        )
+
+
+def gathered_counts(sizes: Sequence[int], *, has_gradient: bool, trouble: str, group: Group) -> list[list[int]]:
+    """Rows for each expert from every rank, [ranks][experts]: from one table, splits cannot disagree.
+
+    trouble: why this rank cannot go on, or "". Raises ValueError, on every rank alike, when some rank has trouble, and
+    when some have inputs with a gradient and others not: their backward would send nothing, and the others wait.
+    """
+    device = dist.distributed_c10d._get_object_coll_device(group)
+    mine = torch.tensor([bool(trouble), has_gradient, *sizes], device=device)
+    table = mine.new_empty(dist.get_world_size(group), len(mine))
+    dist.all_gather_single(table, mine.unsqueeze(0), group=group)
+    rows: list[list[int]] = table.tolist()
+    if any(row[0] for row in rows):
+        raise ValueError(_first_trouble(trouble, group))
+    if odd := [rank for rank, row in enumerate(rows) if row[1] != rows[0][1]]:
+        raise ValueError(
+            f"the input of rank {odd[0]} {_gradient(rows[odd[0]][1])}, that of rank 0 {_gradient(rows[0][1])}: "
+            "one would wait for the other's backward for ever. Let all inputs have a gradient, or none."
+        )
+    return [row[2:] for row in rows]
+
+
+def _gradient(has: int) -> str:
+    return "has a gradient" if has else "has none"
+
+
+def _first_trouble(trouble: str, group: Group) -> str:
+    by_rank: list[str] = [""] * dist.get_world_size(group)
+    dist.all_gather_object(by_rank, trouble, group=group)
+    return next(f"rank {rank}: {theirs}" for rank, theirs in enumerate(by_rank) if theirs)
+
+
+def check_counts(sent: Sequence[int], received: Sequence[int], num_rows: int, *, group: Group) -> None:
+    """Raise ValueError, on every rank alike, unless each rank expects from each other what that one sends."""
+    size = dist.get_world_size(group)
+    device = dist.distributed_c10d._get_object_coll_device(group)
+    is_table = len(sent) == len(received) == size
+    line = [num_rows, *sent, *received] if is_table else [-1, len(sent), len(received), *[0] * (2 * size - 2)]
+    mine = torch.tensor(line, device=device, dtype=torch.int64)
+    table = mine.new_empty(size, 1 + 2 * size)
+    dist.all_gather_single(table, mine.unsqueeze(0), group=group)
+    for rank, (rows, *counts) in enumerate(table.tolist()):
+        if rows < 0:
+            raise ValueError(f"rank {rank} gives {counts[0]} and {counts[1]} counts to {size} ranks: give one per rank")
+        if min(counts) < 0 or sum(counts[:size]) != rows:
+            raise ValueError(
+                f"rank {rank} sends {counts[:size]} of {rows} rows: give counts from 0 that add up to its rows"
+            )
+    sends, expects = table[:, 1 : 1 + size], table[:, 1 + size :].t()
+    if (wrong := (sends != expects).nonzero()).numel():
+        source, target = wrong[0].tolist()
+        raise ValueError(
+            f"rank {source} sends {sends[source, target]} rows to rank {target}, which expects "
+            f"{expects[source, target]}: exchange the counts first"
+        )
+
+
+def own_experts(num_experts: int, *, group: Group) -> slice:
+    """The experts of this rank. Raises ValueError, with the sizes that would work, where the ranks do not divide."""
+    size, rank = dist.get_world_size(group), dist.get_rank(group)
+    if num_experts % size:
+        raise ValueError(
+            f"{num_experts} experts cannot be spread over {size} ranks: use an expert-parallel size among "
+            f"{divisors(num_experts)}"
+        )
+    each = num_experts // size
+    return slice(rank * each, (rank + 1) * each)

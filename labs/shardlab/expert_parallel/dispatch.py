@@ -1,0 +1,110 @@
+"""Rows to the ranks that have their experts, and back: one table of counts, two all-to-alls, two more in the backward.
+
+Shapes: T tokens and R rows of this rank, A rows that arrive, H hidden, E experts, K choices of a token, X own experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from shardlab.expert_parallel.agreement import Group, gathered_counts, own_experts
+from shardlab.expert_parallel.messages import Started, start_all_to_all
+from shardlab.model.experts import places_in_batch
+from shardlab.model.permutation import Rows, from_rows, to_rows
+
+Chunks = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What this rank sends to whom, and what arrives.
+
+    sent: rows to each rank. chunks: rows that arrive, [source][own expert], which is also the order they lie in.
+    place_R: of each row its place among padded ones, None where nothing is padded.
+    """
+
+    rows: Rows
+    sent: list[int]
+    chunks: list[list[int]]
+    place_R: Tensor | None
+    group: Group
+
+    @property
+    def received(self) -> list[int]:
+        """Rows from each rank."""
+        return [sum(of_source) for of_source in self.chunks]
+
+
+def agree(rows: Rows, *, group: Group, has_gradient: bool = True, padded_to: int | None = None) -> Exchange:
+    """Exchange the counts: rank r has the r-th part of the experts.
+
+    padded_to: every expert gets so many rows from this rank. has_gradient: whether rows need one in the backward.
+    Raises ValueError, on every rank alike, where some rank cannot go on, and when the ranks do not divide the experts.
+    """
+    num_experts, size = len(rows.sizes), dist.get_world_size(group)
+    mine = own_experts(num_experts, group=group)
+    sizes = rows.sizes if padded_to is None else [padded_to] * num_experts
+    table = gathered_counts(sizes, has_gradient=has_gradient, trouble="", group=group)
+    each = num_experts // size
+    sent = [sum(sizes[first : first + each]) for first in range(0, num_experts, each)]
+    device = rows.choice_R.device
+    place_R = None if padded_to is None else places_in_batch(rows.sizes, padded_to, device)
+    return Exchange(rows, sent, [counts[mine] for counts in table], place_R, group)
+
+
+def start_dispatch(x_TH: Tensor, exchange: Exchange) -> Started:
+    """Copy each token once for each of its experts and send it there; `started()` are the rows [A, H] for this rank."""
+    x_RH = to_rows(x_TH, exchange.rows)
+    if exchange.place_R is not None:
+        x_RH = x_RH.new_zeros(sum(exchange.sent), x_RH.shape[1]).index_copy(0, exchange.place_R, x_RH)
+    return start_all_to_all(x_RH, exchange.sent, exchange.received, group=exchange.group)
+
+
+def start_combine(y_AH: Tensor, weights_TK: Tensor, exchange: Exchange) -> Started:
+    """Send the experts' rows home; `started()` is each token's weighted sum [T, H]."""
+    started = start_all_to_all(y_AH, exchange.received, exchange.sent, group=exchange.group)
+
+    def tokens() -> Tensor:
+        y_RH = started()
+        if exchange.place_R is not None:
+            y_RH = y_RH.index_select(0, exchange.place_R)
+        return from_rows(y_RH, weights_TK, exchange.rows)
+
+    return tokens
+
+
+def dispatched(x_TH: Tensor, exchange: Exchange) -> Tensor:
+    """`start_dispatch`, waited for."""
+    return start_dispatch(x_TH, exchange)()
+
+
+def combined(y_AH: Tensor, weights_TK: Tensor, exchange: Exchange) -> Tensor:
+    """`start_combine`, waited for."""
+    return start_combine(y_AH, weights_TK, exchange)()
+
+
+def by_expert(x_AH: Tensor, chunks: Chunks) -> Tensor:
+    """Rows that lie by source, put in order of their experts."""
+    if len(chunks) == 1 or len(chunks[0]) == 1:
+        return x_AH
+    pieces = x_AH.split([count for of_source in chunks for count in of_source])
+    num_own = len(chunks[0])
+    return torch.cat([piece for expert in range(num_own) for piece in pieces[expert::num_own]])
+
+
+def by_source(y_AH: Tensor, chunks: Chunks) -> Tensor:
+    """Rows that lie by expert, put back in order of their sources."""
+    if len(chunks) == 1 or len(chunks[0]) == 1:
+        return y_AH
+    pieces = y_AH.split([of_source[expert] for expert in range(len(chunks[0])) for of_source in chunks])
+    return torch.cat([piece for source in range(len(chunks)) for piece in pieces[source :: len(chunks)]])
+
+
+def sizes_of(chunks: Chunks) -> list[int]:
+    """Rows of each own expert, from all sources."""
+    return [sum(counts) for counts in zip(*chunks, strict=True)]

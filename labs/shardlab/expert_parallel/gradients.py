@@ -1,0 +1,83 @@
+"""Gradients of a model with experts, after the backward: averaged over the right ranks, and their norm.
+
+An expert's gradient already has the tokens of all ranks that sent it some: the all-to-all's backward brought them. What
+is missing are the ranks that hold a copy of the expert. Yet the average is over all ranks with tokens, as for the rest:
+whoever divides by the number of copies makes expert gradients ep times too large, which Adam hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from shardlab.expert_parallel.agreement import Group
+from shardlab.expert_parallel.layer import ParallelMoE
+
+
+def expert_parameters(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that differ between expert-parallel ranks."""
+    return [one for layer in module.modules() if isinstance(layer, ParallelMoE) for one in layer.experts.parameters()]
+
+
+@torch.no_grad()
+def average_gradients(module: nn.Module, *, group: Group, expert_group: Group) -> None:
+    """The mean gradient over all ranks of `group`, each with tokens of its own.
+
+    expert_group: ranks that hold the same experts (edp). A parameter without a gradient counts as zeros, as another
+    rank may have one. One all-reduce for each dtype and group.
+    """
+    experts = set(expert_parameters(module))
+    others = [one for one in module.parameters() if one not in experts]
+    num_ranks = dist.get_world_size(group)
+    _average(others, num_ranks, group)
+    _average([one for one in module.parameters() if one in experts], num_ranks, expert_group)
+
+
+def _average(parameters: Iterable[nn.Parameter], num_ranks: int, group: Group) -> None:
+    trained = [one for one in parameters if one.requires_grad]
+    for dtype in sorted({one.dtype for one in trained}, key=str):
+        some = [one for one in trained if one.dtype == dtype]
+        for one in some:
+            one.grad = torch.zeros_like(one) if one.grad is None else one.grad
+        gradients = [one.grad for one in some if one.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        if dist.get_world_size(group) > 1:
+            dist.all_reduce(flat, group=group)
+        for gradient, mean in zip(gradients, flat.split([one.numel() for one in gradients]), strict=True):
+            gradient.copy_(mean.view_as(gradient)).div_(num_ranks)
+
+
+@torch.no_grad()
+def norm_of_gradients(module: nn.Module, *, groups: Iterable[Group]) -> Tensor:
+    """The Euclidean norm of the whole model's gradients: experts add up over the groups of ep and etp, the rest once.
+
+    A norm of what lies on one rank would clip with another factor on each rank.
+    """
+    experts = expert_parameters(module)
+    total = _squares(experts)
+    for group in groups:
+        dist.all_reduce(total, group=group)
+    mine = set(experts)
+    return (total + _squares(one for one in module.parameters() if one not in mine)).sqrt()
+
+
+@torch.no_grad()
+def clip_gradients(module: nn.Module, max_norm: float, *, groups: Iterable[Group]) -> Tensor:
+    """Scale all gradients so that the whole model's have a norm of at most `max_norm`; returns the norm before."""
+    norm = norm_of_gradients(module, groups=groups)
+    scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)  # torch's clip_grad_norm_ has the same 1e-6
+    for one in module.parameters():
+        if one.grad is not None:
+            one.grad.mul_(scale.to(one.grad.device))
+    return norm
+
+
+def _squares(parameters: Iterable[nn.Parameter]) -> Tensor:
+    total = torch.zeros((), dtype=torch.float64)
+    for one in parameters:
+        if one.grad is not None:
+            total += one.grad.double().square().sum().cpu()
+    return total

@@ -1,0 +1,68 @@
+"""Dispatch in two levels: of each token one copy to each node that has experts of it, then inside that node.
+
+A token with k choices on n nodes crosses the slow link n times and not k times, and comes back once per node: what a
+node's experts give is added up there. Routing that limits the nodes makes n small (DeepSeek-V3, arXiv 2412.19437,
+section 3.2.2). N nodes with L ranks each; rank r is the r % L-th of node r // L and talks across to those of the same
+number.
+
+Shapes: T tokens, M copies that arrive at this rank, H hidden, K choices of a token, E experts.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from shardlab.expert_parallel.agreement import Group, own_experts
+from shardlab.expert_parallel.dispatch import agree, combined, dispatched, start_combine, start_dispatch
+from shardlab.expert_parallel.expert_tensor import Computed
+from shardlab.expert_parallel.messages import all_to_all
+from shardlab.model.permutation import rows_by_expert
+from shardlab.model.router import Routing
+
+
+def visit_in_two_levels(
+    x_TH: Tensor,
+    routing: Routing,
+    computed: Computed,
+    *,
+    num_experts: int,
+    across: Group,
+    inside: Group,
+    kept_TK: Tensor | None = None,
+) -> Tensor:
+    """What the experts give each token [T, H]: 1. a copy to each node  2. inside it  3. sums back across.
+
+    With a copy travel its token's experts and weights, as int32 and in the scores' dtype.
+    """
+    each = num_experts // dist.get_world_size(across)
+    node_TK = routing.experts_TK // each
+    kept_TK = torch.ones_like(node_TK, dtype=torch.bool) if kept_TK is None else kept_TK
+
+    on_node = nodes_touched(node_TK, kept_TK, dist.get_world_size(across))
+    nodes_TN = torch.arange(on_node.shape[1], device=x_TH.device).expand_as(on_node)
+    rows = rows_by_expert(nodes_TN, on_node.shape[1], on_node)
+    outer = agree(rows, group=across, has_gradient=x_TH.requires_grad)
+    started = start_dispatch(x_TH, outer)
+    token_R = outer.rows.token_R
+    experts_TK = routing.experts_TK.masked_fill(~kept_TK, -1).int()
+    counts = {"sent": outer.sent, "received": outer.received, "group": across, "agreed": True}
+    experts_MK = all_to_all(experts_TK[token_R], **counts).long()
+    weights_MK = all_to_all(routing.weights_TK[token_R], **counts)
+    x_MH = started()
+
+    mine = own_experts(num_experts, group=across)
+    kept_MK = (experts_MK >= mine.start) & (experts_MK < mine.stop)
+    rows = rows_by_expert((experts_MK - mine.start).clamp(0, each - 1), each, kept_MK)
+    inner = agree(rows, group=inside, has_gradient=x_MH.requires_grad)
+    y_AH = computed(dispatched(x_MH, inner), inner.chunks)
+    y_MH = combined(y_AH, weights_MK, inner)
+
+    return start_combine(y_MH, on_node.to(y_MH.dtype), outer)()
+
+
+def nodes_touched(node_TK: Tensor, kept_TK: Tensor, num_nodes: int) -> Tensor:
+    """Which nodes [T, N] each token's choices lie on."""
+    touched = torch.zeros(len(node_TK), num_nodes + 1, dtype=torch.bool, device=node_TK.device)
+    return touched.scatter_(1, node_TK.masked_fill(~kept_TK, num_nodes), True)[:, :num_nodes]

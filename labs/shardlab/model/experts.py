@@ -1,0 +1,66 @@
+"""Many MLPs at once: rows lie by expert, `sizes` says how many are whose. Three ways to the same numbers.
+
+Shapes: R rows, H hidden, F width of an expert, E experts, C rows of the fullest. up [E, H, F], down [E, F, H]; gated,
+up is [E, H, 2F]: what passes, then its gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Activation = Callable[[Tensor], Tensor]
+Method = Callable[[Tensor, Sequence[int], Tensor, Tensor, Activation], Tensor]
+
+
+def gated(x: Tensor) -> Tensor:
+    """SwiGLU, arXiv 2002.05202."""
+    passing, gate = x.chunk(2, dim=-1)
+    return functional.silu(gate) * passing
+
+
+def by_loop(x_RH: Tensor, sizes: Sequence[int], up: Tensor, down: Tensor, activation: Activation) -> Tensor:
+    """One expert after the other; one without rows multiplies none, so that its gradient is zero and not missing."""
+    pieces = zip(x_RH.split(list(sizes)), up.unbind(0), down.unbind(0), strict=True)
+    return torch.cat([activation(x @ up_HF) @ down_FH for x, up_HF, down_FH in pieces])
+
+
+def by_batch(x_RH: Tensor, sizes: Sequence[int], up: Tensor, down: Tensor, activation: Activation) -> Tensor:
+    """One batched product: each expert gets as many rows as the fullest, filled up with zeros."""
+    num_experts, capacity = len(sizes), max(sizes)
+    places = places_in_batch(sizes, capacity, x_RH.device)
+    x_ECH = x_RH.new_zeros(num_experts * capacity, x_RH.shape[1]).index_copy(0, places, x_RH)
+    y_ECH = activation(x_ECH.view(num_experts, capacity, x_RH.shape[1]) @ up) @ down
+    return y_ECH.flatten(0, 1).index_select(0, places)
+
+
+def by_groups(x_RH: Tensor, sizes: Sequence[int], up: Tensor, down: Tensor, activation: Activation) -> Tensor:
+    """One grouped product, which knows where each expert's rows end; float32 and bfloat16."""
+    ends = torch.tensor(sizes, device=x_RH.device).cumsum(0).int()
+    return functional.grouped_mm(activation(functional.grouped_mm(x_RH, up, offs=ends)), down, offs=ends)
+
+
+def places_in_batch(sizes: Sequence[int], capacity: int, device: torch.device) -> Tensor:
+    """Of each row its place among E * capacity ones, where every expert has the same number."""
+    starts = torch.arange(len(sizes), device=device) * capacity
+    counts = torch.tensor(sizes, device=device)
+    shift = starts - (counts.cumsum(0) - counts)
+    return torch.arange(sum(sizes), device=device) + shift.repeat_interleave(counts)
+
+
+class Experts(nn.Module):
+    """E MLPs H -> F -> H without biases. x_RH lies by expert, in the order and numbers of `sizes`."""
+
+    def __init__(self, num_experts: int, hidden: int, width: int, *, is_gated: bool = False, method: Method = by_loop):
+        super().__init__()
+        self.method, self.is_gated = method, is_gated
+        self.up = nn.Parameter(torch.empty(num_experts, hidden, (2 if is_gated else 1) * width))
+        self.down = nn.Parameter(torch.empty(num_experts, width, hidden))
+        for weight in (self.up, self.down):
+            nn.init.normal_(weight, std=0.02)
+
+    def forward(self, x_RH: Tensor, sizes: Sequence[int]) -> Tensor:
+        return self.method(x_RH, sizes, self.up, self.down, gated if self.is_gated else functional.gelu)

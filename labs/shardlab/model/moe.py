@@ -1,0 +1,104 @@
+"""A layer of experts on one device: route, sort by expert, compute, sort back and add up.
+
+Shapes: B batch, S sequence, T = B*S tokens, H hidden, E experts, K choices of a token, R rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from shardlab.model.balance import auxiliary_loss, load_of, updated_bias, with_loss, z_loss
+from shardlab.model.capacity import Capacity
+from shardlab.model.experts import Experts, Method, by_loop
+from shardlab.model.permutation import from_rows, rows_by_expert, to_rows
+from shardlab.model.router import Choice, Router, Routing
+
+
+@dataclass(frozen=True)
+class MoEConfig:
+    """Sizes of a layer of experts.
+
+    width: of one expert. shared: experts that every token visits, as one MLP of so many widths (DeepSeekMoE, arXiv
+    2401.06066, section 3.2). auxiliary, z: coefficients of the two losses. capacity: None drops nothing.
+    """
+
+    hidden: int
+    width: int
+    choice: Choice
+    shared: int = 0
+    gated: bool = False
+    auxiliary: float = 0.0
+    z: float = 0.0
+    capacity: Capacity | None = None
+    method: Method = by_loop
+
+
+class MoE(nn.Module):
+    """Each token visits the K experts that its router chose, and the shared ones.
+
+    `load_E` is how many choices fell on each expert in the last forward: written, not added up, so that a layer that
+    is recomputed counts once.
+    """
+
+    def __init__(self, config: MoEConfig) -> None:
+        super().__init__()
+        self.config = config
+        choice = config.choice
+        self.router = Router(config.hidden, choice)
+        self.experts = Experts(choice.experts, config.hidden, config.width, is_gated=config.gated, method=config.method)
+        self.shared = None
+        if config.shared:
+            self.shared = Experts(1, config.hidden, config.shared * config.width, is_gated=config.gated)
+        self.load_E = torch.zeros(choice.experts, dtype=torch.int64)
+
+    def forward(self, x_BSH: Tensor) -> Tensor:
+        x_TH = x_BSH.flatten(0, -2)
+        routing, logits_TE = self.routed(x_TH)
+        rows = rows_by_expert(routing.experts_TK, self.config.choice.experts, self.kept(routing))
+        y_TH = from_rows(self.experts(to_rows(x_TH, rows), rows.sizes), routing.weights_TK, rows)
+        return self.finished(y_TH, x_TH, routing, logits_TE).view_as(x_BSH)
+
+    def routed(self, x_TH: Tensor) -> tuple[Routing, Tensor]:
+        """Where each token goes, and the logits behind it. Raises ValueError for another width or dtype of x."""
+        weight = self.experts.up
+        if x_TH.shape[-1] != self.config.hidden or x_TH.dtype != weight.dtype:
+            raise ValueError(
+                f"an input of width {x_TH.shape[-1]} and {x_TH.dtype} meets experts of {self.config.hidden} and "
+                f"{weight.dtype}: give that width and dtype"
+            )
+        routing, logits_TE = self.router(x_TH)
+        self.load_E = load_of(routing.experts_TK, self.config.choice.experts)
+        return routing, logits_TE
+
+    def kept(self, routing: Routing) -> Tensor | None:
+        """Which choices [T, K] are not dropped; None for all."""
+        capacity = self.config.capacity
+        return None if capacity is None else capacity.kept(routing, self.config.choice)
+
+    def finished(self, y_TH: Tensor, x_TH: Tensor, routing: Routing, logits_TE: Tensor) -> Tensor:
+        """What the routed experts gave, with the shared ones' part and the layer's own losses."""
+        if self.shared is not None:
+            y_TH = y_TH + self.shared(x_TH, [len(x_TH)])
+        loss = self.own_loss(routing, logits_TE)
+        return y_TH if loss is None else with_loss(y_TH, loss)
+
+    def own_loss(self, routing: Routing, logits_TE: Tensor) -> Tensor | None:
+        """The losses of balance and of large logits, with their coefficients; None without any."""
+        auxiliary, z = self.config.auxiliary, self.config.z
+        if not auxiliary and not z:
+            return None
+        load_E, share = self.load_of_batch()
+        return share * (auxiliary * auxiliary_loss(routing, load_E) + z * z_loss(logits_TE))
+
+    def load_of_batch(self) -> tuple[Tensor, float]:
+        """Choices of each expert in the whole batch, and how much of it is here, 1 for the mean of all ranks."""
+        return self.load_E, 1.0
+
+    @torch.no_grad()
+    def update_bias(self, *, rate: float = 1e-3) -> None:
+        """Move the router's bias towards balance; once a step."""
+        bias_E = self.router.get_buffer("bias_E")
+        bias_E.copy_(updated_bias(bias_E, self.load_of_batch()[0], rate=rate))

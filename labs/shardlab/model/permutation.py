@@ -1,0 +1,87 @@
+"""Tokens to rows that lie by expert, and rows back to tokens. Each of the two is the other's adjoint, but for weights.
+
+Shapes: T tokens, H hidden, K choices of a token, R rows: one for each choice that is not dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The choices of T tokens as rows, expert after expert, within an expert by token.
+
+    choice_R: of each row the number t * K + k of its choice. row_TK: of each choice its row, 0 where it was dropped.
+    sizes: rows of each expert.
+    """
+
+    choice_R: Tensor
+    row_TK: Tensor
+    kept_TK: Tensor
+    sizes: list[int]
+
+    @property
+    def token_R(self) -> Tensor:
+        """The token of each row."""
+        return self.choice_R // self.row_TK.shape[1]
+
+
+def rows_by_expert(experts_TK: Tensor, num_experts: int, kept_TK: Tensor | None = None) -> Rows:
+    """Sort the choices by expert; those that are not kept have no row."""
+    kept_TK = torch.ones_like(experts_TK, dtype=torch.bool) if kept_TK is None else kept_TK
+    experts = experts_TK.masked_fill(~kept_TK, num_experts).flatten()
+    sizes = torch.bincount(experts, minlength=num_experts + 1)[:num_experts].tolist()
+    choice_R = experts.argsort(stable=True)[: sum(sizes)]
+    row = torch.zeros_like(experts)
+    row[choice_R] = torch.arange(len(choice_R), device=row.device)
+    return Rows(choice_R, row.view_as(experts_TK), kept_TK, sizes)
+
+
+def to_rows(x_TH: Tensor, rows: Rows) -> Tensor:
+    """A copy of each token for each of its choices, [R, H]. Backward: a token's gradient is the sum of its rows'."""
+    return _ToRows.apply(x_TH, rows)  # type: ignore[return-value]
+
+
+def from_rows(y_RH: Tensor, weights_TK: Tensor, rows: Rows) -> Tensor:
+    """The weighted sum [T, H] of each token's rows; a token without any gets zeros."""
+    return _FromRows.apply(y_RH, weights_TK.to(y_RH.dtype), rows)  # type: ignore[return-value]
+
+
+class _ToRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_TH: Tensor, rows: Rows) -> Tensor:
+        ctx.rows = rows
+        return x_TH.index_select(0, rows.token_R)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return _summed(gradients[0], ctx.rows.kept_TK.to(gradients[0].dtype), ctx.rows), None
+
+
+class _FromRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, y_RH: Tensor, weights_TK: Tensor, rows: Rows) -> Tensor:
+        ctx.save_for_backward(y_RH, weights_TK)
+        ctx.rows = rows
+        return _summed(y_RH, weights_TK * rows.kept_TK, rows)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        (y_RH, weights_TK), rows = ctx.saved_tensors, ctx.rows
+        gradient_RH = gradients[0].index_select(0, rows.token_R)
+        of_weights = torch.zeros_like(weights_TK)
+        of_weights.view(-1)[rows.choice_R] = torch.linalg.vecdot(gradient_RH, y_RH)
+        return gradient_RH.mul_(weights_TK.view(-1)[rows.choice_R].unsqueeze(-1)), of_weights, None
+
+
+def _summed(y_RH: Tensor, weights_TK: Tensor, rows: Rows) -> Tensor:
+    """Each token's sum of weight times row, in one pass over the rows."""
+    if not len(y_RH) or not len(weights_TK):
+        return y_RH.new_zeros(len(weights_TK), y_RH.shape[1])
+    return functional.embedding_bag(rows.row_TK, y_RH.contiguous(), mode="sum", per_sample_weights=weights_TK)

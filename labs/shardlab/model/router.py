@@ -1,0 +1,126 @@
+"""Which experts a token visits, and with which weights.
+
+Shapes: T tokens, H hidden, E experts, K choices of a token, G groups of experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from shardlab.costs.model import divisors
+
+softmax = partial(torch.softmax, dim=-1)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How each token chooses `k` of `experts`.
+
+    score: of logits, `softmax` or `torch.sigmoid`. renormalise: a token's k weights add up to 1; with softmax that is
+    the softmax of its k largest logits (Mixtral, arXiv 2401.04088, section 2.1). scale: a factor on all weights.
+    groups: neighbouring experts form a group, such as those of a node; groups_per_token: groups that a token's experts
+    may lie in, 0 for all. The best groups have the largest sums of their k/groups_per_token largest scores
+    (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+    Raises ValueError, with what would work, for more choices than there are experts in the groups that are allowed.
+    """
+
+    experts: int
+    k: int
+    score: Callable[[Tensor], Tensor] = softmax
+    renormalise: bool = False
+    scale: float = 1.0
+    groups: int = 1
+    groups_per_token: int = 0
+
+    def __post_init__(self) -> None:
+        if self.experts < 1 or self.groups < 1 or self.experts % self.groups:
+            fits = divisors(max(1, self.experts))
+            raise ValueError(f"{self.experts} experts cannot form {self.groups} groups: use a number among {fits}")
+        if not 0 <= self.groups_per_token <= self.groups:
+            raise ValueError(
+                f"a token cannot use {self.groups_per_token} of {self.groups} groups: use 1 to {self.groups}"
+            )
+        if not 1 <= self.k <= self.reachable:
+            raise ValueError(
+                f"a token cannot choose {self.k} experts: it reaches {self.reachable} of {self.experts}, use k from 1 "
+                f"to {self.reachable}" + (", or more groups" if self.limits_groups else "")
+            )
+
+    @property
+    def limits_groups(self) -> bool:
+        """Whether a token may not use all groups."""
+        return 0 < self.groups_per_token < self.groups
+
+    @property
+    def reachable(self) -> int:
+        """Experts among which a token chooses."""
+        return self.experts // self.groups * (self.groups_per_token or self.groups)
+
+
+@dataclass(frozen=True)
+class Routing:
+    """What a router decided for T tokens: their experts and weights, and the scores of all experts."""
+
+    experts_TK: Tensor
+    weights_TK: Tensor
+    scores_TE: Tensor
+
+
+def route(logits_TE: Tensor, choice: Choice, bias_E: Tensor | None = None) -> Routing:
+    """Choose by score plus bias; weigh by score alone, so that the bias never enters a gradient (arXiv 2408.15664).
+
+    Scores are float32 or better. Raises ValueError for logits that are not numbers, and for another number of experts.
+    """
+    if logits_TE.shape[-1] != choice.experts:
+        raise ValueError(
+            f"logits of {logits_TE.shape[-1]} experts for a choice among {choice.experts}: use that number"
+        )
+    scores_TE = choice.score(logits_TE.to(torch.promote_types(logits_TE.dtype, torch.float32)))
+    if not torch.isfinite(scores_TE.detach().sum()):
+        wrong = (~torch.isfinite(scores_TE)).any(-1).nonzero()[0].item()
+        raise ValueError(
+            f"the router's scores of token {wrong} are not numbers: look at its input and the router's weight"
+        )
+
+    preferred_TE = scores_TE.detach() if bias_E is None else scores_TE.detach() + bias_E
+    if choice.limits_groups:
+        preferred_TE = preferred_TE.masked_fill(~_in_best_groups(preferred_TE, choice), -torch.inf)
+    experts_TK = preferred_TE.topk(choice.k, dim=-1).indices
+
+    weights_TK = scores_TE.gather(-1, experts_TK)
+    if choice.renormalise:
+        weights_TK = weights_TK / (weights_TK.sum(-1, keepdim=True) + 1e-20)
+    return Routing(experts_TK, weights_TK * choice.scale, scores_TE)
+
+
+def _in_best_groups(preferred_TE: Tensor, choice: Choice) -> Tensor:
+    """Which experts [T, E] lie in a token's best groups."""
+    by_group_TGX = preferred_TE.unflatten(-1, (choice.groups, -1))
+    num_best = min(by_group_TGX.shape[-1], max(1, choice.k // choice.groups_per_token))
+    worth_TG = by_group_TGX.topk(num_best, dim=-1).values.sum(-1)
+    best = worth_TG.topk(choice.groups_per_token, dim=-1).indices
+    chosen_TG = torch.zeros_like(worth_TG, dtype=torch.bool).scatter_(-1, best, True)
+    return chosen_TG.unsqueeze(-1).expand_as(by_group_TGX).flatten(-2)
+
+
+class Router(nn.Module):
+    """A matrix [E, H] that gives each token a logit for each expert, and a bias that training does not touch."""
+
+    def __init__(self, hidden: int, choice: Choice) -> None:
+        super().__init__()
+        self.choice = choice
+        self.weight = nn.Parameter(torch.empty(choice.experts, hidden))
+        nn.init.normal_(self.weight, std=0.02)
+        self.register_buffer("bias_E", torch.zeros(choice.experts))
+
+    def forward(self, x_TH: Tensor) -> tuple[Routing, Tensor]:
+        """The routing, and the logits that it came from. In float32 or better, as small differences decide."""
+        dtype = torch.promote_types(x_TH.dtype, torch.float32)
+        logits_TE = functional.linear(x_TH.to(dtype), self.weight.to(dtype))
+        return route(logits_TE, self.choice, self.get_buffer("bias_E")), logits_TE

@@ -1,0 +1,164 @@
+"""A layer whose experts lie on many ranks beside the whole layer on one: outputs, gradients, weights after ten steps."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import meter
+from shardlab.expert_parallel import Nodes, ParallelMoE, Splits, average_gradients, norm_of_gradients
+from shardlab.mesh.axes import Mesh
+from shardlab.mesh.process_groups import create_process_groups
+from shardlab.model.capacity import Capacity
+from shardlab.model.experts import by_batch, by_groups
+from shardlab.model.moe import MoE, MoEConfig
+from shardlab.model.router import Choice
+
+HIDDEN = 8
+PLAIN = MoEConfig(HIDDEN, 8, Choice(8, 2))
+FULL = MoEConfig(
+    HIDDEN,
+    8,
+    Choice(8, 3, score=torch.sigmoid, renormalise=True, scale=2.5),
+    shared=1,
+    gated=True,
+    auxiliary=0.1,
+    z=0.1,
+)
+CONFIGS = {
+    "softmax": PLAIN,
+    "everything": FULL,
+    "batched": replace(FULL, method=by_batch),
+    "grouped": replace(PLAIN, hidden=16, width=16, method=by_groups),  # its rows are multiples of 16 bytes
+    "node limited": replace(PLAIN, choice=Choice(8, 2, groups=4, groups_per_token=1)),
+    "first stay": replace(FULL, capacity=Capacity(0.75)),
+    "best stay, padded": replace(FULL, capacity=Capacity(0.75, by_score=True, padded=True)),
+}
+TOKENS = {"even": [6] * 8, "uneven": [5, 9, 4, 7, 6, 4, 5, 8], "empty rank": [7, 0, 5, 4, 0, 6, 4, 4]}
+
+
+def whole_layer(config, skew):
+    torch.manual_seed(0)
+    whole = MoE(config)
+    for one in whole.parameters():
+        torch.nn.init.normal_(one, std=0.3)
+    if skew is not None:  # choices of every token fall on these experts alone
+        whole.router.get_buffer("bias_E")[list(skew)] = 100.0
+    return whole
+
+
+def batch(step, counts, hidden):
+    generator = torch.Generator().manual_seed(step)
+    return [torch.randn(count, hidden, generator=generator) for count in counts]
+
+
+def loss_of(y, num_tokens):
+    """This rank's part of a mean over all tokens."""
+    return (y.square().sum(-1) + y.sin().sum(-1)).sum() / num_tokens
+
+
+def twin_step(whole, xs):
+    """One process: each rank's tokens in turn, as a capacity is one rank's; the load and the mean are of all."""
+    leaves, outputs = [x.clone().requires_grad_() for x in xs], []
+    num_tokens = sum(map(len, xs))
+    with torch.no_grad():
+        load_E = torch.bincount(
+            whole.router(torch.cat(xs))[0].experts_TK.flatten(), minlength=whole.config.choice.experts
+        )
+    for leaf in leaves:
+        whole.load_of_batch = lambda share=len(leaf) / num_tokens: (load_E, share)
+        y = whole(leaf)
+        loss_of(y, num_tokens).backward()
+        outputs.append(y.detach())
+    return outputs, leaves
+
+
+def close(one, other, what, limit=1e-5):
+    apart = (one - other).abs().max().item() if one.numel() else 0.0
+    assert apart <= limit, f"{what}: {apart}"
+
+
+def own(tensor, mesh, name, num_sections):
+    """This rank's part of a tensor of all experts."""
+    if not name.startswith("experts"):
+        return tensor
+    at = mesh.coordinates(dist.get_rank())
+    mine = tensor.chunk(mesh.ep, 0)[at["ep"]]
+    if name.endswith("down"):
+        return mine.chunk(mesh.expert_tp, 1)[at["etp"]]
+    sections = mine.chunk(num_sections, 2)
+    return torch.cat([section.chunk(mesh.expert_tp, 2)[at["etp"]] for section in sections], 2)
+
+
+def beside_one_process(mesh, cases, steps, two_level):
+    torch.set_num_threads(1)
+    groups = create_process_groups(mesh)
+    world, rank = dist.group.WORLD, dist.get_rank()
+    ep = groups.of("ep") if mesh.counts_experts_apart else dist.new_subgroups(1)[0]
+    edp = groups.of("edp") if mesh.counts_experts_apart else world
+    nodes = None
+    if two_level:
+        pair = [[0, 2], [1, 3]], [[0, 1], [2, 3]]
+        nodes = Nodes(*(dist.new_subgroups_by_enumeration(lists)[0] for lists in pair))
+    for config, counts, skew in cases:
+        twin = whole_layer(config, skew)
+        etp = groups.of("etp") if mesh.expert_tp > 1 else None
+        layer = ParallelMoE(deepcopy(twin), Splits(ep, etp, world, nodes))
+        ours, theirs = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (layer, twin))
+        for step in range(steps):
+            xs = batch(step, counts[: mesh.world], config.hidden)
+            outputs, leaves = twin_step(twin, xs)
+            x = xs[rank].clone().requires_grad_()
+            y = layer(x)
+            (loss_of(y, sum(map(len, xs))) * mesh.world).backward()  # gradients are averaged
+            average_gradients(layer, group=world, expert_group=edp)
+            close(y.detach(), outputs[rank], "output")
+            close(x.grad / mesh.world, leaves[rank].grad, "input's gradient")
+            whole = dict(twin.named_parameters())
+            for name, one in layer.named_parameters():
+                close(one.grad, own(whole[name].grad, mesh, name, 1 + config.gated), f"gradient of {name}")
+            norm = torch.stack([one.grad.norm() for one in twin.parameters()]).norm()
+            close(norm_of_gradients(layer, groups=[ep, etp] if etp else [ep]) / norm, torch.ones(()), "norm")
+            for one in (ours, theirs):
+                one.step()
+                one.zero_grad()
+        for name, one in layer.named_parameters():
+            close(one.detach(), own(whole[name].detach(), mesh, name, 1 + config.gated), f"weight of {name}")
+    return len(cases)
+
+
+MESHES = {  # tokens differ on all ranks
+    1: [Mesh(dp=1)],
+    2: [Mesh(dp=2, ep=2), Mesh(dp=2), Mesh(dp=2, etp=2)],
+    4: [Mesh(dp=4, ep=4), Mesh(dp=4, ep=2), Mesh(dp=4, ep=2, etp=2)],
+    8: [Mesh(dp=8, ep=8), Mesh(dp=8, ep=4, etp=2)],
+}
+MESH_CASES = [mesh for meshes in MESHES.values() for mesh in meshes]
+
+
+@pytest.mark.parametrize("mesh", MESH_CASES, ids=lambda mesh: f"{mesh.dp} ranks, ep {mesh.ep}, etp {mesh.expert_tp}")
+def test_a_spread_layer_is_the_whole_one(mesh):
+    """Every configuration, every number of tokens on each rank, one expert that takes all, experts without tokens."""
+    few = mesh.world == 8
+    cases = [(config, TOKENS["even" if few else "uneven"], None) for config in CONFIGS.values()]
+    cases += [(FULL, counts, None) for counts in TOKENS.values()]
+    one = replace(FULL, choice=Choice(8, 1))
+    cases += [(one, TOKENS["even"], (5,)), (PLAIN, TOKENS["empty rank"], (2, 3))]
+    assert (
+        shardlab.run(beside_one_process, mesh, cases, 1, False, ranks=mesh.world, timeout=90)
+        == [len(cases)] * mesh.world
+    )
+
+
+@pytest.mark.parametrize("mesh", [MESHES[2][0], MESHES[4][1], MESHES[4][2]], ids=lambda mesh: f"ep {mesh.ep}")
+def test_weights_stay_equal_over_ten_steps(mesh):
+    cases = [(CONFIGS[name], TOKENS["empty rank"], None) for name in ("everything", "first stay")]
+    shardlab.run(beside_one_process, mesh, cases, 10, False, ranks=mesh.world, timeout=90)
+
+
+def test_two_levels_give_the_same():
+    cases = [(config, TOKENS["even" if config.capacity else "empty rank"], None) for config in CONFIGS.values()]
+    cases = [case for case in cases if not (case[0].capacity and case[0].capacity.padded)]
+    shardlab.run(beside_one_process, MESHES[4][0], cases, 2, True, ranks=4, timeout=90)
