@@ -11,4 +11,6 @@ __getattr__ = lazily(
     gradients=("average_gradients", "clip_gradients", "expert_parameters", "norm_of_gradients"),
     layer=("Nodes", "ParallelMoE", "Splits"),
     messages=("all_to_all", "start_all_to_all"),
+    overlap=("overlapped",),
+    placement=("Placement", "placed"),
 )

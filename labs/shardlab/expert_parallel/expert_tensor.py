@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.costs.model import divisors
-from shardlab.expert_parallel.agreement import Group
+from shardlab.expert_parallel.agreement import Group, gathered_counts
 from shardlab.expert_parallel.dispatch import Chunks, by_expert, by_source, sizes_of
 from shardlab.expert_parallel.messages import all_to_all
 from shardlab.model.experts import Experts
@@ -62,12 +61,12 @@ def computed_in_parts(experts: Experts, *, group: Group) -> Computed:
 
     def computed(x_AH: Tensor, chunks: Chunks) -> Tensor:
         size = dist.get_world_size(group)
-        mine = torch.tensor(chunks, device=x_AH.device)
-        table = mine.new_empty(size * len(chunks), len(chunks[0]))
-        dist.all_gather_single(table, mine, group=group)
-        theirs = table.view(size, -1).sum(1).tolist()
+        own_counts = [count for of_source in chunks for count in of_source]
+        by_rank = gathered_counts(own_counts, has_gradient=x_AH.requires_grad, trouble="", group=group)
+        theirs, num_own = [sum(counts) for counts in by_rank], len(chunks[0])
+        all_chunks = [counts[i : i + num_own] for counts in by_rank for i in range(0, len(counts), num_own)]
         x_GH = all_to_all(x_AH.repeat(size, 1), [len(x_AH)] * size, theirs, group=group, agreed=True)
-        part_GH = alone(x_GH, table.tolist())
+        part_GH = alone(x_GH, all_chunks)
         parts = all_to_all(part_GH, theirs, [len(x_AH)] * size, group=group, agreed=True)
         return parts.view(size, *x_AH.shape).sum(0)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from shardlab.expert_parallel.agreement import Group, check_same_layer, gathered_counts, own_experts
 from shardlab.expert_parallel.dispatch import Exchange, agree, combined, dispatched
 from shardlab.expert_parallel.expert_tensor import Computed, computed_alone, computed_in_parts, own_part
-from shardlab.expert_parallel.two_level import visit_in_two_levels
+from shardlab.expert_parallel.two_level import TwoLevels, visit_in_two_levels
 from shardlab.model.moe import MoE
 from shardlab.model.permutation import rows_by_expert
 from shardlab.model.router import Routing
@@ -32,7 +32,7 @@ class Splits:
     """How a layer of experts is spread.
 
     group: ranks with different experts. tensor: ranks that share each expert's matrices, with different tokens; None
-    where no one does. tokens: all ranks whose tokens make one batch, over which load is counted; None is the world.
+    where no ranks do. tokens: all ranks whose tokens make one batch, over which load is counted; None is the world.
     nodes: the same ranks as `group`, for two levels; rank i of `group` is the i % L-th of node i // L.
     """
 
@@ -40,6 +40,20 @@ class Splits:
     tensor: dist.ProcessGroup | None = None
     tokens: Group = None
     nodes: Nodes | None = None
+
+    def __post_init__(self) -> None:
+        if self.nodes is not None and self.tensor is not None:
+            raise ValueError("experts that are split cannot be reached in two levels: leave out tensor or nodes")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Tokens that have been routed, and what the ranks have agreed to exchange."""
+
+    x_TH: Tensor
+    routing: Routing
+    logits_TE: Tensor
+    exchange: Exchange | TwoLevels
 
 
 class ParallelMoE(MoE):
@@ -59,33 +73,42 @@ class ParallelMoE(MoE):
         self.experts = own_part(whole.experts, mine, group=splits.tensor)
 
     def forward(self, x_BSH: Tensor) -> Tensor:
+        ready = self.prepared(x_BSH)
+        if isinstance(ready.exchange, Exchange):
+            y_AH = self.computed(dispatched(ready.x_TH, ready.exchange), ready.exchange.chunks)
+            y_TH = combined(y_AH, ready.routing.weights_TK, ready.exchange)
+        else:
+            y_TH = visit_in_two_levels(ready.x_TH, ready.routing, self.computed, ready.exchange)
+        return self.finished(y_TH, ready.x_TH, ready.routing, ready.logits_TE).view_as(x_BSH)
+
+    def prepared(self, x_BSH: Tensor) -> Ready:
+        """Route, and agree on who sends what; or raise ValueError, on every rank alike."""
         x_TH = x_BSH.flatten(0, -2)
         try:
-            routing, logits_TE = self.routed(x_TH)
-            kept_TK = self.kept(routing)
+            routing, logits_TE = self._routed_together(x_TH)
+            return Ready(x_TH, routing, logits_TE, self._exchange(x_TH, routing))
         except ValueError as error:
-            gathered_counts([0] * self.num_counts, has_gradient=False, trouble=str(error), group=self.splits.group)
+            if self.splits.tensor is not None:  # its ranks have sent their rows, and wait for this one's
+                num_counts = self.config.choice.experts  # of all sources and own experts
+                gathered_counts([0] * num_counts, has_gradient=True, trouble=str(error), group=self.splits.tensor)
             raise
-        y_TH = self.visited(x_TH, routing, kept_TK)
-        return self.finished(y_TH, x_TH, routing, logits_TE).view_as(x_BSH)
 
-    def visited(self, x_TH: Tensor, routing: Routing, kept_TK: Tensor | None) -> Tensor:
-        """What the routed experts give each token [T, H]."""
-        num_experts, nodes = self.config.choice.experts, self.splits.nodes
+    def _routed_together(self, x_TH: Tensor) -> tuple[Routing, Tensor]:
+        try:
+            return self.routed(x_TH)
+        except ValueError as error:
+            num_counts = 0 if self.splits.nodes else self.config.choice.experts
+            gathered_counts([0] * num_counts, has_gradient=True, trouble=str(error), group=self.splits.group)
+            raise
+
+    def _exchange(self, x_TH: Tensor, routing: Routing) -> Exchange | TwoLevels:
+        choice, capacity, nodes = self.config.choice, self.config.capacity, self.splits.nodes
+        kept_TK = self.kept(routing)
         if nodes is not None:
             gathered_counts([], has_gradient=x_TH.requires_grad, trouble="", group=self.splits.group)
-            return visit_in_two_levels(
-                x_TH, routing, self.computed, num_experts=num_experts, across=nodes.across, inside=nodes.inside,
-                kept_TK=kept_TK,
-            )  # fmt: skip
-        exchange = self.agreed(x_TH, routing, kept_TK)
-        return combined(self.computed(dispatched(x_TH, exchange), exchange.chunks), routing.weights_TK, exchange)
-
-    def agreed(self, x_TH: Tensor, routing: Routing, kept_TK: Tensor | None) -> Exchange:
-        """What is sent to whom."""
-        rows = rows_by_expert(routing.experts_TK, self.config.choice.experts, kept_TK)
-        capacity = self.config.capacity
-        padded_to = capacity.rows(len(x_TH), self.config.choice) if capacity and capacity.padded else None
+            return TwoLevels(choice.experts, nodes.across, nodes.inside, kept_TK)
+        rows = rows_by_expert(routing.experts_TK, choice.experts, kept_TK)
+        padded_to = capacity.rows(len(x_TH), choice) if capacity and capacity.padded else None
         return agree(rows, group=self.splits.group, has_gradient=x_TH.requires_grad, padded_to=padded_to)
 
     @property
@@ -95,14 +118,9 @@ class ParallelMoE(MoE):
             return computed_alone(self.experts)
         return computed_in_parts(self.experts, group=self.splits.tensor)
 
-    @property
-    def num_counts(self) -> int:
-        """Numbers with which the ranks of `group` agree first: rows for each expert, none where levels do it later."""
-        return 0 if self.splits.nodes else self.config.choice.experts
-
-    def load_of_batch(self) -> tuple[Tensor, float]:
+    def load_of_batch(self, load_E: Tensor) -> tuple[Tensor, float]:
         """Summed over `tokens`: a loss of each rank's own counts would be another one on another mesh."""
-        load_E = self.load_E.clone()
-        dist.all_reduce(load_E, group=self.splits.tokens)
-        of_mean_rank = load_E.sum().item() / dist.get_world_size(self.splits.tokens)
-        return load_E, self.load_E.sum().item() / max(1.0, of_mean_rank)
+        total_E = load_E.clone()
+        dist.all_reduce(total_E, group=self.splits.tokens)
+        of_mean_rank = total_E.sum().item() / dist.get_world_size(self.splits.tokens)
+        return total_E, load_E.sum().item() / max(1.0, of_mean_rank)

@@ -10,6 +10,8 @@ Shapes: T tokens, M copies that arrive at this rank, H hidden, K choices of a to
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -22,20 +24,22 @@ from shardlab.model.permutation import rows_by_expert
 from shardlab.model.router import Routing
 
 
-def visit_in_two_levels(
-    x_TH: Tensor,
-    routing: Routing,
-    computed: Computed,
-    *,
-    num_experts: int,
-    across: Group,
-    inside: Group,
-    kept_TK: Tensor | None = None,
-) -> Tensor:
+@dataclass(frozen=True)
+class TwoLevels:
+    """The two groups: ranks of the same place on every node, and those of one node; and which choices [T, K] stay."""
+
+    num_experts: int
+    across: Group
+    inside: Group
+    kept_TK: Tensor | None = None
+
+
+def visit_in_two_levels(x_TH: Tensor, routing: Routing, computed: Computed, levels: TwoLevels) -> Tensor:
     """What the experts give each token [T, H]: 1. a copy to each node  2. inside it  3. sums back across.
 
     With a copy travel its token's experts and weights, as int32 and in the scores' dtype.
     """
+    num_experts, across, kept_TK = levels.num_experts, levels.across, levels.kept_TK
     each = num_experts // dist.get_world_size(across)
     node_TK = routing.experts_TK // each
     kept_TK = torch.ones_like(node_TK, dtype=torch.bool) if kept_TK is None else kept_TK
@@ -55,7 +59,7 @@ def visit_in_two_levels(
     mine = own_experts(num_experts, group=across)
     kept_MK = (experts_MK >= mine.start) & (experts_MK < mine.stop)
     rows = rows_by_expert((experts_MK - mine.start).clamp(0, each - 1), each, kept_MK)
-    inner = agree(rows, group=inside, has_gradient=x_MH.requires_grad)
+    inner = agree(rows, group=levels.inside, has_gradient=x_MH.requires_grad)
     y_AH = computed(dispatched(x_MH, inner), inner.chunks)
     y_MH = combined(y_AH, weights_MK, inner)
 

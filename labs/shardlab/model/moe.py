@@ -90,15 +90,15 @@ class MoE(nn.Module):
         auxiliary, z = self.config.auxiliary, self.config.z
         if not auxiliary and not z:
             return None
-        load_E, share = self.load_of_batch()
+        load_E, share = self.load_of_batch(load_of(routing.experts_TK, self.config.choice.experts))
         return share * (auxiliary * auxiliary_loss(routing, load_E) + z * z_loss(logits_TE))
 
-    def load_of_batch(self) -> tuple[Tensor, float]:
+    def load_of_batch(self, load_E: Tensor) -> tuple[Tensor, float]:
         """Choices of each expert in the whole batch, and how much of it is here, 1 for the mean of all ranks."""
-        return self.load_E, 1.0
+        return load_E, 1.0
 
     @torch.no_grad()
     def update_bias(self, *, rate: float = 1e-3) -> None:
         """Move the router's bias towards balance; once a step."""
         bias_E = self.router.get_buffer("bias_E")
-        bias_E.copy_(updated_bias(bias_E, self.load_of_batch()[0], rate=rate))
+        bias_E.copy_(updated_bias(bias_E, self.load_of_batch(self.load_E)[0], rate=rate))

@@ -1,0 +1,39 @@
+"""Two microbatches through one layer: while one's rows travel, the other's experts compute.
+
+    dispatch A |  experts A  |  experts B  | combine B
+               | dispatch B  |  combine A  |
+
+The backward goes through the same order from its end, as `start` and `wait` are adjoint: experts of B while rows of A
+travel, then the reverse. DualPipe pairs a forward's exchanges with a backward's experts in the same way (DeepSeek-V3,
+arXiv 2412.19437, section 3.2.1).
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from shardlab.expert_parallel.dispatch import start_combine, start_dispatch
+from shardlab.expert_parallel.layer import ParallelMoE
+from shardlab.expert_parallel.two_level import TwoLevels
+
+
+def overlapped(layer: ParallelMoE, a_BSH: Tensor, b_BSH: Tensor) -> tuple[Tensor, Tensor]:
+    """layer(a), layer(b), with every exchange behind the experts of the other; the same numbers.
+
+    Raises ValueError, on every rank alike, for a layer of two levels, whose second dispatch waits for the first.
+    """
+    a, load_a = layer.prepared(a_BSH), layer.load_E
+    b = layer.prepared(b_BSH)
+    layer.load_E = load_a + layer.load_E
+    to_a, to_b = a.exchange, b.exchange
+    if isinstance(to_a, TwoLevels) or isinstance(to_b, TwoLevels):
+        raise ValueError("two levels cannot overlap: the dispatch inside a node waits for that across; use one level")
+    rows_a = start_dispatch(a.x_TH, to_a)()
+
+    dispatching_b = start_dispatch(b.x_TH, to_b)
+    combining_a = start_combine(layer.computed(rows_a, to_a.chunks), a.routing.weights_TK, to_a)
+    combining_b = start_combine(layer.computed(dispatching_b(), to_b.chunks), b.routing.weights_TK, to_b)
+
+    done_a = layer.finished(combining_a(), a.x_TH, a.routing, a.logits_TE)
+    done_b = layer.finished(combining_b(), b.x_TH, b.routing, b.logits_TE)
+    return done_a.view_as(a_BSH), done_b.view_as(b_BSH)

@@ -1,0 +1,292 @@
+"""What ranks exchange: bytes as the formula says, what is refused on every rank, what overlaps, where experts lie."""
+
+import time
+from random import Random
+
+import pytest
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import meter
+from shardlab.expert_parallel import Nodes, ParallelMoE, Splits, all_to_all, overlapped, placed
+from shardlab.model.experts import by_loop
+from shardlab.model.moe import MoE, MoEConfig
+from shardlab.model.router import Choice
+
+CONFIG = MoEConfig(8, 8, Choice(8, 2))
+
+
+def spread(config=CONFIG, **splits):
+    torch.manual_seed(0)
+    whole = MoE(config)
+    for one in whole.parameters():
+        torch.nn.init.normal_(one, std=0.3)
+    return ParallelMoE(whole, Splits(**{"group": dist.group.WORLD, **splits}))
+
+
+def own_batch(num_tokens, seed=0):
+    return torch.randn(num_tokens, 8, generator=torch.Generator().manual_seed(seed + dist.get_rank())).requires_grad_()
+
+
+# ---- messages -------------------------------------------------------------------------------------------------------
+
+
+def uneven_exchange():
+    """Rank r sends r + s rows to rank s, none to itself; each row carries its sender, and gets its receiver back."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    sent = [0 if other == rank else rank + other for other in range(size)]
+    x = torch.full((sum(sent), 2), float(rank), requires_grad=True)
+    y = all_to_all(x, sent, sent, group=None)  # as many come as go
+    (y * (rank + 1)).sum().backward()
+    arrived = [y[:, 0].tolist().count(other) for other in range(size)]
+    returned = [x.grad[:, 1].tolist().count(other + 1) for other in range(size)]
+    return arrived == sent and returned == sent and y.requires_grad
+
+
+def test_rows_arrive_in_uneven_numbers_and_gradients_go_back():
+    assert all(shardlab.run(uneven_exchange, ranks=3, timeout=60))
+
+
+def refused(wrong):
+    rank = dist.get_rank()
+    sent = [2, 1] if rank == 0 else [1, 2]
+    received = [2, 1] if rank == 0 else [1, 2]
+    x = torch.zeros(3, 2)
+    if wrong == "other counts" and rank == 1:
+        received = [2, 2]
+    if wrong == "too few rows" and rank == 1:
+        x = torch.zeros(2, 2)
+    if wrong == "a count short" and rank == 1:
+        sent = [3]
+    if wrong == "negative" and rank == 1:
+        sent = [4, -1]
+    with meter.record() as bill:
+        try:
+            all_to_all(x, sent, received, group=None)
+        except ValueError as error:
+            return str(error), bill.count("all_to_all")
+    return None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("other counts", "rank 0 sends 1 rows to rank 1, which expects 2: exchange the counts first"),
+        ("too few rows", "rank 1 sends [1, 2] of 2 rows: give counts from 0 that add up to its rows"),
+        ("a count short", "rank 1 gives 1 and 2 counts to 2 ranks: give one per rank"),
+        ("negative", "rank 1 sends [4, -1] of 3 rows: give counts from 0 that add up to its rows"),
+    ],
+)
+def test_counts_that_disagree_are_refused_on_every_rank_before_a_row_is_sent(wrong, sentence):
+    assert shardlab.run(refused, wrong, ranks=2, timeout=60) == [(sentence, 0)] * 2
+
+
+# ---- bytes ----------------------------------------------------------------------------------------------------------
+
+
+def bytes_of_a_step(num_tokens):
+    layer, x = spread(), own_batch(num_tokens)
+    with meter.record() as bill:
+        layer(x).sum().backward()
+    return [event.payload_bytes for event in bill.events if event.kind == "all_to_all"], bill.kinds
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_four_all_to_alls_of_Tk_rows_leave_and_come_home(ranks):
+    """Dispatch sends T*k*h; combine returns what has arrived: over all ranks as much again. Backward the reverse."""
+    by_rank = shardlab.run(bytes_of_a_step, 6, ranks=ranks, timeout=60)
+    due = 6 * 2 * 8 * 4
+    for payloads, kinds in by_rank:
+        assert kinds == ["all_gather"] + ["all_to_all"] * 4
+        dispatch, combine, combine_backward, dispatch_backward = payloads
+        assert dispatch == combine_backward == due and combine == dispatch_backward
+    assert sum(payloads[1] for payloads, _ in by_rank) == ranks * due
+
+
+def bytes_across(num_tokens, two_level):
+    pairs = [[0, 2], [1, 3]], [[0, 1], [2, 3]]
+    nodes = Nodes(*(dist.new_subgroups_by_enumeration(lists)[0] for lists in pairs))
+    config = MoEConfig(8, 8, Choice(8, 4, groups=2, groups_per_token=1))
+    layer, x = spread(config, nodes=nodes if two_level else None), own_batch(num_tokens)
+    with meter.record() as bill, torch.no_grad():
+        layer(x)
+    rank, size = dist.get_rank(), 2 if two_level else 4
+    exchanges = [e for e in bill.events if e.kind == "all_to_all" and len(e.members) == size and rank ^ 2 in e.members]
+    experts = layer.router(x)[0].experts_TK
+    return [event.payload_bytes for event in exchanges], (experts[:, 0] // 4).tolist()
+
+
+def test_in_two_levels_a_token_crosses_once_for_each_node():
+    """Routing that allows one node of two: k = 4 copies become 1, with its 4 weights and 4 numbers of experts."""
+    one = shardlab.run(bytes_across, 6, False, ranks=4, timeout=60)
+    two = shardlab.run(bytes_across, 6, True, ranks=4, timeout=60)
+    for (once, nodes), (twice, same_nodes) in zip(one, two, strict=True):
+        assert nodes == same_nodes
+        assert once[0] == 6 * 4 * 8 * 4
+        assert sorted(twice[:3]) == sorted([6 * 8 * 4, 6 * 4 * 4, 6 * 4 * 4])
+
+
+# ---- trouble --------------------------------------------------------------------------------------------------------
+
+
+def trouble(what):
+    rank = dist.get_rank()
+    try:
+        if what == "experts":
+            return spread(MoEConfig(8, 8, Choice(9, 2)))
+        layer = spread(MoEConfig(8, 8 if what != "layers" or rank == 0 else 16, Choice(8, 2)))
+        x = own_batch(4)
+        if rank == 1:
+            x = {
+                "nan": lambda: x.detach() * torch.nan,
+                "dtype": x.double,
+                "width": lambda: torch.zeros(4, 6),
+                "gradient": x.detach,
+            }.get(what, lambda: x)()
+        with meter.record() as bill:
+            layer(x)
+    except ValueError as error:
+        return str(error), 0 if what in ("experts", "layers") else bill.count("all_to_all")
+    return None
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("experts", "9 experts cannot be spread over 2 ranks: use an expert-parallel size among [1, 3, 9]"),
+        ("layers", "rank 1 has another layer than rank 0: experts.up [8, 8, 16]"),
+        ("nan", "rank 1: the router's scores of token 0 are not numbers"),
+        ("dtype", "rank 1: an input of width 8 and torch.float64 meets experts of 8 and torch.float32"),
+        ("width", "rank 1: an input of width 6 and torch.float32 meets experts of 8"),
+        ("gradient", "the input of rank 1 has none, that of rank 0 has a gradient"),
+    ],
+)
+def test_trouble_of_one_rank_is_a_sentence_on_all_before_a_row_is_sent(what, sentence):
+    for text, sent in shardlab.run(trouble, what, ranks=2, timeout=60):
+        assert text.startswith(sentence) and sent == 0
+
+
+def trouble_among_partners():
+    """Two ranks share every expert's matrices; the trouble of one stops its partner, too."""
+    groups = [dist.new_subgroups_by_enumeration(lists)[0] for lists in ([[0, 1], [2, 3]], [[0, 2], [1, 3]])]
+    layer, x = spread(group=groups[0], tensor=groups[1]), own_batch(4)
+    try:
+        layer(x * torch.nan if dist.get_rank() == 3 else x)
+    except ValueError as error:
+        return "scores of token 0 are not numbers" in str(error)
+    return False
+
+
+def test_trouble_reaches_the_ranks_that_share_an_experts_matrices():
+    assert shardlab.run(trouble_among_partners, ranks=4, timeout=60) == [True] * 4
+
+
+# ---- overlap --------------------------------------------------------------------------------------------------------
+
+SPANS = []
+
+
+def slow(x, *others):
+    began = time.monotonic()
+    y = by_loop(x, *others)
+    time.sleep(0.02)
+    SPANS.append((began, time.monotonic()))
+    return _Slow.apply(y)
+
+
+class _Slow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, y):
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        began = time.monotonic()
+        time.sleep(0.02)
+        SPANS.append((began, time.monotonic()))
+        return gradients[0]
+
+
+def two_microbatches(together):
+    """Which of eight exchanges were under way during all of some experts' work; gradients of the layer."""
+    layer = spread()
+    layer.experts.method = slow
+    a, b = own_batch(6), own_batch(9, seed=50)
+    SPANS.clear()
+    with meter.record() as bill:
+        y_a, y_b = overlapped(layer, a, b) if together else (layer(a), layer(b))
+        (y_a.square().sum() + y_b.square().sum()).backward()
+    exchanges = [event for event in bill.events if event.kind == "all_to_all"]
+    assert all(event.waits is not None for event in exchanges)
+    behind = [any(e.begin <= began and e.waits >= ended for began, ended in SPANS) for e in exchanges]
+    return behind, load(layer), [a.grad, b.grad, *(one.grad for one in layer.parameters())]
+
+
+def load(layer):
+    return layer.load_E.sum().item()
+
+
+def test_exchanges_of_one_microbatch_run_behind_the_experts_of_the_other_in_both_directions():
+    apart = shardlab.run(two_microbatches, False, ranks=2, timeout=60)
+    together = shardlab.run(two_microbatches, True, ranks=2, timeout=60)
+    for (none, _, due), (behind, num_choices, got) in zip(apart, together, strict=True):
+        assert sum(none) == 0 and len(none) == 8
+        assert behind == [False, True, True, False, False, True, True, False]
+        assert num_choices == 2 * (6 + 9)
+        for one, other in zip(got, due, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+# ---- placement ------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_eplbs_page_comes_out():
+    """github.com/deepseek-ai/EPLB: 12 experts in 4 groups, 16 places on 2 nodes with 4 GPUs each, two layers."""
+    layers = [
+        [90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86],
+        [20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27],
+    ]
+    sizes = {"num_places": 16, "num_groups": 4, "num_nodes": 2, "num_gpus": 8}
+    assert [placed(loads, **sizes).experts for loads in layers] == [
+        [5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1],
+        [7, 10, 6, 8, 6, 11, 8, 9, 2, 4, 5, 1, 5, 0, 3, 1],
+    ]
+
+
+def test_copies_share_what_is_hot():
+    """Zipf's law over 256 experts on 32 GPUs: 5.38 times the mean, with 32 copies more 1.31, with 64 1.20.
+
+    Where a copy may lie on any node, even.
+    """
+    loads = [1 / (place + 1) for place in range(256)]
+    Random(0).shuffle(loads)
+    sizes = {"num_groups": 8, "num_nodes": 4, "num_gpus": 32}
+    found = [placed(loads, num_places=256 + extra, **sizes).imbalance(loads) for extra in (0, 32, 64)]
+    assert [round(one, 2) for one in found] == [5.38, 1.31, 1.2]
+    anywhere = placed(loads, num_places=288, num_groups=1, num_nodes=1, num_gpus=32)
+    assert round(anywhere.imbalance(loads), 2) == 1
+
+
+def test_tokens_take_an_experts_copies_in_turn():
+    placement = placed([9.0, 1.0, 1.0, 1.0], num_places=6, num_groups=1, num_nodes=1, num_gpus=2)
+    experts_TK = torch.tensor([[0, 1]] * 9)
+    places_TK = placement.places_of(experts_TK)
+    at = torch.tensor(placement.experts)
+    assert torch.equal(at[places_TK], experts_TK)
+    counts = torch.bincount(places_TK[:, 0], minlength=6)[at == 0]
+    assert len(counts) == 3 and counts.max() - counts.min() == 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ((16, 5, 1, 8), "12 experts cannot be split over 5 groups: use 10 experts"),
+        ((15, 4, 2, 8), "15 places cannot be split over 8 GPUs: use 8 places"),
+        ((8, 4, 2, 8), "8 places cannot hold 12 experts: use 12 or more"),
+        ((16, 4, 4, 6), "6 GPUs cannot be split over 4 nodes: use 4 GPUs"),
+    ],
+)
+def test_places_that_do_not_fit_are_refused(sizes, sentence):
+    with pytest.raises(ValueError) as refused:
+        placed([1.0] * 12, **dict(zip(("num_places", "num_groups", "num_nodes", "num_gpus"), sizes, strict=True)))
+    assert sentence in str(refused.value)
