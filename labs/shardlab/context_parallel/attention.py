@@ -20,6 +20,8 @@ from shardlab.context_parallel.messages import Group
 from shardlab.context_parallel.ring import Ring
 from shardlab.ranks.agreement import first_difference
 
+RING = Ring()
+
 
 class Method(Protocol):
     """How keys and values of other ranks are reached: `Ring`, `Ulysses`, `Gathered` or `TwoLevel`."""
@@ -36,7 +38,7 @@ def attend(
     *,
     layout: SequenceLayout,
     group: Group,
-    method: Method = Ring(),
+    method: Method = RING,
     mask: Mask = CAUSAL,
     agreed: bool = False,
 ) -> Tensor:

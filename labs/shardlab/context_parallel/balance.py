@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -33,11 +34,11 @@ class SequenceLayout:
     chunks: Chunks
 
     def __post_init__(self) -> None:
-        by_rank = [[position for chunk in chunks for position in chunk] for chunks in self.chunks]
+        by_rank = [[*chain(*chunks)] for chunks in self.chunks]
         counts = [len(positions) for positions in by_rank]
         if not counts or not all(counts) or len({*counts}) > 1:
             raise ValueError(f"the ranks have {counts} tokens: give every rank the same number, 1 or more")
-        if sorted(sum(by_rank, [])) != list(range(sum(counts))):
+        if sorted(chain(*by_rank)) != list(range(sum(counts))):
             raise ValueError(f"a layout of {sum(counts)} tokens has each of the positions 0 to {sum(counts) - 1} once")
         for rank, positions in enumerate(by_rank):
             if positions != sorted(positions):
@@ -60,7 +61,7 @@ class SequenceLayout:
 
     def positions(self, rank: int) -> Tensor:
         """Positions [s/c] of a rank's tokens, as int64."""
-        return torch.tensor([position for chunk in self.chunks[rank] for position in chunk])
+        return torch.tensor([*chain(*self.chunks[rank])])
 
     def all_positions(self) -> Tensor:
         """Positions [s] of the tokens of rank 0, then of rank 1, and so on."""
@@ -69,21 +70,14 @@ class SequenceLayout:
     def within(self, first: int, count: int) -> SequenceLayout:
         """How `count` ranks from `first` on share what they have together, its tokens counted from 0."""
         some = self.chunks[first : first + count]
-        held = [[position for chunk in chunks for position in chunk] for chunks in some]
-        place = {position: number for number, position in enumerate(sorted(sum(held, [])))}
+        held = [[*chain(*chunks)] for chunks in some]
+        place = {position: number for number, position in enumerate(sorted(chain(*held)))}
         return SequenceLayout(tuple(_as_ranges([place[position] for position in positions]) for positions in held))
 
     def merged(self, num_together: int) -> SequenceLayout:
         """The layout of as many neighbouring ranks taken as one each: of the outer ring of two levels."""
-        held = [
-            sorted(
-                position
-                for chunks in self.chunks[first : first + num_together]
-                for chunk in chunks
-                for position in chunk
-            )
-            for first in range(0, self.num_ranks, num_together)
-        ]
+        firsts = range(0, self.num_ranks, num_together)
+        held = [sorted(chain(*chain(*self.chunks[first : first + num_together]))) for first in firsts]
         return SequenceLayout(tuple(map(_as_ranges, held)))
 
 

@@ -40,7 +40,7 @@ class _Gathered(torch.autograd.Function):
         ctx.layout, ctx.group = layout, group
         ctx.tiles = tiles(layout, dist.get_rank(group), None, mask)
         attended = Attended(q_BASD)
-        attended.see(*_all_keys(k_BKSD, v_BKSD, layout, group), ctx.tiles)
+        attended.see(_all_keys(k_BKSD, v_BKSD, layout, group), ctx.tiles)
         o_BASD, lse_BAS = attended.result()
         ctx.save_for_backward(q_BASD, k_BKSD, v_BKSD, o_BASD, lse_BAS)
         return o_BASD
@@ -49,11 +49,10 @@ class _Gathered(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         q_BASD, k_BKSD, v_BKSD, o_BASD, lse_BAS = ctx.saved_tensors
         found = Gradients(gradients[0], q_BASD, o_BASD, lse_BAS)
-        of_all = found.of(*_all_keys(k_BKSD, v_BKSD, ctx.layout, ctx.group), ctx.tiles)
+        of_all = found.of(_all_keys(k_BKSD, v_BKSD, ctx.layout, ctx.group), ctx.tiles)
         by_rank = torch.stack(parted(torch.stack(of_all), ctx.layout, dim=3))
         dk, dv = reduce_scattered(by_rank, group=ctx.group)
-        assert found.dq is not None
-        return found.dq.to(q_BASD.dtype), dk.to(k_BKSD.dtype), dv.to(v_BKSD.dtype), None, None, None
+        return found.dq, dk.to(k_BKSD.dtype), dv.to(v_BKSD.dtype), None, None, None
 
 
 def _all_keys(k_BKSD: Tensor, v_BKSD: Tensor, layout: SequenceLayout, group: Group) -> Tensor:

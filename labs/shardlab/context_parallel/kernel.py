@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
 def block(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, *, causal: bool) -> tuple[Tensor, Tensor]:
@@ -19,7 +19,7 @@ def block(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, *, causal: bool) -> tu
     causal: query i sees the keys 0 to i.
     """
     q, k, v = _in_groups(q_BASD, k_BKTD, v_BKTD)
-    o, lse = _flash(q, k, v, 0.0, causal)
+    o, lse = flash(q, k, v, 0.0, causal)
     return o.view_as(q_BASD) if q is q_BASD else o.reshape(q_BASD.shape), lse.reshape(q_BASD.shape[:3])
 
 
@@ -33,7 +33,7 @@ def block_backward(
     """
     q, k, v = _in_groups(q_BASD, k_BKTD, v_BKTD)
     do, o = (one.reshape(q.shape) for one in (do_BASD, o_BASD))
-    dq, dk, dv = _flash_backward(do, q, k, v, o, lse_BAS.reshape(q.shape[:3]), 0.0, causal)
+    dq, dk, dv = flash_backward(do, q, k, v, o, lse_BAS.reshape(q.shape[:3]), 0.0, causal)
     if q is q_BASD:
         return dq, dk, dv
     shape = (*k_BKTD.shape[:2], -1, *k_BKTD.shape[2:])

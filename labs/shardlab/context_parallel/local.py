@@ -22,7 +22,7 @@ class _Local(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, here: tuple[Tile, ...]) -> Tensor:
         attended = Attended(q_BASD)
-        attended.see(k_BKTD, v_BKTD, here)
+        attended.see((k_BKTD, v_BKTD), here)
         o_BASD, lse_BAS = attended.result()
         ctx.here = here
         ctx.save_for_backward(q_BASD, k_BKTD, v_BKTD, o_BASD, lse_BAS)
@@ -32,6 +32,5 @@ class _Local(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         q_BASD, k_BKTD, v_BKTD, o_BASD, lse_BAS = ctx.saved_tensors
         found = Gradients(gradients[0], q_BASD, o_BASD, lse_BAS)
-        dk, dv = found.of(k_BKTD, v_BKTD, ctx.here)
-        assert found.dq is not None
-        return found.dq.to(q_BASD.dtype), dk.to(k_BKTD.dtype), dv.to(v_BKTD.dtype), None
+        dk, dv = found.of((k_BKTD, v_BKTD), ctx.here)
+        return found.dq, dk.to(k_BKTD.dtype), dv.to(v_BKTD.dtype), None

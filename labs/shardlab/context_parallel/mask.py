@@ -6,6 +6,7 @@ without a mask; what nobody sees is in no tile and costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -51,10 +52,10 @@ class Mask:
     def problem(self, length: int, batch: int) -> str | None:
         """Why this mask is not one of so many tokens and sequences, with what would fit; None where it is."""
         if len(self.documents) not in (0, 1, batch):
-            return f"documents of {len(self.documents)} sequences for a batch of {batch}: give 1 list of lengths, or {batch}"
+            return f"documents of {len(self.documents)} sequences for a batch of {batch}: give 1 list, or {batch}"
         for lengths in self.documents:
             if sum(lengths) != length:
-                return f"documents of {sum(lengths)} tokens in a sequence of {length}: let their lengths add up to {length}"
+                return f"documents of {sum(lengths)} tokens in a sequence of {length}: their lengths add up to {length}"
         return None
 
     def seen(self, positions: Tensor, length: int, lengths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -65,13 +66,12 @@ class Mask:
 
     def position_ids(self, positions: Tensor, length: int, sequence: int = 0) -> Tensor:
         """Places within the own document of tokens at these positions of the batch's `sequence`."""
-        lengths = self.documents[sequence if len(self.documents) > 1 else 0] if self.documents else ()
-        first, _ = (
-            Mask(self.causal).seen(positions, length, ()) if not lengths else self.seen(positions, length, lengths)
-        )
+        lengths = self.documents[sequence % len(self.documents)] if self.documents else ()
+        first, _ = self.seen(positions, length, lengths)
         return positions - first
 
 
+SMALL = 128  # queries of a triangle that is not worth cutting
 CAUSAL, FULL = Mask(), Mask(causal=False)
 
 
@@ -86,6 +86,24 @@ def tiles(layout: SequenceLayout, rank: int, other: int | None, mask: Mask) -> t
         places = (torch.searchsorted(keys, bound).tolist() for bound in (first, behind))
         found += [Tile(batch, *piece) for piece in pieces_of(*places)]
     return tuple(found)
+
+
+def halved(some: Iterable[Tile]) -> Iterator[Tile]:
+    """The same pairs with every large triangle cut into two small ones and a square, again and again.
+
+    Flash attention skips what a causal mask hides in strips of hundreds of keys: of a triangle of 512 queries the CPU's
+    kernel computes the whole square.
+    """
+    for tile in some:
+        size = tile.rows.stop - tile.rows.start
+        if not tile.causal or size <= SMALL:
+            yield tile
+            continue
+        middle, key_middle = tile.rows.start + size // 2, tile.keys.start + size // 2
+        first, later = slice(tile.rows.start, middle), slice(middle, tile.rows.stop)
+        earlier_keys, last_keys = slice(tile.keys.start, key_middle), slice(key_middle, tile.keys.stop)
+        yield Tile(tile.batch, later, earlier_keys, causal=False)
+        yield from halved((Tile(tile.batch, first, earlier_keys, True), Tile(tile.batch, later, last_keys, True)))
 
 
 def pieces_of(first: list[int], behind: list[int]) -> list[tuple[slice, slice, bool]]:

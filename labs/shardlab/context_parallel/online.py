@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from shardlab.context_parallel.kernel import block, block_backward
-from shardlab.context_parallel.mask import Tile
+from shardlab.context_parallel.mask import Tile, halved
 
 
 def merge(o_BASD: Tensor, lse_BAS: Tensor, other_BASD: Tensor, other_lse_BAS: Tensor) -> None:
@@ -27,27 +27,28 @@ class Attended:
 
     def __init__(self, q_BASD: Tensor) -> None:
         self.q, self.dtype = q_BASD, torch.promote_types(q_BASD.dtype, torch.float32)
-        self.o: Tensor | None = None
-        self.lse: Tensor | None = None
+        self.seen: tuple[Tensor, Tensor] | None = None
 
-    def see(self, k_BKTD: Tensor, v_BKTD: Tensor, tiles: Iterable[Tile]) -> None:
-        """Attend to the tiles of one block of keys and values."""
-        for batch, rows, keys, causal in tiles:
+    def see(self, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> None:
+        """Attend to the tiles of one block: its keys and values, each [B, K, T, D]."""
+        k_BKTD, v_BKTD = block_kv
+        for batch, rows, keys, causal in halved(tiles):
             q = self.q[batch, :, rows]
             o, lse = block(q, k_BKTD[batch, :, keys], v_BKTD[batch, :, keys], causal=causal)
-            if self.o is None and o.shape == self.q.shape:  # the first tile has all queries
-                self.o, self.lse = o.to(self.dtype), lse.to(self.dtype)
+            if self.seen is None and o.shape == self.q.shape:  # the first tile has all queries
+                self.seen = o.to(self.dtype), lse.to(self.dtype)
                 continue
-            if self.o is None:
-                self.o = torch.zeros_like(self.q, dtype=self.dtype)
-                self.lse = self.o.new_full(self.q.shape[:3], -torch.inf)
-            assert self.lse is not None
-            merge(self.o[batch, :, rows], self.lse[batch, :, rows], o, lse)
+            total, total_lse = self.seen = self.seen or self._nothing()
+            merge(total[batch, :, rows], total_lse[batch, :, rows], o, lse)
 
     def result(self) -> tuple[Tensor, Tensor]:
         """o in the dtype of q, and lse."""
-        assert self.o is not None and self.lse is not None
-        return self.o.to(self.q.dtype), self.lse
+        o, lse = self.seen or self._nothing()
+        return o.to(self.q.dtype), lse
+
+    def _nothing(self) -> tuple[Tensor, Tensor]:
+        o = torch.zeros_like(self.q, dtype=self.dtype)
+        return o, o.new_full(self.q.shape[:3], -torch.inf)
 
 
 class Gradients:
@@ -56,21 +57,27 @@ class Gradients:
     def __init__(self, do_BASD: Tensor, q_BASD: Tensor, o_BASD: Tensor, lse_BAS: Tensor) -> None:
         self.do, self.q, self.o, self.lse = do_BASD, q_BASD, o_BASD, lse_BAS
         self.dtype = torch.promote_types(q_BASD.dtype, torch.float32)
-        self.dq: Tensor | None = None
+        self._dq: Tensor | None = None
 
-    def of(self, k_BKTD: Tensor, v_BKTD: Tensor, tiles: Iterable[Tile]) -> list[Tensor]:
-        """dk and dv of a block of keys and values; what it adds to dq is added."""
+    def of(self, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> list[Tensor]:
+        """dk and dv of a block, each [B, K, T, D]; what its keys add to dq is added."""
+        k_BKTD, v_BKTD = block_kv
         dk = dv = None
-        for batch, rows, keys, causal in tiles:
+        for batch, rows, keys, causal in halved(tiles):
             do, q, o, lse = (one[batch, :, rows] for one in (self.do, self.q, self.o, self.lse))
             k, v = k_BKTD[batch, :, keys], v_BKTD[batch, :, keys]
             parts = block_backward(do, q, k, v, o, lse, causal=causal)
-            self.dq = self._added(self.dq, self.q, (batch, slice(None), rows), parts[0])
+            self._dq = self._added(self._dq, self.q, (batch, slice(None), rows), parts[0])
             dk, dv = (
                 self._added(total, k_BKTD, (batch, slice(None), keys), part)
                 for total, part in ((dk, parts[1]), (dv, parts[2]))
             )
         return [torch.zeros_like(k_BKTD, dtype=self.dtype) if one is None else one.contiguous() for one in (dk, dv)]
+
+    @property
+    def dq(self) -> Tensor:
+        """In the dtype of q."""
+        return torch.zeros_like(self.q) if self._dq is None else self._dq.to(self.q.dtype)
 
     def _added(self, total: Tensor | None, whole: Tensor, place: tuple[slice, ...], part: Tensor) -> Tensor:
         if total is None:

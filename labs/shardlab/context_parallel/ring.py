@@ -62,7 +62,7 @@ class _Ring(torch.autograd.Function):
         for step in range(way.num_steps):
             is_last = step == way.num_steps - 1
             arriving = None if is_last else way.pass_on(here, way.group)
-            attended.see(*here, way.tiles(step))
+            attended.see(here, way.tiles(step))
             here = arriving() if arriving else here
 
         o_BASD, lse_BAS = attended.result()
@@ -83,7 +83,7 @@ class _Ring(torch.autograd.Function):
         for step in range(way.num_steps):
             is_last = step == way.num_steps - 1
             arriving = None if is_last else way.pass_on(here, way.group)
-            mine = found.of(*here, way.tiles(step))
+            mine = found.of(here, way.tiles(step))
             if step == 0:
                 own = mine
             else:
@@ -92,8 +92,7 @@ class _Ring(torch.autograd.Function):
             here = arriving() if arriving else here
 
         dk, dv = _sum(following() if following else None, own)
-        assert found.dq is not None
-        return found.dq.to(q_BASD.dtype), dk.to(k_BKSD.dtype), dv.to(v_BKSD.dtype), None
+        return found.dq, dk.to(k_BKSD.dtype), dv.to(v_BKSD.dtype), None
 
 
 def _sum(arrived: list[Tensor] | None, mine: list[Tensor]) -> list[Tensor]:

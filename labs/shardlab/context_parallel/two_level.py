@@ -32,7 +32,7 @@ class TwoLevel:
         """Why these groups do not make up the whole one, or the inner one cannot share the heads."""
         inner, outer = dist.get_world_size(self.inner), dist.get_world_size(self.outer)
         if inner * outer != num_ranks:
-            return f"an inner group of {inner} and an outer one of {outer} for {num_ranks} ranks: use {divisors(num_ranks)}"
+            return f"groups of {inner} and {outer} for {num_ranks} ranks: use inner ones of {divisors(num_ranks)}"
         return Ulysses().problem(heads, kv_heads, inner)
 
     def attended(self, q: Tensor, k: Tensor, v: Tensor, layout: SequenceLayout, mask: Mask, group: Group) -> Tensor:
