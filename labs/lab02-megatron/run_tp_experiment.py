@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from difflib import SequenceMatcher
 from enum import StrEnum
@@ -61,7 +63,8 @@ def main(
         profile.mkdir(parents=True, exist_ok=True)
     cases = [Case(part, config, microbatch, sequence_parallel, recompute) for part in Part]
     traces = str(profile.resolve()) if profile else ""
-    by_rank = on_ranks(compare_and_find_bugs, cases, vocabulary, traces, ranks=size, gpus=False)
+    with redirect_stdout(sys.stderr):  # progress is no part of what is printed
+        by_rank = on_ranks(compare_and_find_bugs, cases, vocabulary, traces, ranks=size, gpus=False)
     if by_rank is None:
         return
 
@@ -70,7 +73,7 @@ def main(
     if as_json:
         typer.echo(json.dumps(as_data(cases, found, bugs), indent=2))
         return
-    console = Console(width=None if Console().is_terminal else 120, highlight=False)
+    console = Console(width=None if Console().is_terminal else 124, highlight=False)
     split = " and the sequence" if sequence_parallel else ""
     console.print(f"megatron-core {import_megatron()}, t = {size}: weights{split} are split; recompute: {recompute}")
     console.print(summary(cases, found, size))
@@ -190,6 +193,8 @@ def show_bugs(bugs: Sequence[Bugs], console: Console) -> None:
     ranks = [f"rank {rank}" for rank in range(size)]
     title = f"A known mistake: mean loss with label smoothing {SMOOTHING}"
     table = Table("", "one process", *ranks, title=title, title_justify="left", min_width=len(title))
+    for column in table.columns[1:]:
+        column.justify = "right"
     for name in ("megatron_smoothed", "our_smoothed"):
         losses = [getattr(one, name) for one in bugs]
         numbers = [losses[0].whole, *(one.split for one in losses)]
