@@ -17,12 +17,11 @@ from typing import NamedTuple
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import meter
 from shardlab.model.gpt import Block, GPTConfig
 from shardlab.tensor_parallel.cut import Cut
 from shardlab.tensor_parallel.gpt import block_plan
 from shardlab.tensor_parallel.gradients import sum_partial_gradients
-from shardlab.tensor_parallel.messages import own_part
+from shardlab.tensor_parallel.messages import all_gathered, all_reduced, own_part, reduce_scattered
 from shardlab.tensor_parallel.plan import apply_plan
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -50,37 +49,29 @@ class Contestant(NamedTuple):
     module: nn.Module
 
 
-class Measured(NamedTuple):
-    """Of one rank: seconds of each step by contestant, and the bytes that one step sends."""
-
-    seconds: dict[str, list[float]]
-    sent_bytes: dict[str, float]
-
-
 def measure() -> list[Row]:
     """Medians of alternating steps; a step lasts as long as its slowest rank."""
     rows = []
     for ranks in (2, 4):
         by_rank = shardlab.run(race, CONFIG, ROUNDS, ranks=ranks, transport="gloo", observe=False, timeout=600)
-        seconds = {name: _slowest(by_rank, name) for name in by_rank[0].seconds}
+        seconds = {name: _median_of_slowest([one[name] for one in by_rank]) for name in by_rank[0]}
         for split in ("TP", "SP"):
             name = f"block's step, {split}, {ranks} ranks, s: beside"
             ours = seconds[f"ours, {split}"]
             rows.append(at_least_times(f"{name} DTensor", ours, seconds[f"DTensor, {split}"], DTENSOR))
             rows.append(at_least_times(f"{name} Megatron", ours, seconds[f"Megatron, {split}"], MEGATRON))
-        sent = by_rank[0].sent_bytes
-        more = sent["ours, SP"] / sent["ours, TP"]  # as if a step were nothing but messages
-        name = f"block's step, SP, {ranks} ranks, s: at most its bytes more than TP's"
-        rows.append(at_most(name, seconds["ours, SP"], more * seconds["ours, TP"], seconds["ours, TP"]))
+        more = seconds["messages, SP"] - seconds["messages, TP"]
+        name = f"block's step, SP, {ranks} ranks, s: TP's, and what its messages take more"
+        rows.append(at_most(name, seconds["ours, SP"], seconds["ours, TP"] + more))
     return rows
 
 
-def _slowest(by_rank: list[Measured], name: str) -> float:
-    return median(max(steps) for steps in zip(*(one.seconds[name] for one in by_rank), strict=True))
+def _median_of_slowest(by_rank: list[list[float]]) -> float:
+    return median(max(steps) for steps in zip(*by_rank, strict=True))
 
 
-def race(config: GPTConfig, rounds: int) -> Measured:
-    """All contestants in turn, each time in another order; their outputs must be equal."""
+def race(config: GPTConfig, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each step by contestant, all in turn, each time in another order; their outputs must be equal."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.path.insert(0, LAB)
@@ -91,46 +82,62 @@ def race(config: GPTConfig, rounds: int) -> Measured:
         for name, build in (("ours", of_ours), ("DTensor", of_dtensor), ("Megatron", of_megatron()))
         for sequence in (False, True)
     }
-    optimizers = {name: torch.optim.SGD(one.module.parameters(), lr=1e-4) for name, one in contestants.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    sent: dict[str, float] = {}
+    steps = {name: _step(one) for name, one in contestants.items()}
+    steps |= {"messages, TP": messages_of_tp, "messages, SP": messages_of_sp}
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(WARM_UP + rounds):
         x = torch.randn(BATCH, config.sequence, config.hidden, generator=torch.Generator().manual_seed(number))
-        norms = {}
-        names = list(contestants)
+        squares, names = [], list(steps)
         for name in names[number % len(names) :] + names[: number % len(names)]:
             given = own_part(x, 1, group=None) if name.endswith("SP") else x.clone()
             dist.barrier()
             began = time.perf_counter()
-            output = step(contestants[name], optimizers[name], given.requires_grad_())
+            output = steps[name](given)
             if number >= WARM_UP:
                 seconds[name].append(time.perf_counter() - began)
-            norms[name] = _total(output, split=name.endswith("SP"))
-        if max(norms.values()) - min(norms.values()) > 1e-4 * max(norms.values()):
-            raise RuntimeError(f"the outputs of step {number} differ: their squares sum to {norms}")
-    for name, one in contestants.items():
-        given = own_part(x, 1, group=None) if name.endswith("SP") else x.clone()
-        with meter.record() as bill:
-            step(one, optimizers[name], given.requires_grad_())
-        sent[name] = bill.sent_bytes
-    return Measured(seconds, sent)
+            if name in contestants:
+                squares.append(_sum_of_squares(output, split=name.endswith("SP")))
+        if max(squares) - min(squares) > 1e-4 * max(squares):
+            raise RuntimeError(f"the outputs of step {number} differ: their squares sum to {squares}")
+    return seconds
 
 
-def step(one: Contestant, optimizer: torch.optim.Optimizer, x: Tensor) -> Tensor:
+def _step(one: Contestant) -> Callable[[Tensor], Tensor]:
     """Forward, backward, what is still partial, update."""
-    output = one.forward(x)
-    output.square().sum().backward()
-    one.finish()
-    optimizer.step()
-    optimizer.zero_grad()
-    return output.detach()
+    optimizer = torch.optim.SGD(one.module.parameters(), lr=1e-2)
+
+    def step(x: Tensor) -> Tensor:
+        output = one.forward(x.requires_grad_())
+        (output.square().sum() / (BATCH * CONFIG.sequence * CONFIG.hidden)).backward()
+        one.finish()
+        optimizer.step()
+        optimizer.zero_grad()
+        return output.detach()
+
+    return step
 
 
-def _total(output: Tensor, *, split: bool) -> float:
+def _sum_of_squares(output: Tensor, *, split: bool) -> float:
     total = output.square().sum()
     if split:
         dist.all_reduce(total)
     return total.item()
+
+
+def messages_of_tp(x: Tensor) -> Tensor:
+    """The messages of a block's step and nothing else: two all-reduces in the forward, two in the backward."""
+    for _ in range(4):
+        x = all_reduced(x, group=None)
+    return x
+
+
+def messages_of_sp(x: Tensor) -> Tensor:
+    """Two all-gathers and reduce-scatters forward, two backward, and two all-gathers of what was not kept."""
+    for _ in range(4):
+        x = reduce_scattered(all_gathered(x, 1, group=None), 1, group=None)
+    for _ in range(2):
+        all_gathered(x, 1, group=None)
+    return x
 
 
 def of_ours(whole: Block, config: GPTConfig, sequence: bool) -> Contestant:

@@ -1,52 +1,18 @@
-"""One step of Megatron's modules, of ours and of one process, from the same weights: messages and gradients."""
+"""One step of Megatron's modules, of ours and of one process: outputs, gradients, and every message."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
-import megatron_models as megatron
 import torch
 import torch.distributed as dist
-from shardlab.model.gpt import GPT, Block, GPTConfig
-from shardlab.model.recomputation import recompute
-from shardlab.tensor_parallel.checkpoint import joined
-from shardlab.tensor_parallel.gpt import block_plan, gpt_plan
-from shardlab.tensor_parallel.gradients import cuts_of, sum_partial_gradients
+from shardlab.meter import Bill
 from shardlab.tensor_parallel.messages import all_gathered, own_part
-from shardlab.tensor_parallel.plan import apply_plan
-from shardlab.tensor_parallel.splits import Column, Row
-from shardlab.tensor_parallel.vocabulary import vocabulary_parallel_cross_entropy
 from source_lines import recorded
-from torch import Tensor, nn
-from torch.nn import functional
-
-RECOMPUTED = {"selective": "blocks.*.attention.core", "full": "blocks.*"}
-
-
-class Part(StrEnum):
-    """What is compared: a column and a row layer, a stack of blocks, or a whole model with its loss."""
-
-    LAYERS, BLOCKS, MODEL = "layers", "blocks", "model"
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is compared, its sizes, and how it is split. recompute: "none", "selective" or "full", of blocks."""
-
-    part: Part
-    sizes: GPTConfig
-    microbatch: int = 2
-    sequence_parallel: bool = False
-    recompute: str = "none"
-
-    @property
-    def splits_sequence(self) -> bool:
-        """Whether inputs and outputs are a rank's part of the sequence; a whole model takes and gives all tokens."""
-        return self.sequence_parallel and self.part is not Part.MODEL
+from three_modules import Case, Part, Step, inputs_of, of_megatron, of_one_process, of_ours, whole_module
+from torch import Tensor
 
 
 class Message(NamedTuple):
@@ -69,13 +35,24 @@ class Found(NamedTuple):
     to_one_process: dict[str, float]
 
 
-class Step(NamedTuple):
-    """A module and how to use it: outputs [B, S, ...] of a rank's inputs, and how its gradients become whole."""
+class Ran(NamedTuple):
+    """A step that has run on this rank: its inputs with their gradient, its outputs, a bill for each phase."""
 
-    module: nn.Module
-    forward: Callable[[Tensor], Tensor]
-    finish: Callable[[], None]
-    gradients: Callable[[], dict[str, Tensor]]
+    inputs: Tensor
+    outputs: Tensor
+    bills: dict[str, Bill]
+
+    @property
+    def messages(self) -> list[Message]:
+        return [
+            Message(phase, event.kind, event.payload_bytes, event.where)
+            for phase, bill in self.bills.items()
+            for event in bill.events
+        ]
+
+    @property
+    def sent_bytes(self) -> float:
+        return sum(bill.sent_bytes for bill in self.bills.values())
 
 
 def compare(cases: Sequence[Case], traces: str = "") -> list[Found]:
@@ -89,151 +66,48 @@ def compare(cases: Sequence[Case], traces: str = "") -> list[Found]:
 def _compare(case: Case, traces: str) -> Found:
     whole = whole_module(case)
     inputs, targets = inputs_of(case)
-    one_process, _, _ = measured(of_one_process(case, deepcopy(whole), targets), inputs, targets, is_split=False)
-    ours, our_messages, our_bytes = measured(of_ours(case, whole), inputs, targets, case.splits_sequence)
-    step = of_megatron(case, whole)
-    with profiled(traces, case.part):
-        theirs, their_messages, their_bytes = measured(step, inputs, targets, case.splits_sequence)
-    return Found(their_messages, our_messages, their_bytes, our_bytes, apart(ours, theirs), apart(ours, one_process))
-
-
-def measured(
-    step: Step, inputs: Tensor, targets: Tensor, is_split: bool
-) -> tuple[dict[str, Tensor], list[Message], float]:
-    """Whole outputs and gradients of one step, its messages, and the bytes that this rank sent.
-
-    The loss is the outputs' product with fixed numbers: each output then has a gradient of its own.
-    """
-    given = own_part(inputs, 1, group=None) if is_split else inputs.clone()
-    leaf = given.requires_grad_(given.is_floating_point())
-    bills = {}
-    with recorded(step.module) as bills["forward"]:
-        outputs = step.forward(leaf)
+    given = own_part(inputs, 1, group=None) if case.splits_sequence else inputs
     weights = torch.linspace(-1, 1, targets.numel()).view(targets.shape)
-    with recorded(step.module) as bills["backward"]:
-        (outputs * (own_part(weights, 1, group=None) if is_split else weights)).sum().backward()
-    with recorded(step.module) as bills["finish"]:
-        step.finish()
+    own_weights = own_part(weights, 1, group=None) if case.splits_sequence else weights
 
-    tensors = {"outputs": outputs.detach()} | ({} if leaf.grad is None else {"gradient of inputs": leaf.grad})
-    if is_split:
-        tensors = {name: all_gathered(one, 1, group=None) for name, one in tensors.items()}
-    messages = [
-        Message(phase, event.kind, event.payload_bytes, event.where)
-        for phase, bill in bills.items()
-        for event in bill.events
-    ]
-    return tensors | step.gradients(), messages, sum(bill.sent_bytes for bill in bills.values())
+    one, ours, theirs = of_one_process(case, deepcopy(whole), targets), of_ours(case, whole), of_megatron(case, whole)
+    expected = run_step(one, inputs, weights)
+    mine = run_step(ours, given, own_weights)
+    with profiled(traces, case.part):
+        megatrons = run_step(theirs, given, own_weights)
 
-
-def whole_module(case: Case) -> nn.Module:
-    """The whole module on one process, with biases too: one that is added twice must show."""
-    torch.manual_seed(0)
-    module = {Part.LAYERS: WholeLayers, Part.BLOCKS: WholeBlocks, Part.MODEL: GPT}[case.part](case.sizes)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.2)
-    return module
-
-
-class WholeLayers(nn.Module):
-    """Two linear layers around a GELU."""
-
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(config.hidden, 4 * config.hidden), nn.Linear(4 * config.hidden, config.hidden)
-
-    def forward(self, x_BSH: Tensor) -> Tensor:
-        return self.down(functional.gelu(self.up(x_BSH)))
-
-
-class WholeBlocks(nn.Module):
-    """A GPT's blocks alone."""
-
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-
-    def forward(self, x_BSH: Tensor) -> Tensor:
-        for block in self.blocks:
-            x_BSH = block(x_BSH)
-        return x_BSH
-
-
-def inputs_of(case: Case) -> tuple[Tensor, Tensor]:
-    """The same on every rank: activations [B, S, H], or a model's tokens [B, S]; and what outputs are compared with."""
-    shape = (case.microbatch, case.sizes.sequence)
-    torch.manual_seed(1)
-    if case.part is Part.MODEL:
-        tokens, targets = torch.randint(case.sizes.vocabulary, (2, *shape))
-        return tokens, targets
-    return torch.randn(*shape, case.sizes.hidden), torch.empty(*shape, case.sizes.hidden)
-
-
-def of_one_process(case: Case, whole: nn.Module, targets: Tensor) -> Step:
-    """The whole module, on every rank by itself."""
-
-    def losses(tokens: Tensor) -> Tensor:
-        logits = whole(tokens).flatten(0, 1)
-        return functional.cross_entropy(logits, targets.flatten(), reduction="none").view(targets.shape)
-
-    forward = losses if case.part is Part.MODEL else whole
-    return Step(whole, forward, lambda: None, lambda: gradients_of(whole))
-
-
-def of_ours(case: Case, whole: nn.Module) -> Step:
-    """Our module, split by a plan."""
-    sequence, config = case.sequence_parallel, case.sizes
-    plans = {
-        Part.LAYERS: lambda: {"up": Column(sequence=sequence), "down": Row(sequence)},
-        Part.BLOCKS: lambda: {
-            f"blocks.*.{path}": split for path, split in block_plan(config, sequence_parallel=sequence).items()
-        },
-        Part.MODEL: lambda: gpt_plan(config, sequence_parallel=sequence),
-    }
-    module = apply_plan(deepcopy(whole), plans[case.part](), group=None)
-    if case.recompute != "none" and case.part is not Part.LAYERS:
-        recompute(module, RECOMPUTED[case.recompute])
-    targets = inputs_of(case)[1]
-
-    def losses(tokens: Tensor) -> Tensor:
-        return vocabulary_parallel_cross_entropy(module(tokens), targets, vocabulary=config.vocabulary, group=None)
-
-    def whole_gradients() -> dict[str, Tensor]:
-        parts: list = [None] * dist.get_world_size()
-        dist.all_gather_object(parts, gradients_of(module))
-        return joined(parts, cuts_of(module))
-
-    forward = losses if case.part is Part.MODEL else module
-    return Step(module, forward, lambda: sum_partial_gradients(module, group=None), whole_gradients)
-
-
-def of_megatron(case: Case, whole: nn.Module) -> Step:
-    """Megatron's modules; the sequence is the first dimension of their activations."""
-    settings = megatron.megatron_config(case.sizes, sequence_parallel=case.sequence_parallel, recompute=case.recompute)
-    makes = {
-        Part.LAYERS: lambda: megatron.Layers(settings),
-        Part.BLOCKS: lambda: megatron.Blocks(settings),
-        Part.MODEL: lambda: megatron.gpt_model(settings, case.sizes),
-    }
-    module = makes[case.part]()
-    megatron.take_weights(module, whole, case.sizes)
-    targets, positions = inputs_of(case)[1], torch.arange(case.sizes.sequence).expand(case.microbatch, -1)
-
-    def losses(tokens: Tensor) -> Tensor:
-        return module(tokens, positions, megatron.causal_mask(case.sizes.sequence), labels=targets)
-
-    forward = losses if case.part is Part.MODEL else lambda x: module(x.transpose(0, 1)).transpose(0, 1)
-    return Step(
-        module,
-        forward,
-        lambda: megatron.finish_gradients(module, settings),
-        lambda: megatron.whole_gradients(module, whole, case.sizes),
+    found = tensors_of(mine, ours, case.splits_sequence)
+    return Found(
+        megatrons.messages,
+        mine.messages,
+        megatrons.sent_bytes,
+        mine.sent_bytes,
+        apart(found, tensors_of(megatrons, theirs, case.splits_sequence)),
+        apart(found, tensors_of(expected, one, is_split=False)),
     )
 
 
-def gradients_of(module: nn.Module) -> dict[str, Tensor]:
-    """Gradients by name."""
-    return {name: parameter.grad for name, parameter in module.named_parameters() if parameter.grad is not None}
+def run_step(step: Step, inputs: Tensor, weights: Tensor) -> Ran:
+    """Forward, backward, and the sums of what is still partial.
+
+    The loss is the outputs' product with fixed weights: each output then has a gradient of its own.
+    """
+    leaf, bills = inputs.clone().requires_grad_(inputs.is_floating_point()), {}
+    with recorded(step.module) as bills["forward"]:
+        outputs = step.forward(leaf)
+    with recorded(step.module) as bills["backward"]:
+        (outputs * weights).sum().backward()
+    with recorded(step.module) as bills["finish"]:
+        step.finish()
+    return Ran(leaf, outputs.detach(), bills)
+
+
+def tensors_of(ran: Ran, step: Step, is_split: bool) -> dict[str, Tensor]:
+    """Outputs and all gradients, whole on every rank."""
+    tensors = {"outputs": ran.outputs} | ({} if ran.inputs.grad is None else {"gradient of inputs": ran.inputs.grad})
+    if is_split:
+        tensors = {name: all_gathered(one, 1, group=None) for name, one in tensors.items()}
+    return tensors | step.gradients()
 
 
 def apart(ours: dict[str, Tensor], others: dict[str, Tensor]) -> dict[str, float]:
