@@ -30,7 +30,7 @@ def megatron_config(config: GPTConfig, *, sequence_parallel: bool, recompute: st
     """The sizes of ours as Megatron wants them, without fused kernels. recompute: "none", "selective" or "full"."""
     from megatron.core.transformer import TransformerConfig
 
-    granularity = {} if recompute == "none" else {"recompute_granularity": recompute}
+    granularity: dict[str, Any] = {} if recompute == "none" else {"recompute_granularity": recompute}
     if recompute == "full":
         granularity |= {"recompute_method": "uniform", "recompute_num_layers": 1}
     return TransformerConfig(
@@ -108,7 +108,7 @@ def causal_mask(length: int) -> Tensor:
 def take_weights(model: nn.Module, whole: nn.Module, config: GPTConfig) -> None:
     """Give Megatron's model this rank's parts of our whole model's weights."""
     size, rank = dist.get_world_size(), dist.get_rank()
-    theirs = dict(model.named_parameters())
+    theirs: dict[str, Any] = dict(model.named_parameters())  # Megatron puts marks on its parameters
     with torch.no_grad():
         for name, weight in whole.named_parameters():
             parameter, order = theirs.pop(their_name(name)), order_of_rows(name, config, size)
@@ -119,8 +119,7 @@ def take_weights(model: nn.Module, whole: nn.Module, config: GPTConfig) -> None:
 
 def whole_gradients(model: nn.Module, whole: nn.Module, config: GPTConfig) -> dict[str, Tensor]:
     """The gradients of Megatron's model from all ranks, under our names and in our order."""
-    size, theirs = dist.get_world_size(), dict(model.named_parameters())
-    found = {}
+    size, theirs, found = dist.get_world_size(), dict[str, Any](model.named_parameters()), {}
     for name, _ in whole.named_parameters():
         parameter, order = theirs[their_name(name)], order_of_rows(name, config, size)
         gradient = parameter.grad
