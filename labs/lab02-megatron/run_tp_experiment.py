@@ -56,7 +56,8 @@ def main(
     try:
         config = GPTConfig(layers, hidden, heads, sequence, vocabulary, kv_heads=kv_heads, gated=gated, flash=False)
         check(config, size, sequence_parallel)
-    except ValueError as error:
+        version = import_megatron()
+    except (ValueError, ImportError) as error:
         raise typer.BadParameter(str(error)) from None
     if profile is not None:
         profile.mkdir(parents=True, exist_ok=True)
@@ -70,11 +71,11 @@ def main(
     found = [worst(part_by_rank) for part_by_rank in zip(*(one for one, _ in by_rank), strict=True)]
     bugs = [one for _, one in by_rank]
     if as_json:
-        typer.echo(json.dumps(as_data(cases, found, bugs), indent=2))
+        typer.echo(json.dumps({"megatron_core": version, **as_data(cases, found, bugs)}, indent=2))
         return
     console = Console(width=None if Console().is_terminal else 124, highlight=False)
     split = " and the sequence" if sequence_parallel else ""
-    console.print(f"megatron-core {import_megatron()}, t = {size}: weights{split} are split; recompute: {recompute}")
+    console.print(f"megatron-core {version}, t = {size}: weights{split} are split; recompute: {recompute}")
     console.print(summary(cases, found, size))
     chosen = found[list(Part).index(messages_of)]
     console.print(messages_table(chosen, f"Where are the communications injected? Part: {messages_of}"))
@@ -187,7 +188,6 @@ def as_data(cases: Sequence[Case], found: Sequence[Found], bugs: Sequence[Bugs])
         for case, one in zip(cases, found, strict=True)
     }
     return {
-        "megatron_core": import_megatron(),
         "ranks": size,
         "sizes": asdict(cases[0].sizes),
         "sequence_parallel": cases[0].sequence_parallel,

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -276,6 +277,19 @@ def test_megatron_plans_our_orders_at_many_sizes(monkeypatch):
                     monkeypatch.setattr(parallel_state, "get_pipeline_model_parallel_rank", lambda rank=rank: rank)
                     planned = run_pp_experiment.megatron_plan(run_pp_experiment.Sizes(microbatches, chunks, 8))
                     assert planned == run_pp_experiment.in_chunks(schedule, rank)
+
+
+def test_without_megatron_the_program_says_how_to_install_it(tmp_path):
+    (tmp_path / "megatron").mkdir()
+    (tmp_path / "megatron" / "__init__.py").touch()  # hides the real one
+    done = subprocess.run(
+        [sys.executable, LAB / "run_tp_experiment.py"],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{LAB.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and "labs/lab02-megatron/setup_environment.sh" in done.stderr
 
 
 def profile_of(rank, events):
