@@ -1,5 +1,6 @@
 """Bytes are the formulas', messages run beside compute, bad input ends in a sentence on every rank."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from shardlab import meter
 from shardlab.context_parallel import online
 from shardlab.context_parallel.attention import attend, check_positions
 from shardlab.context_parallel.balance import SequenceLayout, contiguous, own_part, striped, zigzag
+from shardlab.context_parallel.emulated import over_link
 from shardlab.context_parallel.gathered import Gathered
 from shardlab.context_parallel.mask import CAUSAL, Mask
 from shardlab.context_parallel.ring import Ring
@@ -193,3 +195,19 @@ def test_a_ring_holds_its_share_and_two_blocks(heads, kv_heads):
         if heads == kv_heads:  # where heads share keys, the kernel gives a gradient of the keys for each of them
             assert ring[1] <= 1.05 * (alone[1] + extra_kv_blocks("ring", 4, backward=True) * block)
         assert ring[0] > alone[0] + block  # blocks of others are here at all
+
+
+def linked():
+    """Over an emulated link the numbers are the same, and nothing comes before its time."""
+    q, k, v = inputs(2, 2)
+    layout = zigzag(LENGTH, dist.get_world_size())
+    plain = attend(q, k, v, layout=layout, group=None)
+    began = time.monotonic()
+    over = attend(q, k, v, layout=layout, group=None, method=Ring(over_link(2 * k.numel() * 4 / 0.1)))
+    return torch.equal(plain, over) and time.monotonic() - began >= 0.1 * (layout.num_ranks - 1)
+
+
+def test_an_emulated_link_delays_and_changes_nothing():
+    assert all(shardlab.run(linked, ranks=4, timeout=30))
+    with pytest.raises(ValueError, match="more than 0"):
+        over_link(0)
