@@ -67,7 +67,7 @@ CHECK = Check(
     make=formula_task("kv_bill", SIZES, expected),
     judge=_judge,
     program="without_ranks",
-    masked=(*FORMULAS, "shardlab.costs", "shardlab.context_parallel"),
+    masked=(*FORMULAS, "shardlab.costs"),
     hints=(
         "How many numbers are the keys and values of one rank's positions? How often does a rank pass such a block on?",
         "Ring: (c - 1) · 2 · 2 · b · (s/c) · kv_heads · width. Ulysses moves q, k, v and o once each, and of each "

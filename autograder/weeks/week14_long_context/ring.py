@@ -1,6 +1,6 @@
 """Ring attention, forward: blocks of keys and values pass by, and partial results become the whole softmax.
 
-That a rank never holds all keys shows in the kernel's mark of memory alone: a block is large there, all else small.
+That a rank never holds all keys shows in the kernel's mark of memory alone: keys are wide there, all else is small.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from autograder.weeks.week14_long_context._shared import (
 
 VALUES, MEMORY = "values", "memory"
 LONG = {
-    "ranks": 4,
-    "rows": 256,
+    "ranks": 6,
+    "rows": 128,
     "heads": 2,
     "kv_heads": 2,
     "width": 12288,
@@ -72,7 +72,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     most = (num_ranks - 1) * (task.facts["block"] + task.facts["positions"])
     if case["part"] == VALUES:
         return sends_too_much(task, reply, most, "c - 1 blocks of keys and values, as they are, and their positions")
-    held = 2 * task.facts["block"] + 4 * 2**20
+    held = 3 * task.facts["block"] + 4 * 2**20  # two blocks, and queries that are scaled before they are used
     why = "the block that is at work and the one that comes: which older blocks do you still hold?"
     return carried_too_much(reply, int(num_ranks * most)) or any_peak_too_high(reply, held, why)
 
