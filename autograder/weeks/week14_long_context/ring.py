@@ -31,7 +31,7 @@ LONG = {
     "rows": 128,
     "heads": 2,
     "kv_heads": 2,
-    "width": 12288,
+    "width": 8192,
     "value_width": 16,
     "layout": ZIG_ZAG,
     "part": MEMORY,
@@ -118,7 +118,7 @@ CHECK = Check(
     masked=MASKED,
     parts={VALUES: 2 / 3, MEMORY: 1 / 3},
     trains=True,
-    timeout=40.0,
+    timeout=60.0,
     hints=(
         "Two softmaxes over different keys become one: each is a mean with weights; what is each mean's total weight?",
         "lse = logaddexp(lse_1, lse_2), and o = o_1 * exp(lse_1 - lse) + o_2 * ____. Begin with the rank's own block: "

@@ -87,7 +87,7 @@ def _draw(rng: Random) -> list[Case]:
         case(4, 6, 3, subgroup=[0, 1, 3]),
         case(4, 8, 2),
         case(2, 3, 1, subgroup=[1]),
-        case(3, 4, 4, refused=True),
+        case(3, 4, 1, refused=True),
         case(4, 12, 6, refused=True),
     ]
 
@@ -99,7 +99,8 @@ CHECK = Check(
     public=(
         {"ranks": 2, "rows": 2, "heads": 2, "kv_heads": 2, "width": 4},
         {"ranks": 4, "rows": 3, "heads": 6, "kv_heads": 1, "width": 4, "batch": 2, "subgroup": [1, 2, 3]},
-        {"ranks": 4, "rows": 2, "heads": 6, "kv_heads": 6, "width": 4, "refused": True},
+        {"ranks": 4, "rows": 2, "heads": 6, "kv_heads": 2, "width": 4, "refused": True},
+        {"ranks": 4, "rows": 2, "heads": 12, "kv_heads": 6, "width": 4, "refused": True},
     ),
     draw=_draw,
     make=_make,
