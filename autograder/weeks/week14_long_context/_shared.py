@@ -69,13 +69,14 @@ def parts(case: Case, *tensors: Tensor) -> dict[int, list[Tensor]]:
 
 
 def wrong_tensors(task: Task, reply: Reply, why: Mapping[str, str], *, relative: float = TOLERANCE) -> str | None:
-    """Hold what each rank returns, a tuple, against {name: tensor} in order; `why` asks a question for each name."""
+    """Hold what each rank returns, a tuple or one tensor, against {name: tensor} in order; `why` asks a question for each name."""
     for rank in working(task):
         value = reply.ranks[rank].get("value")
         received = value.get("plain") if isinstance(value, dict) else None
         expected = task.expected[rank]
+        received = [received] if isinstance(received, Tensor) else received
         if not isinstance(received, list | tuple) or len(received) != len(expected):
-            return f"Rank {rank} must return {len(expected)} tensors: {', '.join(expected)}."
+            return f"Rank {rank} must return {', '.join(expected)}, in this order."
         for one, (name, wanted) in zip(received, expected.items(), strict=True):
             if problem := wrong_value(rank, one, wanted, name, relative=0 if wanted.dtype == torch.int64 else relative):
                 return f"{problem} {why.get(name, '')}{_not_a_number(one)}".strip()

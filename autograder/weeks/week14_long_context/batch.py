@@ -26,17 +26,16 @@ WHY = {
 }
 
 
-def labels_of(tokens: Tensor, scored: Tensor) -> Tensor:
-    """For each position the next token, -100 where that one is not scored or not there."""
-    following = torch.where(scored, tokens, IGNORED)[:, 1:]
-    return torch.cat([following, torch.full_like(tokens[:, :1], IGNORED)], 1)
+def labels_of(targets: Tensor) -> Tensor:
+    """For each position the next one's target; the last has none."""
+    return torch.cat([targets[:, 1:], torch.full_like(targets[:, :1], IGNORED)], 1)
 
 
-def one_process(tokens: Tensor, scored: Tensor, table: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def one_process(tokens: Tensor, targets: Tensor, table: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The mean loss over all scored tokens, and the gradients of both tables, in float64."""
     leaves = [one.double().requires_grad_() for one in (table, places)]
     logits = leaves[0][tokens] + leaves[1]
-    loss = cross_entropy(logits.flatten(0, 1), labels_of(tokens, scored).flatten(), ignore_index=IGNORED)
+    loss = cross_entropy(logits.flatten(0, 1), labels_of(targets).flatten(), ignore_index=IGNORED)
     return loss.detach(), *torch.autograd.grad(loss, leaves)
 
 
@@ -46,21 +45,22 @@ def _make(case: Case, rng: Random) -> Task:
     length = case["rows"] * len(members) + case.get("more", 0)
     tokens = torch.randint(vocabulary, (case["batch"], length), generator=generator)
     scored = torch.rand(tokens.shape, generator=generator) < 0.6
-    scored[0, 1] = scored[-1, -1] = True  # some are always there: the second token, and the last
+    scored[0, :2] = scored[-1, -1] = True  # some are always there: the first two tokens, and the last
     if "silent" in case:
         mine = owned(ZIG_ZAG, length, case["silent"], len(members))
         scored[:, mine[mine + 1 < length] + 1] = False
     table = torch.randn(vocabulary, vocabulary, generator=generator)
     places = torch.randn(length, vocabulary, generator=generator)
-    args = {rank: [tokens, scored, table, places] for rank in members}
-    expected: dict[int, Any] = {} if case.get("more") else _expected(members, tokens, scored, table, places)
+    targets = torch.where(scored, tokens, IGNORED)
+    args = {rank: [tokens, targets, table, places] for rank in members}
+    expected: dict[int, Any] = {} if case.get("more") else _expected(members, tokens, targets, table, places)
     due = ring_all_reduce_bytes(len(members), table.nbytes + places.nbytes + NUMBERS * 8)
     return group_task(case, "batch_step", args, expected, keeps_inputs=True, length=length, due=due)
 
 
-def _expected(members: list[int], tokens: Tensor, scored: Tensor, table: Tensor, places: Tensor) -> dict[int, Any]:
-    loss, of_table, of_places = (one.float() for one in one_process(tokens, scored, table, places))
-    labels, expected = labels_of(tokens, scored), {}
+def _expected(members: list[int], tokens: Tensor, targets: Tensor, table: Tensor, places: Tensor) -> dict[int, Any]:
+    loss, of_table, of_places = (one.float() for one in one_process(tokens, targets, table, places))
+    labels, expected = labels_of(targets), {}
     for place, rank in enumerate(members):
         mine = owned(ZIG_ZAG, tokens.shape[1], place, len(members))
         expected[rank] = dict(zip(WHY, (mine, labels[:, mine], loss, of_table, of_places), strict=True))
@@ -128,7 +128,7 @@ CHECK = Check(
     timeout=15.0,
     hints=(
         "Write the sequence 0 … 7 for two ranks. Which chunks has rank 1, and what is the label of its position 3?",
-        "Shift while the sequence is whole: labels[:, :-1] = where(scored, tokens, -100)[:, 1:], the last one -100. "
+        "Shift while the sequence is whole: labels[:, :-1] = targets[:, 1:], and the last one -100. "
         "Then take your positions of everything.",
         "count = (labels != -100).sum(); all_reduce(count) over the group; the share is losses.sum() / ____.",
     ),

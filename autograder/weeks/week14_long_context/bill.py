@@ -46,9 +46,13 @@ def _draw(rng: Random) -> list[Case]:
     """One rank, two, many; keys for every head, and few; heads that the key heads do not divide evenly into c."""
 
     def case(c: int, kv_heads: int, shared: int, b: int = 1) -> Case:
-        return {"c": c, "b": b, "s": 2 * c * rng.randint(100, 900), "heads": kv_heads * shared, "kv_heads": kv_heads} | {
-            "width": rng.choice([64, 96, 128])
-        }
+        return {
+            "c": c,
+            "b": b,
+            "s": 2 * c * rng.randint(100, 900),
+            "heads": kv_heads * shared,
+            "kv_heads": kv_heads,
+        } | {"width": rng.choice([64, 96, 128])}
 
     return [
         case(1, rng.randint(2, 9), 4),
