@@ -28,6 +28,7 @@ def merge(o, lse, o_block, lse_block):
 
 
 def ring_attention(q, k, v, positions, *, group):
+    o = lse = None
     here = [k, v, positions]
     size = dist.get_world_size(group)
     for step in range(size):
