@@ -9,6 +9,7 @@
 | 7 pipelines, 8 zero bubble, 13 DualPipe | `pipeline_parallel` |
 | 9 hybrid | `mesh` says which rank is where, `hybrid` combines the axes in one step |
 | 10 planning | `costs`, and in every week the formula beside what was measured |
+| 14 long context | `context_parallel` |
 | every week | `model` is what is trained, `figures` draws, `commands` are `shardlab` in a shell |
 """
 
