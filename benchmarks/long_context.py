@@ -80,7 +80,7 @@ def rings(length: int) -> tuple[Step, Step]:
     from shardlab.context_parallel.kernel import flash, flash_backward
 
     *qkv, do = inputs(length)
-    layout, group = zigzag(length, RANKS), dist.group.WORLD
+    layout, group = zigzag(length, RANKS), dist.distributed_c10d._get_default_group()
     peer._cp_options.enable_load_balance = True
     peer.set_rotate_method("alltoall")
     options = {"is_causal": True, "dropout_p": 0.0, "scale": None}
