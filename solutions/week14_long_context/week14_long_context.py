@@ -47,7 +47,6 @@ import torch
 import torch.distributed as dist
 from shardlab import costs, figures, meter
 from shardlab.context_parallel import Gathered, Ring, Ulysses, attend, zigzag
-from shardlab.costs import context
 from shardlab.meter.alive import alive
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
@@ -66,16 +65,16 @@ layout = costs.Layout(tp=8, sequence_parallel=True)
 bars = {
     "scores of one head": 2 * s * s,
     "keys and values of a layer, all heads": 2 * 2 * s * kv_width,
-    "what one layer keeps, tp 8, no scores": costs.layer_activation_bytes_exactly(book, layout),
+    "what one layer keeps, tp 8, no scores": costs.layer_activation_bytes_exactly(book, layout, dropout=False),
 }
 figure, ax = figures.new_axes(7, 1.9)
 title = "One sequence of 262,144 tokens: the scores of a single head do not fit"
 figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
-# The scores must never exist, flash attention sees to that. But the rest grows with s too, and there are 126 layers.
-# So the *sequence* is split inside attention as well: **context parallelism** (上下文并行), over c ranks. Keys and values
-# are the small bar. Let those travel.
+# The scores must never exist; flash attention sees to that. But the rest grows with s too, and there are 126 layers.
+# So the *sequence* is split inside attention as well: **context parallelism** (上下文并行), over c ranks. Keys and
+# values are the small bar. Let those travel.
 #
 # ## 2 · The picture first
 #
@@ -101,18 +100,24 @@ def square(c=4, layout="striped"):
 
 
 # %% [markdown]
-# **Draw your own.** Give eight chunks to four ranks, two each. Most over mean must be 1, and not by zig-zag's folding:
-# there are others. Then the second figure: two documents (文档) packed into one sequence, of three and five chunks, and
-# neither sees the other. **Is zig-zag still even? Can any dealing of eight chunks be?**
+# **Draw your own.** Below, eight chunks are dealt to four ranks in turn. Change `mine`, two chunks each, until most
+# over mean is 1. Then pack two documents (文档) into one sequence, five chunks and three: neither sees the other. **Is
+# zig-zag still even?** Deal these chunks better.
 
 # %%
 mine = [0, 1, 2, 3, 0, 1, 2, 3]
-figure, ax = figures.new_axes(6.2, 3)
-figures.show(figure, figures.draw_causal_square(ax, mine))
-figure, ax = figures.new_axes(6.2, 3)
-figures.show(figure, figures.draw_causal_square(ax, figures.chunk_owners("zig-zag", 4), documents=[3, 5]))
+for owners, documents in ((mine, [8]), (figures.chunk_owners("zig-zag", 4), [5, 3])):
+    figure, ax = figures.new_axes(6.2, 3)
+    figures.show(figure, figures.draw_causal_square(ax, owners, documents=documents))
 
 # %% [markdown]
+# <details><summary>How many answers are there?</summary>
+#
+# With one document one, up to the ranks' names: chunk i must go with chunk 7 − i, and that is zig-zag. With two, the
+# longest chunk has 4.5 blocks and its partner at least half of one, 5 in all: 1.18 is the best, and
+# `[1, 3, 2, 1, 0, 0, 2, 3]` reaches it. Zig-zag has 1.88.
+# </details>
+#
 # ## 3 · What travels
 #
 # **Notation.** c ranks, b sequences of s tokens, h the width of all queries, h_kv that of all keys: with **grouped
@@ -122,8 +127,8 @@ figures.show(figure, figures.draw_causal_square(ax, figures.chunk_owners("zig-za
 # - **Ring** (arXiv 2310.01889): each rank passes keys and values on, c − 1 times.
 # - **All-gather** of keys and values (Llama 3, arXiv 2407.21783, section 3.3.2): the same bytes, at once, and then each
 #   rank has all keys. Any mask is easy.
-# - **Ulysses** (arXiv 2309.14509): all-to-all of q, k and v. Before, a rank has all heads at some positions; after, some
-#   heads at all positions. One more all-to-all brings the output back. Of each tensor (c − 1)/c leaves the rank.
+# - **Ulysses** (arXiv 2309.14509): all-to-all of q, k and v. Before, a rank has all heads at some positions; after,
+#   some heads at all positions. One more all-to-all brings the output back. Of each tensor (c − 1)/c leaves the rank.
 #
 # ### Warm-up: the bill
 #
@@ -131,8 +136,8 @@ figures.show(figure, figures.draw_causal_square(ax, figures.chunk_owners("zig-za
 # in a ring; bytes for Ulysses, each key head counted once; and the smallest c ≥ 2 with which Ulysses sends less. *About
 # 4 lines.*
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes and layouts, one rank to
-# > four, shared keys, float32 and bfloat16, and groups that are only a part of the world.
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes and layouts, one rank
+# > to four, shared keys, float32 and bfloat16, and groups that are only a part of the world.
 
 
 # %% exercise="week14.bill"
@@ -178,20 +183,20 @@ for heads, kv_heads in ((8, 8), (16, 4)):
 #
 # The tokens of a rank are no longer neighbours. Three things break in silence: labels, positions, and the mean.
 #
-# **By hand.** Tokens `[10 11 12 13 14 15 16 17]`, two ranks, so four chunks of two. Rank 0 has chunks 0 and 3, positions
-# `[0 1 6 7]`, tokens `[10 11 16 17]`. The label (标签) of a position is the next token of the *sequence*: `[11 12 17 –]`.
-# Shifted after the split it is `[11 16 17 –]`: wrong at the seam, and nowhere else. As found:
+# **By hand.** Tokens `[10 11 12 13 14 15 16 17]`, two ranks, so four chunks of two. Rank 0 has chunks 0 and 3,
+# positions `[0 1 6 7]`, tokens `[10 11 16 17]`. The label (标签) of a position is the next token of the *sequence*:
+# `[11 12 17 –]`. Shifted after the split it is `[11 16 17 –]`: wrong at the seam, and nowhere else. As found:
 # [bionemo-recipes#1449](https://github.com/NVIDIA-BioNeMo/bionemo-recipes/pull/1449) has `[1, 6, 7, -100]` for
 # `[1, 2, 7, -100]`.
 #
 # **The mean.** Rank 0 has 3 labels that count and rank 1 has 1; the sum of losses is 6 and 4. The mean is
 # 10/4 = 2.5. The mean of the ranks' means is (2 + 4)/2 = 3: rank 1's token counts three times as much.
 #
-# **Write three functions.** `zig_zag(length, rank, size)`: positions of a rank, int64; a length that does not divide
-# into 2c chunks is refused before anything is sent, by a ValueError that names both numbers. `my_part(tokens, targets)`:
+# **Write three functions.** **`zig_zag`**: positions of a rank, int64; a length that does not divide
+# into 2c chunks is refused before anything is sent, by a ValueError that names both numbers. **`my_part`**:
 # inputs, labels and positions of this rank; `targets` are the tokens with −100 where one does not count, and the last
-# position has no label. `loss_share(losses, labels)`: this rank's share, so that the shares of all ranks add up to the
-# mean over all labels that count. *About 12 lines in all.* Leave `batch_step` as it is.
+# position has no label. **`loss_share`**: this rank's share, so that the shares of all ranks add
+# up to the mean over all labels that count. *About 12 lines in all.* Leave `batch_step` as it is.
 
 
 # %% exercise="week14.batch"
@@ -244,8 +249,9 @@ check("week14.batch", batch_step, cases=[{"ranks": 2, "batch": 1, "rows": 4}, si
 
 # %% [markdown]
 # **A hunt to watch.** One label counts, on one rank. Each rank divides by its own number of labels (1, or 0 made 1),
-# and DDP averages over c. By what factor is the gradient too small? [Megatron-LM#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513)
-# mends exactly that, finding 9 of [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452).
+# and DDP averages over c. By what factor is the gradient too small?
+# [Megatron-LM#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513), proposed in September 2026, mends exactly that:
+# finding 9 of [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452).
 
 
 # %%
@@ -267,8 +273,8 @@ for c in (2, 4):
 # %% [markdown]
 # ## 5 · Three numbers that replace a row
 #
-# **Online softmax** (在线 softmax) **by hand.** One query, scores `[0, ln 3 | ln 4]`, values `[8, 0 | 2]`; the bar is the
-# border between two ranks.
+# **Online softmax** (在线 softmax) **by hand.** One query, scores `[0, ln 3 | ln 4]`, values `[8, 0 | 2]`; the bar is
+# the border between two ranks.
 #
 # | | its output o | its lse | weight in the whole |
 # |---|---|---|---|
@@ -308,9 +314,9 @@ def pass_on(tensors, *, group):
 
 # %% [markdown]
 # **`merge`** puts two partial results together. **`ring_attention(q, k, v, positions, *, group)`** returns this rank's
-# output and lse in fp32, over all ranks' keys that its queries may see. `positions` says where this rank's tokens stand;
-# in which layout is not your concern, but the mask needs the positions *of the keys that are here*. Begin to pass a
-# block on **before** you compute with it. Hold two blocks at most, and send c − 1, as they are. *About 12 lines.*
+# output and lse in fp32, over all ranks' keys that its queries may see. `positions` says where this rank's tokens
+# stand; in which layout is not your concern, but the mask needs the positions *of the keys that are here*. Begin to pass
+# a block on **before** you compute with it. Hold two blocks at most, and send c − 1, as they are. *About 12 lines.*
 
 
 # %% exercise="week14.ring"
@@ -375,7 +381,7 @@ for step, (begin, waits) in enumerate(shardlab.run(events, ranks=4)[1][::3]):
 h100 = costs.find_accelerator("h100")
 for name, bandwidth in (("NVLink", h100.nvlink), ("network", h100.network)):
     for share in (1, 1 / 16):
-        least = context.least_tokens_to_hide(share, flops=h100.bf16_flops, bandwidth=bandwidth)
+        least = costs.least_tokens_to_hide(share, flops=h100.bf16_flops, bandwidth=bandwidth)
         print(f"{name:8} h_kv/h = {share:6.4f}: {least:8.0f} tokens per rank")
 
 # %% [markdown]
@@ -460,9 +466,9 @@ for share in (saved, own_sums):
 # With its own sums a block's p is scaled right, so dv is exact. But D is that of the block, and what the weight of the
 # block owes to the others is lost.
 #
-# **`ring_backward(gradient, q, k, v, o, lse, positions, *, group)`** returns dq, dk and dv of this rank, fp32. o and lse
-# are the whole row's, as your forward returns them. Keys, values and positions travel c − 1 times, as they are; dk and
-# dv in fp32 at most c times. (The loop above sends k and v once too often.) *About 12 lines.*
+# **`ring_backward(gradient, q, k, v, o, lse, positions, *, group)`** returns dq, dk and dv of this rank, fp32. o and
+# lse are the whole row's, as your forward returns them. Keys, values and positions travel c − 1 times, as they are; dk
+# and dv in fp32 at most c times. (The loop above sends k and v once too often.) *About 12 lines.*
 
 
 # %% exercise="week14.ring-backward"
@@ -587,8 +593,8 @@ for s in (512, 1024, 2048):
     print(f"s = {s:5}: {shardlab.run(peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
 
 # %% [markdown]
-# At 256K tokens and c = 32 a block of scores is 8,192², 268 MB in fp32 for each head. So work in **tiles** (分块): a few
-# queries at a time, against the block that is here.
+# At 256K tokens and c = 32 a block of scores is 8,192², 268 MB in fp32 for each head. So work in **tiles** (分块): a
+# few queries at a time, against the block that is here.
 #
 # **`attend_under_cap(q, k, v, positions, cap_bytes, *, group)`** returns the output alone, fp32. The target: above its
 # inputs a rank holds at most `cap_bytes`, 16 MiB, read by the kernel, where one block of scores is 64 MiB and its keys
@@ -640,7 +646,8 @@ for s in (512, 1024, 2048):
 # In your installed PyTorch: `torch/distributed/tensor/experimental/_context_parallel/_attention.py`.
 #
 # 1. `"default"`: which member of `_RotateMethod` is the default? A name.
-# 2. `"gradients_sent"`: with four ranks, how often does `_templated_ring_attention_backward` send dk and dv on? A number.
+# 2. `"gradients_sent"`: with four ranks, how often does `_templated_ring_attention_backward` send dk and dv on? A
+#    number.
 # 3. `"order"`: in which order does a step of `_templated_ring_attention` call `step`, `op`, `exchange_buffers` and
 #    `next_buffer`? A list.
 #
@@ -741,7 +748,7 @@ check("week14.4096-gpus", on_4096_gpus)
 #   3.2, without a mask, and compare with the 2 in yours.
 # - Brandon and others, *Striped Attention*, arXiv 2311.09431. Look for: the figure with each rank's triangles.
 # - The Llama team, *The Llama 3 Herd of Models*, arXiv 2407.21783. Look for: section 3.3.2, why keys are gathered.
-# - [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention). Look for: `dq.to(torch.float32)` of what is
-#   fp32 already is no copy. What does the next step write into?
+# - [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention), `zigzag_ring_flash_attn.py`. Look for:
+#   `.to(torch.float32)` of what is fp32 already makes no copy. What does the next step write into?
 #
 # **An experiment, not graded.** `shardlab plan` with a sequence of 262,144: which cp does it choose, and which way?
