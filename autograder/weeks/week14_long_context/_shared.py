@@ -69,7 +69,10 @@ def parts(case: Case, *tensors: Tensor) -> dict[int, list[Tensor]]:
 
 
 def wrong_tensors(task: Task, reply: Reply, why: Mapping[str, str], *, relative: float = TOLERANCE) -> str | None:
-    """Hold what each rank returns, a tuple or one tensor, against {name: tensor} in order; `why` asks a question for each name."""
+    """Hold what each rank returns, a tuple or one tensor, against {name: tensor} in order.
+
+    `why` has the question to ask oneself where a name's tensor is wrong.
+    """
     for rank in working(task):
         value = reply.ranks[rank].get("value")
         received = value.get("plain") if isinstance(value, dict) else None
