@@ -99,7 +99,7 @@ def no_ring(task: Task, reply: Reply) -> str | None:
     if problem := trouble(reply, POINT_TO_POINT):
         return problem
     for rank in working(task):
-        peers = {call.peer for call in calls_of(reply, rank) if call.kind == "send"}
+        peers = {call.peer for call in calls_of(reply, rank) if call.kind == "send" and call.peer is not None}
         if len(peers) > 1:
             return f"Rank {rank} sends to ranks {sorted(peers)}. In a ring it sends to its right neighbour alone."
     return None

@@ -36,7 +36,8 @@ def one_process(tokens: Tensor, targets: Tensor, table: Tensor, places: Tensor) 
     leaves = [one.double().requires_grad_() for one in (table, places)]
     logits = leaves[0][tokens] + leaves[1]
     loss = cross_entropy(logits.flatten(0, 1), labels_of(targets).flatten(), ignore_index=IGNORED)
-    return loss.detach(), *torch.autograd.grad(loss, leaves)
+    of_table, of_places = torch.autograd.grad(loss, leaves)
+    return loss.detach(), of_table, of_places
 
 
 def _make(case: Case, rng: Random) -> Task:
