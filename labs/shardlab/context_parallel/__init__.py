@@ -7,8 +7,10 @@ __getattr__ = lazily(
     attention=("attend", "check_positions", "check_same_call"),
     balance=("SequenceLayout", "contiguous", "in_order", "own_part", "striped", "zigzag"),
     gathered=("Gathered",),
+    gpt=("set_mask", "split_attention"),
     mask=("CAUSAL", "FULL", "Mask"),
     ring=("Ring",),
+    training=("next_tokens", "split_batch", "sum_gradients", "valid_token_loss"),
     two_level=("TwoLevel", "two_level_groups"),
     ulysses=("Ulysses",),
 )

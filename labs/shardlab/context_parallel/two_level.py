@@ -30,10 +30,13 @@ class TwoLevel:
 
     def problem(self, heads: int, kv_heads: int, num_ranks: int) -> str | None:
         """Why these groups do not make up the whole one, or the inner one cannot share the heads."""
-        inner, outer = dist.get_world_size(self.inner), dist.get_world_size(self.outer)
-        if inner * outer != num_ranks:
-            return f"groups of {inner} and {outer} for {num_ranks} ranks: use inner ones of {divisors(num_ranks)}"
-        return Ulysses().problem(heads, kv_heads, inner)
+        inner, outer = (dist.get_process_group_ranks(group) for group in (self.inner, self.outer))
+        if len(inner) * len(outer) != num_ranks or len({*inner, *outer}) != len(inner) + len(outer) - 1:
+            return (
+                f"groups of {len(inner)} and {len(outer)} ranks do not span {num_ranks}: make them with "
+                f"two_level_groups, inner sizes {divisors(num_ranks)}"
+            )
+        return Ulysses().problem(heads, kv_heads, len(inner))
 
     def attended(self, q: Tensor, k: Tensor, v: Tensor, layout: SequenceLayout, mask: Mask, group: Group) -> Tensor:
         """o_BASD of this rank's tokens."""

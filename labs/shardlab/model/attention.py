@@ -12,16 +12,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shardlab.model.dropout import Dropout
+from shardlab.model.rope import angles, rotated
 
 
 class Attention(nn.Module):
-    """Each token looks at itself and at those before it.
+    """Each token looks at itself and at those before it. rope: queries and keys turn by their positions.
 
     The rows of `qkv` are those of all queries, then of all keys, then of all values: `sections` are their numbers.
     """
 
-    def __init__(self, hidden: int, heads: int, kv_heads: int, *, dropout: float, flash: bool) -> None:
+    def __init__(
+        self, hidden: int, heads: int, kv_heads: int, *, dropout: float, flash: bool, rope: bool = False
+    ) -> None:
         super().__init__()
+        self.rope = rope
         self.heads, self.kv_heads, self.width = heads, kv_heads, hidden // heads
         self.qkv = nn.Linear(hidden, sum(self.sections))
         self.core = AttentionCore(dropout, flash)
@@ -32,9 +36,14 @@ class Attention(nn.Module):
         """Widths of all queries, keys and values that this module computes."""
         return self.heads * self.width, self.kv_heads * self.width, self.kv_heads * self.width
 
-    def forward(self, x_BSH: Tensor) -> Tensor:
+    def forward(self, x_BSH: Tensor, positions: Tensor | None = None) -> Tensor:
+        """positions: of the tokens, [S] or [B, S]; None counts them from 0."""
         parts = self.qkv(x_BSH).split(self.sections, dim=-1)
         q_BASD, k_BKSD, v_BKSD = (part.unflatten(-1, (-1, self.width)).transpose(1, 2) for part in parts)
+        if self.rope:
+            positions = torch.arange(q_BASD.shape[2], device=x_BSH.device) if positions is None else positions
+            turns = angles(positions, self.width)
+            q_BASD, k_BKSD = rotated(q_BASD, turns), rotated(k_BKSD, turns)
         y_BASD = self.core(q_BASD, k_BKSD, v_BKSD)
         return self.out(y_BASD.transpose(1, 2).flatten(2))
 

@@ -7,7 +7,8 @@ import torch.distributed as dist
 from shardlab.context_parallel.attention import attend
 from shardlab.context_parallel.balance import contiguous, own_part, striped, zigzag
 from shardlab.context_parallel.gathered import Gathered
-from shardlab.context_parallel.mask import CAUSAL, FULL, Mask
+from shardlab.context_parallel.local import attend_here
+from shardlab.context_parallel.mask import CAUSAL, FULL, SMALL, Mask, Tile, halved
 from shardlab.context_parallel.ring import Ring
 from shardlab.context_parallel.two_level import TwoLevel, two_level_groups
 from shardlab.context_parallel.ulysses import Ulysses
@@ -88,3 +89,70 @@ def test_every_layout_method_and_mask_is_one_process(ranks, heads, kv_heads):
     for by_way in shardlab.run(every_way, heads, kv_heads, ranks=ranks, timeout=120):
         assert len(by_way) == (60 if ranks == 4 else 45)
         assert {way: error for way, error in by_way.items() if not error < 1e-5} == {}
+
+
+def far_from(method_of, group_of, *, heads=8, kv_heads=8, dtype=torch.float32, mask=CAUSAL):
+    """Errors of a zig-zag layout in a group that is made of some ranks of the world."""
+    group = group_of()
+    size = dist.get_world_size(group)
+    return errors(zigzag(LENGTH, size), method_of(), mask, heads, kv_heads, group, dtype)
+
+
+def halves():
+    return dist.new_subgroups_by_enumeration([[3, 0], [1, 2]])[0]
+
+
+def subgroups():
+    """Two groups of the world at once, in another order than the world's."""
+    return [far_from(method, halves, mask=MASKS["documents"]) for method in (Ring, Ulysses, Gathered)]
+
+
+def two_levels_twice():
+    """cp 4 of a world of 8: the groups of both are made by all ranks together."""
+    members = [[0, 2, 4, 6], [1, 3, 5, 7]]
+    group = dist.new_subgroups_by_enumeration(members)[0]
+    inner, outer = two_level_groups(members, 2)
+    return far_from(lambda: TwoLevel(inner, outer), lambda: group, kv_heads=1)
+
+
+def eight():
+    return [far_from(method, lambda: None, kv_heads=kv) for method in (Ring, Ulysses, Gathered) for kv in (8, 1)]
+
+
+def test_groups_may_be_any_ranks_of_the_world():
+    assert max(max(one) for one in shardlab.run(subgroups, ranks=4, timeout=60)) < 1e-5
+    assert max(shardlab.run(two_levels_twice, ranks=8, timeout=120)) < 1e-5
+
+
+def test_eight_ranks():
+    assert max(max(one) for one in shardlab.run(eight, ranks=8, timeout=120)) < 1e-5
+
+
+def in_bfloat16():
+    """Errors of bf16 on all ranks, and those of the same kernel on one."""
+    apart = [far_from(method, lambda: None, dtype=torch.bfloat16) for method in (Ring, Ulysses, Gathered)]
+    alone = dist.new_subgroups_by_enumeration([[rank] for rank in range(dist.get_world_size())])[0]
+    return apart, errors(zigzag(LENGTH, 1), Ring(), CAUSAL, 8, 8, alone, torch.bfloat16)
+
+
+def test_bfloat16_is_within_the_kernels_own_error():
+    """Sums over blocks are in fp32: as many blocks as ranks add no error of their own."""
+    for apart, alone in shardlab.run(in_bfloat16, ranks=4, timeout=60):
+        assert max(apart) < 2 * alone < 0.03
+
+
+def test_long_triangles_are_cut_and_all_pairs_stay():
+    """Beyond SMALL queries: the same pairs, and the same result."""
+    tile = Tile(slice(None), slice(3, 3 + 700), slice(0, 700), causal=True)
+    pieces = list(halved([tile]))
+    seen = torch.zeros(703, 700, dtype=torch.int)
+    for _, rows, keys, causal in pieces:
+        size = rows.stop - rows.start
+        part = torch.ones(size, keys.stop - keys.start, dtype=torch.int)
+        seen[rows, keys] += part.tril() if causal else part
+    assert torch.equal(seen[3:], torch.ones(700, 700, dtype=torch.int).tril()) and len(pieces) > 5
+    assert max(rows.stop - rows.start for _, rows, _, causal in pieces if causal) <= SMALL
+    q, k, v = torch.randn(3, 1, 2, 700, 16)
+    torch.testing.assert_close(
+        attend_here(q, k, v, CAUSAL), functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    )
