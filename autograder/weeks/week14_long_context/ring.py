@@ -72,7 +72,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     most = (num_ranks - 1) * (task.facts["block"] + task.facts["positions"])
     if case["part"] == VALUES:
         return sends_too_much(task, reply, most, "c - 1 blocks of keys and values, as they are, and their positions")
-    held = 3 * task.facts["block"] + 4 * 2**20  # two blocks, and queries that are scaled before they are used
+    held = 3.5 * task.facts["block"] + 4 * 2**20  # two blocks, one whose sends nobody has forgotten, scaled queries
     why = "the block that is at work and the one that comes: which older blocks do you still hold?"
     return carried_too_much(reply, int(num_ranks * most)) or any_peak_too_high(reply, held, why)
 
