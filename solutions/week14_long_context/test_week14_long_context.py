@@ -61,9 +61,9 @@ def test_layouts_deal_every_position_once(layout):
 
 
 def test_online_softmax_of_the_page():
-    q, k = torch.ones(1, 1, 1, 1), torch.tensor([0, log(3), log(4)]).reshape(1, 1, 3, 1)
-    o, lse = _shared.attention(q, k, torch.tensor([8.0, 0, 2]).reshape(1, 1, 3, 1), causal=False)
-    assert o.item() == pytest.approx(2) and lse.item() == pytest.approx(log(8))
+    q, k = torch.ones(1, 1, 1, 1), torch.tensor([0, log(3), log(12)]).reshape(1, 1, 3, 1)
+    o, lse = _shared.attention(q, k, torch.tensor([8.0, 0, 6]).reshape(1, 1, 3, 1), causal=False)
+    assert o.item() == pytest.approx(5) and lse.item() == pytest.approx(log(16))
 
 
 def test_the_reference_is_flash_attention():

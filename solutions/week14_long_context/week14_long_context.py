@@ -47,6 +47,7 @@ import torch
 import torch.distributed as dist
 from shardlab import costs, figures, meter
 from shardlab.context_parallel import Gathered, Ring, Ulysses, attend, zigzag
+from shardlab.costs.planning.planner import Search, plan
 from shardlab.meter.alive import alive
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
@@ -192,11 +193,11 @@ for heads, kv_heads in ((8, 8), (16, 4)):
 # **The mean.** Rank 0 has 3 labels that count and rank 1 has 1; the sum of losses is 6 and 4. The mean is
 # 10/4 = 2.5. The mean of the ranks' means is (2 + 4)/2 = 3: rank 1's token counts three times as much.
 #
-# **Write three functions.** **`zig_zag`**: positions of a rank, int64; a length that does not divide
-# into 2c chunks is refused before anything is sent, by a ValueError that names both numbers. **`my_part`**:
-# inputs, labels and positions of this rank; `targets` are the tokens with −100 where one does not count, and the last
-# position has no label. **`loss_share`**: this rank's share, so that the shares of all ranks add
-# up to the mean over all labels that count. *About 12 lines in all.* Leave `batch_step` as it is.
+# **Write three functions.** **`zig_zag`**: positions of a rank, int64; a length that does not divide into 2c chunks is
+# refused before anything is sent, by a ValueError that names both numbers. **`my_part`**: inputs, labels and positions
+# of this rank; `targets` are the tokens with −100 where one does not count, and the last position has no label.
+# **`loss_share`**: this rank's share, so that the shares of all ranks add up to the mean over all labels that count.
+# *About 12 lines in all.* Leave `batch_step` as it is.
 
 
 # %% exercise="week14.batch"
@@ -278,16 +279,16 @@ for c in (2, 4):
 # %% [markdown]
 # ## 5 · Three numbers that replace a row
 #
-# **Online softmax** (在线 softmax) **by hand.** One query, scores `[0, ln 3 | ln 4]`, values `[8, 0 | 2]`; the bar is
-# the border between two ranks.
+# **Online softmax** (在线 softmax) **by hand.** One query, scores `[0, ln 3 | ln 12]`, values `[8, 0 | 6]`; the bar
+# is the border between two ranks.
 #
 # | | its output o | its lse | weight in the whole |
 # |---|---|---|---|
-# | first block | (1·8 + 3·0)/4 = 2 | ln 4 | 4/8 |
-# | second block | 2 | ln 4 | 4/8 |
-# | both | (4·2 + 4·2)/8 = **2** | **ln 8** | |
+# | first block | (1·8 + 3·0)/4 = 2 | ln 4 | 4/16 |
+# | second block | 6 | ln 12 | 12/16 |
+# | both | (4·2 + 12·6)/16 = **5** | **ln 16** | |
 #
-# Check: (1·8 + 3·0 + 4·2)/8 = 2. A block's output is a mean, and e to its lse says how much that mean weighs. So
+# Check: (1·8 + 3·0 + 12·6)/16 = 5. A block's output is a mean, and e to its lse says how much that mean weighs. So
 #
 # > lse = log(e^lse₁ + e^lse₂), o = o₁ · e^(lse₁ − lse) + o₂ · e^(lse₂ − lse)
 #
@@ -703,17 +704,29 @@ def on_4096_gpus():
 check("week14.4096-gpus", on_4096_gpus)
 
 # %% [markdown]
+# The course's planner (week 10), 64 such sequences per step: without context parallelism, and with any cp up to 32.
+# What must it do to fit without? ([How wrong it can be](../../docs/cost-model.md).)
+
+# %%
+for cp in (1, 32):
+    search = Search(max_tp=8, max_cp=cp, microbatches=(1,), virtual=(1,), schedules=("1f1b",))
+    (best,) = plan(book, h100, 4096, 64, search=search, best=1)
+    ways = f"{best.memory.total / 1e9:.0f} GB, {best.step.total:.0f} s per step"
+    print(f"cp up to {cp:2}: {figures.layout_text(best.layout)}: {ways}")
+
+# %% [markdown]
 # Now the answer that you would give, in five to eight sentences: why cp at all, and why not more tp; ring, gather or
 # Ulysses, from your numbers; what must be balanced, and how; what becomes of positions, labels and the mean; and what
 # you would measure first. What changes when the 262,144 tokens are a hundred documents?
 
 # %% [markdown] manual="week14.interview" points=2
 # ### BEGIN SOLUTION
-# With tp 8 and pp 16 a sequence of 262,144 keeps too much on a rank, and tp beyond a node would send activations over
-# the network. cp 32 leaves 8,192 tokens per rank. Ulysses ends at 16, the heads of a tensor-parallel rank, and has one
-# key head to copy for each; so ring or gathered keys: 130 MB per layer and forward. 8,192 tokens are more than 2,474:
-# the ring hides behind the causal zig-zag work; the core is 57% of a layer's forward. Keys gathered for one layer are
-# small as well, and any mask is simple, which is why Llama 3 gathers.
+# With tp 8 and pp 16 a sequence of 262,144 keeps too much on a rank: the planner recomputes everything and needs nine
+# times as long. tp beyond a node would send activations over the network. cp 32 leaves 8,192 tokens per rank. Ulysses
+# ends at 16, the heads of a tensor-parallel rank, and has one key head to copy for each; so ring or gathered keys: 130
+# MB per layer and forward. 8,192 tokens are more than 2,474: the ring hides behind the causal zig-zag work; the core is
+# 57% of a layer's forward. Keys gathered for one layer are small as well, and any mask is simple, which is why Llama 3
+# gathers.
 #
 # Zig-zag, 64 chunks; positions and labels are made before the split; the loss is divided by the count of all cp and dp
 # ranks. First I would measure the spread of the ranks' attention times and the exposed wait of a step.
@@ -759,4 +772,5 @@ check("week14.4096-gpus", on_4096_gpus)
 # - [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention), `zigzag_ring_flash_attn.py`. Look for:
 #   `.to(torch.float32)` of what is fp32 already makes no copy. What does the next step write into?
 #
-# **An experiment, not graded.** `shardlab plan` with a sequence of 262,144: which cp does it choose, and which way?
+# **An experiment, not graded.** `Search(max_cp=32, context=("ulysses",))` in the planner's cell: what does it choose
+# when the ring is not allowed, and what does that cost?
