@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from shardlab.context_parallel.attention import attend
 from shardlab.context_parallel.balance import contiguous, zigzag
+from shardlab.context_parallel.emulated import over_link
 from shardlab.context_parallel.ring import Ring
 from shardlab.context_parallel.ulysses import Ulysses
 from torch import Tensor
@@ -23,6 +24,7 @@ from torch.nn import functional
 from benchmarks.row import Row, at_most
 
 RANKS, HEADS, WIDTH = 2, 8, 32
+ASLEEP_RANKS, ASLEEP_TOKENS, STEP_SECONDS = 4, 256, 0.05  # of the ring whose blocks sleep
 ROUNDS = {1024: 15, 2048: 11, 4096: 9, 8192: 5, 16384: 3}
 Step = Callable[[], list[Tensor]]
 
@@ -36,7 +38,43 @@ def measure() -> list[Row]:
             ours, peer = ([max(times) for times in zip(*side, strict=True)] for side in zip(*by_rank, strict=True))
             ratio = median(ours) / median(peer)
             rows.append(at_most(f"{length:,} tokens: ours / {name} ({median(peer):.3f} s)", ratio, most))
+    for times, most in ((0.8, 0.1), (2.0, 1.0)):
+        by_rank = shardlab.run(asleep, times, ranks=ASLEEP_RANKS, observe=False, timeout=60)
+        without, over = (max(seconds) for seconds in zip(*by_rank, strict=True))
+        rows.append(at_most(f"exposed share of a step, a block's way {times:g} x its work", 1 - without / over, most))
     return rows
+
+
+def asleep(times: float) -> tuple[float, float]:
+    """Seconds of a ring's forward and backward whose blocks sleep: without a link, and over one on which a block of
+    keys and values takes `times` as long as to attend to it.
+    """
+    from shardlab.context_parallel import online
+
+    each = STEP_SECONDS / (ASLEEP_TOKENS**2 / 2)  # seconds of a pair: a step of a balanced causal ring has n^2 / 2
+
+    def sleep_over(q: Tensor, k: Tensor, causal: bool, factor: float) -> None:
+        time.sleep(factor * each * q.shape[2] * k.shape[2] * (0.5 if causal else 1.0))
+
+    def block(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> tuple[Tensor, Tensor]:
+        sleep_over(q, k, causal, 1.0)
+        return torch.zeros_like(q), q.new_zeros(q.shape[:3])
+
+    def block_backward(do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, causal: bool):
+        sleep_over(q, k, causal, 2.5)  # five products where the forward has two (arXiv 2307.08691, section 3.1.2)
+        return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+
+    online.block, online.block_backward = block, block_backward
+    num_bytes = 2 * HEADS * ASLEEP_TOKENS * WIDTH * 4
+    layout = zigzag(ASLEEP_RANKS * ASLEEP_TOKENS, ASLEEP_RANKS)
+    found = []
+    for method in (Ring(), Ring(), Ring(over_link(num_bytes / (times * STEP_SECONDS)))):  # the first connects
+        q, k, v = (torch.zeros(1, HEADS, ASLEEP_TOKENS, WIDTH, requires_grad=True) for _ in range(3))
+        dist.barrier()
+        began = time.perf_counter()
+        attend(q, k, v, layout=layout, group=None, method=method, agreed=True).sum().backward()
+        found.append(time.perf_counter() - began)
+    return found[1], found[2]
 
 
 def race(pair: Callable, length: int, rounds: int) -> tuple[list[float], list[float]]:

@@ -6,6 +6,7 @@ __getattr__ = lazily(
     __name__,
     attention=("attend", "check_positions", "check_same_call"),
     balance=("SequenceLayout", "contiguous", "in_order", "own_part", "striped", "zigzag"),
+    emulated=("over_link",),
     gathered=("Gathered",),
     gpt=("set_mask", "split_attention"),
     mask=("CAUSAL", "FULL", "Mask"),

@@ -71,7 +71,7 @@ class Mask:
         return positions - first
 
 
-SMALL = 128  # queries of a triangle that is not worth cutting
+SMALL, LARGE = 128, 1024  # queries of a triangle that is not worth cutting, and of a rectangle that is
 CAUSAL, FULL = Mask(), Mask(causal=False)
 
 
@@ -89,21 +89,27 @@ def tiles(layout: SequenceLayout, rank: int, other: int | None, mask: Mask) -> t
 
 
 def halved(some: Iterable[Tile]) -> Iterator[Tile]:
-    """The same pairs with every large triangle cut into two small ones and a square, again and again.
+    """The same pairs in tiles that suit the kernel: a large triangle is two small ones and a square, again and again.
 
     Flash attention skips what a causal mask hides in strips of hundreds of keys: of a triangle of 512 queries the CPU's
-    kernel computes the whole square.
+    kernel computes the whole square. Long rectangles are cut too: the result of a tile lies beside that of all.
     """
     for tile in some:
         size = tile.rows.stop - tile.rows.start
-        if not tile.causal or size <= SMALL:
+        if size <= (SMALL if tile.causal else LARGE):
             yield tile
             continue
-        middle, key_middle = tile.rows.start + size // 2, tile.keys.start + size // 2
-        first, later = slice(tile.rows.start, middle), slice(middle, tile.rows.stop)
-        earlier_keys, last_keys = slice(tile.keys.start, key_middle), slice(key_middle, tile.keys.stop)
-        yield Tile(tile.batch, later, earlier_keys, causal=False)
-        yield from halved((Tile(tile.batch, first, earlier_keys, True), Tile(tile.batch, later, last_keys, True)))
+        (first, later), (begin, end) = _halves(tile.rows), _halves(tile.keys)
+        if not tile.causal:
+            yield from halved((tile._replace(rows=first), tile._replace(rows=later)))
+            continue
+        yield from halved((tile._replace(rows=later, keys=begin, causal=False),))
+        yield from halved((tile._replace(rows=first, keys=begin), tile._replace(rows=later, keys=end)))
+
+
+def _halves(some: slice) -> tuple[slice, slice]:
+    middle = some.start + (some.stop - some.start) // 2
+    return slice(some.start, middle), slice(middle, some.stop)
 
 
 def pieces_of(first: list[int], behind: list[int]) -> list[tuple[slice, slice, bool]]:

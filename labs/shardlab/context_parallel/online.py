@@ -32,14 +32,17 @@ class Attended:
     def see(self, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> None:
         """Attend to the tiles of one block: its keys and values, each [B, K, T, D]."""
         k_BKTD, v_BKTD = block_kv
-        for batch, rows, keys, causal in halved(tiles):
-            q = self.q[batch, :, rows]
-            o, lse = block(q, k_BKTD[batch, :, keys], v_BKTD[batch, :, keys], causal=causal)
-            if self.seen is None and o.shape == self.q.shape:  # the first tile has all queries
-                self.seen = o.to(self.dtype), lse.to(self.dtype)
-                continue
-            total, total_lse = self.seen = self.seen or self._nothing()
-            merge(total[batch, :, rows], total_lse[batch, :, rows], o, lse)
+        for tile in halved(tiles):
+            self._see(tile, k_BKTD, v_BKTD)
+
+    def _see(self, tile: Tile, k_BKTD: Tensor, v_BKTD: Tensor) -> None:
+        batch, rows, keys, causal = tile
+        o, lse = block(self.q[batch, :, rows], k_BKTD[batch, :, keys], v_BKTD[batch, :, keys], causal=causal)
+        if self.seen is None and o.shape == self.q.shape:  # the first tile has all queries
+            self.seen = o.to(self.dtype), lse.to(self.dtype)
+            return
+        total, total_lse = self.seen = self.seen or self._nothing()
+        merge(total[batch, :, rows], total_lse[batch, :, rows], o, lse)
 
     def result(self) -> tuple[Tensor, Tensor]:
         """o in the dtype of q, and lse."""

@@ -63,7 +63,8 @@ class _Ring(torch.autograd.Function):
             is_last = step == way.num_steps - 1
             arriving = None if is_last else way.pass_on(here, way.group)
             attended.see(here, way.tiles(step))
-            here = arriving() if arriving else here
+            if arriving:
+                here, arriving = arriving(), None  # what was sent may go now
 
         o_BASD, lse_BAS = attended.result()
         ctx.way = way
@@ -87,15 +88,15 @@ class _Ring(torch.autograd.Function):
             if step == 0:
                 own = mine
             else:
-                total = _sum(following() if following else None, mine)
-                following = way.pass_on(total, way.group)
-            here = arriving() if arriving else here
+                if following:
+                    mine, following = _sum(following(), mine), None
+                following = way.pass_on(mine, way.group)
+            if arriving:
+                here, arriving = arriving(), None  # what was sent may go now
 
-        dk, dv = _sum(following() if following else None, own)
+        dk, dv = _sum(following(), own) if following else own
         return found.dq, dk.to(k_BKSD.dtype), dv.to(v_BKSD.dtype), None
 
 
-def _sum(arrived: list[Tensor] | None, mine: list[Tensor]) -> list[Tensor]:
-    if arrived is None:
-        return mine
+def _sum(arrived: list[Tensor], mine: list[Tensor]) -> list[Tensor]:
     return [one.add_(other) for one, other in zip(arrived, mine, strict=True)]

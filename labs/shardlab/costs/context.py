@@ -155,11 +155,16 @@ def imbalance(
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-def extra_kv_blocks(way: ContextWay, num_ranks: int) -> float:
-    """Blocks of 2 T h_kv numbers that a forward holds beside a rank's own: in a ring the one at work and the next."""
+def extra_kv_blocks(way: ContextWay, num_ranks: int, *, backward: bool = False) -> float:
+    """Blocks of 2 T h_kv numbers that are here beside a rank's own: in a ring the one at work and the next.
+
+    Its backward has three more of gradients: what it adds, what was passed on, and what arrives. Gathered: all ranks'.
+    """
     if way == "ulysses" or num_ranks == 1:
         return 0.0
-    return min(2.0, num_ranks - 1.0) if way == "ring" else float(num_ranks)
+    if way == "gathered":
+        return float(num_ranks)
+    return min(2.0, num_ranks - 1.0) + (3.0 if backward else 0.0)
 
 
 def _check(num_ranks: int, tokens: float, width: float) -> None:
