@@ -69,7 +69,7 @@ bars = {
     "what one layer keeps, tp 8, no scores": costs.layer_activation_bytes_exactly(book, layout, dropout=False),
 }
 figure, ax = figures.new_axes(7, 1.9)
-title = "One sequence of 262,144 tokens: the scores of a single head do not fit"
+title = "262,144 tokens: the scores of one head do not fit"
 figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]

@@ -1,7 +1,7 @@
 """The attention of one block: a kernel that gives, beside its result, each query's log of the sum of exponentials.
 
-Shapes: B batch, A query heads, K key-value heads, G = A/K, S queries, T keys, D width of a head. On a CPU torch's flash
-attention, on a GPU its memory-efficient one; both keep no scores (arXiv 2205.14135).
+Shapes: B batch, A query heads, K key-value heads, G = A/K, S queries, T keys, D width of a head. The kernel is torch's
+flash attention for a CPU, which keeps no scores (arXiv 2205.14135); on a GPU there is none here yet.
 """
 
 from __future__ import annotations
