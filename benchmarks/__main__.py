@@ -17,12 +17,13 @@ import benchmarks
 from benchmarks.row import Row
 
 NO_BENCHMARKS = ("row", "gpu_kernels", "__main__")
-ON_REQUEST = (  # minutes, or a GPU
+ON_REQUEST = (  # minutes, a GPU, or Megatron
     "attack-batch",
     "memory-bounds",
     "one-gpu-collectives",
     "one-gpu-data-parallel",
     "one-gpu-pipelines",
+    "tensor-parallel",
 )
 NAMES = [one.name.replace("_", "-") for one in iter_modules(benchmarks.__path__) if one.name not in NO_BENCHMARKS]
 

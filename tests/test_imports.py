@@ -25,7 +25,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         (ITSELF,),
         ("model",),
         ("collectives", "mesh"),
-        ("data_parallel", "tensor_parallel", "pipeline_parallel", "expert_parallel"),  # and context_parallel
+        ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"),
         ("hybrid",),  # above it: train
         ("figures",),
         ("commands",),

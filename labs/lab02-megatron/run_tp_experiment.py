@@ -1,127 +1,200 @@
-"""Megatron's tensor parallelism: its own column and row layers on real ranks, beside one rank and the formula."""
+"""Where does Megatron send? Its layers, blocks and GPTModel beside ours and one process, from the same weights."""
 
+from __future__ import annotations
+
+import json
+import math
 import os
-from contextlib import nullcontext
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict
+from difflib import SequenceMatcher
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
+import torch
+import torch.distributed as dist
 import typer
-from shardlab.costs.traffic import ring_all_reduce_bytes
+from on_cpu import megatron_on_cpu
+from rich.console import Console
+from rich.table import Table
+from shardlab.model.gpt import GPTConfig
 from shardlab.ranks.launch import on_ranks
 from start import import_megatron
+from three_modules import Case, Part
+from tp_comparison import Found, Message, compare
+from tp_formulas import predicted_bytes
+from upstream_bugs import SMOOTHING, Bugs, both_bugs
 
 
-class Got(NamedTuple):
-    """What one rank measured: its calls, bytes sent, parameters held, and the largest difference to one rank."""
+class Recompute(StrEnum):
+    """What of a block the backward computes again."""
 
-    kinds: list[str]
-    sent_bytes: float
-    parameters: int
-    difference: float
-
-
-def mlp_step(tokens: int, hidden: int, traces: str) -> Got:
-    """ColumnParallelLinear, GELU, RowParallelLinear, forward and backward; then the same with whole weights."""
-    import_megatron()
-    import torch
-    import torch.distributed as dist
-    from megatron.core import parallel_state
-    from megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear
-    from megatron.core.transformer import TransformerConfig
-    from shardlab import meter
-
-    rank, size = dist.get_rank(), dist.get_world_size()
-    parallel_state.initialize_model_parallel(tensor_model_parallel_size=size)
-    config = TransformerConfig(
-        num_layers=1,
-        hidden_size=hidden,
-        num_attention_heads=size,
-        tensor_model_parallel_size=size,
-        use_cpu_initialization=True,  # each rank draws the whole weight and keeps its part
-    )
-    torch.manual_seed(0)
-    common = {"config": config, "init_method": torch.nn.init.xavier_normal_, "bias": True, "skip_bias_add": False}
-    column = ColumnParallelLinear(hidden, 4 * hidden, gather_output=False, **common)
-    row = RowParallelLinear(4 * hidden, hidden, input_is_parallel=True, **common)
-    with torch.no_grad():
-        for bias in (column.bias, row.bias):  # Megatron begins with zeros, which would hide a bias that is added twice
-            bias.normal_()
-        dist.broadcast(row.bias, 0)
-    x = torch.randn(tokens, 1, hidden)
-    dist.broadcast(x, 0)
-
-    mine = x.clone().requires_grad_()
-    with profiled(traces, rank), meter.record() as bill:
-        output = row(torch.nn.functional.gelu(column(mine)[0]))[0]
-        output.square().mean().backward()
-
-    twin, shares = whole_layers(column, row)
-    source = x.clone().requires_grad_()
-    expected = twin(source)
-    expected.square().mean().backward()
-    pairs = [(output, expected), (mine.grad, source.grad)]
-    for parameter, whole, axis in shares:
-        share = whole.grad if axis is None else whole.grad.chunk(size, dim=axis)[rank]
-        pairs.append((parameter.grad, share))
-    difference = max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
-    return Got(bill.kinds, bill.sent_bytes, sum(p.numel() for p, _, _ in shares), difference)
-
-
-def whole_layers(column, row):
-    """The same MLP with whole weights, and for each of this rank's parameters the whole one and the axis of the cut."""
-    import torch
-    import torch.distributed as dist
-
-    size, hidden = dist.get_world_size(), row.bias.numel()
-    twin = torch.nn.Sequential(
-        torch.nn.Linear(hidden, 4 * hidden), torch.nn.GELU(), torch.nn.Linear(4 * hidden, hidden)
-    )
-    first, second = twin[0], twin[2]
-    shares = [(column.weight, first.weight, 0), (column.bias, first.bias, 0), (row.weight, second.weight, 1)]
-    for parameter, whole, axis in shares:
-        parts = [torch.empty_like(parameter) for _ in range(size)]
-        dist.all_gather(parts, parameter.detach().contiguous())
-        whole.data = torch.cat(parts, dim=axis)
-    second.bias.data = row.bias.detach().clone()
-    return twin, [*shares, (row.bias, second.bias, None)]
-
-
-def profiled(folder: str, rank: int):
-    """torch.profiler around the step, if a folder is given; `analyze_timeline.py` reads what it writes."""
-    from torch.profiler import ProfilerActivity, profile
-
-    if not folder:
-        return nullcontext()
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would print when it begins and ends
-    return profile(
-        activities=[ProfilerActivity.CPU],
-        on_trace_ready=lambda done: done.export_chrome_trace(f"{folder}/rank{rank}.json"),
-    )
+    NONE, SELECTIVE, FULL = "none", "selective", "full"
 
 
 def main(
     ranks: Annotated[int, typer.Option(min=1, max=16, help="Tensor-parallel ranks t; torchrun's number wins.")] = 2,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of a microbatch, b times s.")] = 64,
-    hidden: Annotated[int, typer.Option(min=1, help="h; the MLP is 4h wide.")] = 128,
-    profile: Annotated[Path | None, typer.Option(help="Folder for torch.profiler's traces, one a rank.")] = None,
+    sequence_parallel: Annotated[bool, typer.Option(help="Split the sequence between the layers, too.")] = False,
+    recompute: Annotated[Recompute, typer.Option(help="What of a block the backward computes again.")] = Recompute.NONE,
+    messages_of: Annotated[Part, typer.Option(help="Which comparison's messages are listed.")] = Part.MODEL,
+    layers: Annotated[int, typer.Option(min=1, help="Blocks.")] = 1,
+    hidden: Annotated[int, typer.Option(min=1, help="h; the MLP is 4h wide.")] = 64,
+    heads: Annotated[int, typer.Option(min=1, help="a.")] = 4,
+    kv_heads: Annotated[int, typer.Option(min=0, help="Key-value heads; 0 for one per head.")] = 0,
+    gated: Annotated[bool, typer.Option(help="SwiGLU in place of GELU, in blocks and model.")] = False,
+    sequence: Annotated[int, typer.Option(min=1, help="s.")] = 16,
+    microbatch: Annotated[int, typer.Option(min=1, help="b.")] = 2,
+    vocabulary: Annotated[int, typer.Option(min=2, help="V.")] = 64,
+    profile: Annotated[Path | None, typer.Option(help="Folder for torch.profiler's traces of Megatron.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every message and difference.")] = False,
 ) -> None:
-    """Predict the bytes of an MLP under tensor parallelism; measure them on megatron-core's own layers, with gloo."""
-    if 4 * hidden % ranks:
-        raise typer.BadParameter(f"a width of {4 * hidden} cannot be split over {ranks} ranks: choose a divisor of it")
+    """Compare Megatron's tensor parallelism with ours: outputs, gradients, every message and its source line."""
+    size = int(os.environ.get("WORLD_SIZE", ranks))
+    try:
+        config = GPTConfig(layers, hidden, heads, sequence, vocabulary, kv_heads=kv_heads, gated=gated, flash=False)
+        check(config, size, sequence_parallel)
+        version = import_megatron()
+    except (ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error)) from None
     if profile is not None:
         profile.mkdir(parents=True, exist_ok=True)
-    by_rank = on_ranks(mlp_step, tokens, hidden, str(profile.resolve()) if profile else "", ranks=ranks, gpus=False)
+    cases = [Case(part, config, microbatch, sequence_parallel, recompute) for part in Part]
+    traces = str(profile.resolve()) if profile else ""
+    with redirect_stdout(sys.stderr):  # progress is no part of what is printed
+        by_rank = on_ranks(compare_and_find_bugs, cases, vocabulary, traces, ranks=size, gpus=False)
     if by_rank is None:
         return
-    size, first = len(by_rank), by_rank[0]
-    payload = 4 * tokens * hidden
-    parameters = (4 * hidden * hidden + 4 * hidden + hidden * 4 * hidden) // size + hidden
 
-    typer.echo(f"{f'megatron-core {import_megatron()}, t = {size}':28}{'predicted':>12}{'measured':>12}")
-    typer.echo(f"{'all-reduces':28}{2 if size > 1 else 0:12}{first.kinds.count('all_reduce'):12}")
-    typer.echo(f"{'bytes sent by a rank':28}{2 * ring_all_reduce_bytes(size, payload):12.0f}{first.sent_bytes:12.0f}")
-    typer.echo(f"{'parameters on a rank':28}{parameters:12}{first.parameters:12}")
-    typer.echo(f"largest relative difference to one rank: {max(one.difference for one in by_rank):.1e}")
+    found = [worst(part_by_rank) for part_by_rank in zip(*(one for one, _ in by_rank), strict=True)]
+    bugs = [one for _, one in by_rank]
+    if as_json:
+        typer.echo(json.dumps({"megatron_core": version, **as_data(cases, found, bugs)}, indent=2))
+        return
+    console = Console(width=None if Console().is_terminal else 124, highlight=False)
+    split = " and the sequence" if sequence_parallel else ""
+    console.print(f"megatron-core {version}, t = {size}: weights{split} are split; recompute: {recompute}")
+    console.print(summary(cases, found, size))
+    chosen = found[list(Part).index(messages_of)]
+    console.print(messages_table(chosen, f"Where are the communications injected? Part: {messages_of}"))
+    show_bugs(bugs, console)
+
+
+def check(config: GPTConfig, size: int, sequence_parallel: bool) -> None:
+    """Raise ValueError for sizes that Megatron or ours cannot split, with sizes that work."""
+    kv_heads = config.kv_heads or config.heads
+    fits = [t for t in range(1, config.heads + 1) if config.heads % t == 0 and (kv_heads % t == 0 or t % kv_heads == 0)]
+    if size not in fits:
+        raise ValueError(f"{config.heads} heads cannot be split over {size} ranks: use --ranks among {fits}")
+    for name, number in (("vocabulary", config.vocabulary), ("sequence", config.sequence * sequence_parallel)):
+        if number % size:
+            near = sorted({max(1, number // size) * size, (number // size + 1) * size})
+            raise ValueError(f"a {name} of {number} cannot be split over {size} ranks: use one of {near}")
+    if sequence_parallel and size == 1:
+        raise ValueError("one rank has no sequence to split: use --ranks 2 or more, or --no-sequence-parallel")
+
+
+def compare_and_find_bugs(cases: Sequence[Case], vocabulary: int, traces: str) -> tuple[list[Found], Bugs]:
+    """What one rank does."""
+    torch.set_num_threads(1)
+    megatron_on_cpu(dist.get_world_size())
+    return compare(cases, traces), both_bugs(vocabulary)
+
+
+def worst(by_rank: Sequence[Found]) -> Found:
+    """The first rank's messages, and for each tensor the largest difference on any rank."""
+    first = by_rank[0]
+    return first._replace(
+        to_megatron={name: max(one.to_megatron[name] for one in by_rank) for name in first.to_megatron},
+        to_one_process={name: max(one.to_one_process[name] for one in by_rank) for name in first.to_one_process},
+    )
+
+
+def summary(cases: Sequence[Case], found: Sequence[Found], size: int) -> Table:
+    """A line for each comparison."""
+    table = Table(title=f"One step on each of {size} ranks", title_justify="left")
+    table.add_column("part")
+    for heading in ("messages\nours", "\nMegatron", "bytes sent\npredicted", "\nours", "\nMegatron"):
+        table.add_column(heading, justify="right")
+    for heading in ("difference\nto Megatron", "\nto one process"):
+        table.add_column(heading, justify="right")
+    for case, one in zip(cases, found, strict=True):
+        sent = (predicted_bytes(case, size), one.our_bytes, one.megatron_bytes)
+        apart = (max(one.to_megatron.values()), max(one.to_one_process.values()))
+        numbers = [str(len(one.ours)), str(len(one.megatron)), *(f"{number:.0f}" for number in sent)]
+        table.add_row(str(case.part), *numbers, *(f"{number:.1e}" for number in apart))
+    return table
+
+
+def messages_table(one: Found, title: str) -> Table:
+    """Each message of Megatron beside ours, in order; a gap is where only one of the two sends."""
+    table = Table(title=title, title_justify="left")
+    for heading in ("phase", "collective", "bytes", "Megatron", "ours"):
+        table.add_column(heading, overflow="fold")
+    phase = ""
+    for theirs, ours in aligned(one.megatron, one.ours):
+        first = theirs or ours
+        assert first is not None
+        sources = [message.source.replace(", ", "\n") if message else "" for message in (theirs, ours)]
+        table.add_row(first.phase if first.phase != phase else "", first.kind, str(first.payload_bytes), *sources)
+        phase = first.phase
+    return table
+
+
+def aligned(megatron: Sequence[Message], ours: Sequence[Message]) -> Iterator[tuple[Message | None, Message | None]]:
+    """Pairs of equal phase, kind and bytes, in order; None beside a message that only one of them sends."""
+    theirs, mine = ([message[:3] for message in messages] for messages in (megatron, ours))
+    for what, a, b, c, d in SequenceMatcher(None, theirs, mine, autojunk=False).get_opcodes():
+        if what == "equal":
+            yield from zip(megatron[a:b], ours[c:d], strict=True)
+        else:
+            yield from ((message, None) for message in megatron[a:b])
+            yield from ((None, message) for message in ours[c:d])
+
+
+def show_bugs(bugs: Sequence[Bugs], console: Console) -> None:
+    """Two mistakes of the installed version: the number on each rank, beside one process and ours."""
+    size, first = len(bugs), bugs[0]
+    ranks = [f"rank {rank}" for rank in range(size)]
+    title = f"A known mistake: mean loss with label smoothing {SMOOTHING}"
+    table = Table("", "one process", *ranks, title=title, title_justify="left", min_width=len(title))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name in ("megatron_smoothed", "our_smoothed"):
+        losses = [getattr(one, name) for one in bugs]
+        numbers = [losses[0].whole, *(one.split for one in losses)]
+        table.add_row("Megatron" if name.startswith("megatron") else "ours", *(f"{number:.4f}" for number in numbers))
+    console.print(table)
+    too_large = first.megatron_gathered.split - first.megatron_gathered.whole
+    console.print(
+        f"Another: logits that are gathered already, given to the loss of split ones.\n"
+        f"Megatron's loss is {too_large:+.6f} off on every rank; log {size} = {math.log(size):.6f}.\n"
+        f"Ours: {first.our_refusal or 'one rank has nothing to gather'}."
+    )
+
+
+def as_data(cases: Sequence[Case], found: Sequence[Found], bugs: Sequence[Bugs]) -> dict:
+    """Everything as plain data."""
+    size = len(bugs)
+    parts = {
+        str(case.part): {
+            "predicted_bytes": predicted_bytes(case, size),
+            **one._asdict(),
+            "megatron": [message._asdict() for message in one.megatron],
+            "ours": [message._asdict() for message in one.ours],
+        }
+        for case, one in zip(cases, found, strict=True)
+    }
+    return {
+        "ranks": size,
+        "sizes": asdict(cases[0].sizes),
+        "sequence_parallel": cases[0].sequence_parallel,
+        "recompute": str(cases[0].recompute),
+        "parts": parts,
+        "bugs": [{name: getattr(one, name) for name in one._fields} for one in bugs],
+    }
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Lab 2 needs NVIDIA's megatron-core beside the course's torch. `make setup` installs it on Linux; this script does it
-# elsewhere, or after a torch of your own, at the pin of constraints.txt, and then says whether it can be imported.
-#   labs/lab02-megatron/setup_environment.sh            into .venv
+# elsewhere, or after a torch of your own, at the pin of constraints.txt. It says what it found and what it does, and
+# whether Megatron can be imported. Where all is there it installs nothing: run it as often as you like.
+#   labs/lab02-megatron/setup_environment.sh                  into .venv
 #   PYTHON=python3 labs/lab02-megatron/setup_environment.sh   into the environment of another Python
 set -euo pipefail
 if [ "${1:-}" = "--help" ] || [ "${1:-}" = "-h" ]; then
-  sed -n '2,5s/^# \{0,1\}//p' "$0"
+  sed -n '2,6s/^# \{0,1\}//p' "$0"
   exit 0
 fi
 
@@ -14,14 +15,28 @@ python=${PYTHON:-.venv/bin/python}
 command -v "$python" >/dev/null || { echo "There is no $python: run \`make setup\` first, or set PYTHON."; exit 1; }
 wanted=$(grep '^megatron-core==' constraints.txt)
 
+"$python" -c '
+import platform, sys
+print(f"found: Python {platform.python_version()} in {sys.prefix}")
+try:
+    import torch
+except ImportError:
+    sys.exit("There is no torch in it: run `make setup` first, or set PYTHON.")
+where = f"{torch.cuda.device_count()} GPU" if torch.cuda.is_available() else "no GPU: the ranks are CPU processes with gloo"
+print(f"found: torch {torch.__version__}; {where}")
+'
+
 # Without its dependencies: they are torch, numpy and packaging, which the course pins, and another torch would be wrong.
-if ! "$python" -m pip freeze --disable-pip-version-check | grep -qx "$wanted"; then
+installed=$("$python" -m pip freeze --disable-pip-version-check | grep '^megatron-core==' || true)
+if [ "$installed" = "$wanted" ]; then
+  echo "found: $installed, the pinned one; nothing to install"
+else
+  echo "found: ${installed:-no megatron-core}; installing $wanted"
   "$python" -m pip install --quiet --disable-pip-version-check --no-deps "$wanted"
 fi
 
 CUDA_DEVICE_MAX_CONNECTIONS=1 "$python" -W ignore -c '
 import megatron.core, torch
-import megatron.core.tensor_parallel, megatron.core.pipeline_parallel
-where = f"{torch.cuda.device_count()} GPU" if torch.cuda.is_available() else "no GPU: the ranks are CPU processes with gloo"
-print(f"megatron-core {megatron.core.__version__} on torch {torch.__version__}; {where}")
+import megatron.core.models.gpt, megatron.core.pipeline_parallel, megatron.core.tensor_parallel
+print(f"ready: megatron-core {megatron.core.__version__} on torch {torch.__version__}")
 '

@@ -11,6 +11,7 @@ def import_megatron() -> str:
     """
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # Megatron's layers insist on it
     warnings.filterwarnings("ignore", module="megatron")
+    warnings.filterwarnings("ignore", "`torch.distributed.*is deprecated", FutureWarning)  # its names of collectives
     try:
         import megatron.core
         import megatron.core.pipeline_parallel

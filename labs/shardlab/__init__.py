@@ -10,6 +10,7 @@
 | 9 hybrid | `mesh` says which rank is where, `hybrid` combines the axes in one step |
 | 10 planning | `costs`, and in every week the formula beside what was measured |
 | 11 experts, 12 expert parallel | `model` routes, drops and computes; `expert_parallel` spreads experts over ranks |
+| 14 long context | `context_parallel` |
 | every week | `model` is what is trained, `figures` draws, `commands` are `shardlab` in a shell |
 """
 

@@ -1,9 +1,12 @@
 """Lab 2: the real megatron-core beside our builders, executor and formulas, on real ranks; traces are read exactly."""
 
 import json
+import math
+import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,18 +38,46 @@ def test_each_program_explains_itself(name):
 
 @pytest.mark.slow
 @needs_megatron
-def test_the_environment_is_the_pinned_one():
+def test_the_environment_is_the_pinned_one_and_stays_so():
     assert "Lab 2 needs" in lab("setup_environment.sh", "--help", launcher=("bash",)).stdout
-    done = subprocess.run(
-        [LAB / "setup_environment.sh"],
-        env={"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "HOME": "/tmp"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    surroundings = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "HOME": "/tmp"}
+    told = []
+    for _ in range(2):
+        done = subprocess.run(
+            [LAB / "setup_environment.sh"], env=surroundings, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout)
     pin = re.search(r"^megatron-core==(.*)$", (LAB.parents[1] / "constraints.txt").read_text(), re.MULTILINE)
-    assert f"megatron-core {pin[1]} on torch" in done.stdout
+    assert "found: Python" in told[0] and f"ready: megatron-core {pin[1]} on torch" in told[0]
+    assert "nothing to install" in told[1]
+    assert told[0] == told[1]
+
+
+def fake_python(folder, installed):
+    """A Python that has these packages, imports whatever it is asked for, and writes down what pip is to install."""
+    python = folder / "python"
+    python.write_text(
+        f'#!/bin/sh\ncase "$*" in *freeze*) echo \'{installed}\';; *install*) echo "$*" >> {folder}/installs;; esac\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
+@pytest.mark.parametrize("installed", ["megatron-core==0.1.0", "torch==2.13.0"])
+def test_what_is_missing_is_installed_at_the_pin_without_another_torch(tmp_path, installed):
+    surroundings = {"PATH": "/usr/bin:/bin", "PYTHON": str(fake_python(tmp_path, installed)), "HOME": "/tmp"}
+    done = subprocess.run([LAB / "setup_environment.sh"], env=surroundings, capture_output=True, text=True, check=True)
+    wanted = re.search(r"^megatron-core==.*$", (LAB.parents[1] / "constraints.txt").read_text(), re.MULTILINE)[0]
+    installs = (tmp_path / "installs").read_text().splitlines()
+    assert len(installs) == 1 and "--no-deps" in installs[0] and installs[0].endswith(wanted)
+    assert f"installing {wanted}" in done.stdout and (installed in done.stdout or "no megatron-core" in done.stdout)
+
+
+def test_without_a_python_the_setup_says_what_to_do():
+    surroundings = {"PATH": "/usr/bin:/bin", "PYTHON": "no-such-python", "HOME": "/tmp"}
+    done = subprocess.run([LAB / "setup_environment.sh"], env=surroundings, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "run `make setup` first, or set PYTHON" in done.stdout
 
 
 def rows(text):
@@ -55,34 +86,160 @@ def rows(text):
     return {name.strip(): [float(number.rstrip("%")) for number in numbers.split()] for name, numbers in found}
 
 
+TINY = ("--hidden", 16, "--sequence", 8, "--vocabulary", 16)
+
+
+@cache
+def compared(*options, launcher=(sys.executable,)):
+    """What the tensor-parallel program prints as JSON."""
+    done = lab("run_tp_experiment.py", *TINY, *options, "--json", launcher=launcher)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def calls(messages):
+    return [(one["phase"], one["kind"], one["payload_bytes"]) for one in messages]
+
+
+SEQUENCE, TWO, FOUR = "--sequence-parallel", ("--ranks", 2), ("--ranks", 4)
+SETTINGS = {
+    "TP": (*TWO,),
+    "SP": (*TWO, SEQUENCE),
+    "full recompute": (*TWO, "--recompute", "full", "--layers", 2),
+    "SP, selective": (*TWO, SEQUENCE, "--recompute", "selective", "--gated", "--kv-heads", 2),
+    "four ranks, SP": (*FOUR, SEQUENCE, "--gated", "--microbatch", 1),
+}
+
+
 @needs_megatron
 @pytest.mark.slow  # each rank imports Megatron
-@pytest.mark.parametrize(("ranks", "by_torchrun"), [(3, False), (2, True)])
-def test_megatrons_tensor_parallel_layers_send_what_the_formula_says(ranks, by_torchrun):
-    torchrun = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}") if by_torchrun else ()
-    sizes = ("--ranks", ranks, "--tokens", 9, "--hidden", 12)
-    done = lab("run_tp_experiment.py", *sizes, launcher=(sys.executable, *torchrun))
-    found = rows(done.stdout)
-    payload = 4 * 9 * 12
-    assert found["all-reduces"] == [2, 2]
-    assert found["bytes sent by a rank"] == [2 * 2 * (ranks - 1) / ranks * payload] * 2
-    assert found["parameters on a rank"][0] == found["parameters on a rank"][1]
-    assert float(done.stdout.split("one rank: ")[1].split()[0]) < 1e-5
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_megatron_computes_and_sends_what_ours_does(setting):
+    found = compared(*SETTINGS[setting])
+    for name, part in found["parts"].items():
+        for other in ("to_megatron", "to_one_process"):
+            assert max(part[other].values()) < 1e-5, (name, other)
+        assert part["our_bytes"] == part["predicted_bytes"]
+    for name in ("layers", "blocks"):  # the same messages, in the same order
+        part = found["parts"][name]
+        assert calls(part["megatron"]) == calls(part["ours"]) and part["our_bytes"] == part["megatron_bytes"]
+    gradients = found["parts"]["model"]["to_megatron"]
+    assert {"outputs", "token.weight", "position.weight", "blocks.0.attention.qkv.bias", "norm.bias"} <= set(gradients)
 
 
 @needs_megatron
 @pytest.mark.slow
-def test_a_profile_of_the_tensor_parallel_step_is_read(tmp_path):
-    assert lab("run_tp_experiment.py", "--profile", tmp_path).returncode == 0
-    lanes = analyze_timeline.read_traces(sorted(tmp_path.iterdir()))
+def test_a_model_has_megatrons_messages_but_for_what_is_sent_together():
+    part = compared(*SETTINGS["TP"])["parts"]["model"]
+    assert part["our_bytes"] == part["megatron_bytes"]
+    megatrons, ours = calls(part["megatron"]), calls(part["ours"])
+    tokens = 4 * 2 * 8
+    apart = [("forward", "all_reduce", tokens)] * 2
+    place = megatrons.index(apart[0]) + 1  # behind the largest logit
+    assert megatrons[place : place + 2] == apart
+    assert [*megatrons[:place], ("forward", "all_reduce", 2 * tokens), *megatrons[place + 2 :]] == ours
+
+
+@needs_megatron
+@pytest.mark.slow
+def test_with_a_split_sequence_the_embeddings_are_summed_in_another_way():
+    part = compared(*SETTINGS["four ranks, SP"])["parts"]["model"]
+    assert (calls(part["megatron"])[0][1], calls(part["ours"])[0][1]) == ("all_reduce", "reduce_scatter")
+    activation, positions = 4 * 1 * 8 * 16, 4 * 8 * 16
+    ours_more = 3 / 4 * (2 * positions - activation)
+    assert part["our_bytes"] - part["megatron_bytes"] == ours_more
+
+
+@needs_megatron
+@pytest.mark.slow
+def test_fewer_key_value_heads_than_ranks_cost_megatron_a_gather_and_ours_a_sum():
+    part = compared(*TWO, "--kv-heads", 1)["parts"]["blocks"]
+    assert max(part["to_megatron"].values()) < 1e-5
+    assert {"all_gather", "reduce_scatter"} <= {kind for _, kind, _ in calls(part["megatron"])}
+    assert calls(part["ours"])[-1] == ("finish", "all_reduce", 4 * 2 * 4 * (16 + 1))
+    assert part["our_bytes"] == part["predicted_bytes"]
+
+
+@needs_megatron
+@pytest.mark.slow
+def test_each_message_has_a_line_a_function_and_a_module():
+    from megatron import core
+
+    for name in ("TP", "SP", "full recompute"):
+        part = compared(*SETTINGS[name])["parts"]["blocks"]
+        for side, folder in (("megatron", Path(core.__path__[0])), ("ours", LAB.parent / "shardlab")):
+            for message in part[side]:
+                place, function, *module = message["source"].split(", ")
+                file, _, line = place.partition(":")
+                texts = [path.read_text().splitlines() for path in folder.rglob(file)]
+                near = [text[max(0, int(line) - 4) : int(line) + 3] for text in texts if len(text) >= int(line)]
+                assert any(re.search("all_reduce|gather|reduce_scatter", " ".join(lines)) for lines in near), place
+                if message["phase"] == "forward":
+                    assert module and function
+    rows_of = [message["source"] for message in compared(*SETTINGS["TP"])["parts"]["blocks"]["megatron"]]
+    assert [source.rpartition(".")[2] for source in rows_of] == [
+        "linear_proj",
+        "linear_fc2",
+        "linear_fc1",
+        "linear_qkv",
+    ]
+
+
+@needs_megatron
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["TP", "four ranks, SP"])
+def test_two_mistakes_of_the_installed_version_are_shown_with_their_numbers(setting):
+    found = compared(*SETTINGS[setting])
+    by_rank, size = found["bugs"], found["ranks"]
+    assert len({bug["megatron_smoothed"][1] for bug in by_rank}) == size
+    assert all(bug["our_smoothed"][1] == pytest.approx(bug["our_smoothed"][0], abs=1e-6) for bug in by_rank)
+    for bug in by_rank:
+        whole, gathered = bug["megatron_gathered"]
+        assert gathered - whole == pytest.approx(math.log(size), abs=1e-5)
+        assert "not gathered" in bug["our_refusal"]
+
+
+@needs_megatron
+@pytest.mark.slow
+def test_on_one_rank_nothing_is_sent_and_neither_mistake_shows():
+    found = compared("--ranks", 1)
+    for part in found["parts"].values():
+        assert part["our_bytes"] == part["predicted_bytes"] == 0 and max(part["to_megatron"].values()) < 1e-5
+    (bug,) = found["bugs"]
+    for whole, split in (bug["megatron_smoothed"], bug["our_smoothed"], bug["megatron_gathered"]):
+        assert split == pytest.approx(whole, abs=1e-6)
+
+
+@needs_megatron
+@pytest.mark.slow
+def test_under_torchrun_the_first_rank_prints_the_tables_and_a_profile_is_read(tmp_path):
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    options = ("--messages-of", "layers", "--profile", tmp_path)
+    done = lab("run_tp_experiment.py", *TINY, *options, launcher=torchrun)
+    assert done.stdout.count("t = 2: weights are split") == 1, done.stderr
+    for words in ("Where are the communications injected?", "mappings.py:", "operators.py:", "log 2 = 0.693147"):
+        assert words in done.stdout
+    lanes = analyze_timeline.read_traces(sorted(tmp_path.glob("layers-*")))
     assert sorted(lanes) == [0, 1]
     for lane in lanes.values():
         assert len(lane.communicating) == 2 and lane.computing
         assert analyze_timeline.seconds(lane.exposed) <= analyze_timeline.seconds(lane.communicating)
 
 
-def test_a_width_that_does_not_split_is_refused():
-    assert "choose a divisor" in lab("run_tp_experiment.py", "--ranks", 3, "--hidden", 16).stderr
+REFUSED = {
+    "4 heads cannot be split over 3 ranks: use --ranks among [1, 2, 4]": ("--ranks", 3),
+    "a vocabulary of 15 cannot be split over 2 ranks: use one of [14, 16]": ("--vocabulary", 15),
+    "a sequence of 7 cannot be split over 2 ranks: use one of [6, 8]": (SEQUENCE, "--sequence", 7),
+    "use --ranks 2 or more, or --no-sequence-parallel": (SEQUENCE, "--ranks", 1),
+    "4 heads do not divide a hidden size of 18": ("--hidden", 18),
+}
+
+
+@pytest.mark.parametrize("sentence", REFUSED)
+def test_sizes_that_cannot_be_split_are_refused_before_a_rank_starts(sentence):
+    done = lab("run_tp_experiment.py", *REFUSED[sentence])
+    told = " ".join(re.sub("[│╭╮╰╯─]", " ", done.stderr).split())
+    assert done.returncode == 2 and sentence in told
 
 
 @needs_megatron
@@ -120,6 +277,19 @@ def test_megatron_plans_our_orders_at_many_sizes(monkeypatch):
                     monkeypatch.setattr(parallel_state, "get_pipeline_model_parallel_rank", lambda rank=rank: rank)
                     planned = run_pp_experiment.megatron_plan(run_pp_experiment.Sizes(microbatches, chunks, 8))
                     assert planned == run_pp_experiment.in_chunks(schedule, rank)
+
+
+def test_without_megatron_the_program_says_how_to_install_it(tmp_path):
+    (tmp_path / "megatron").mkdir()
+    (tmp_path / "megatron" / "__init__.py").touch()  # hides the real one
+    done = subprocess.run(
+        [sys.executable, LAB / "run_tp_experiment.py"],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{LAB.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and "labs/lab02-megatron/setup_environment.sh" in done.stderr
 
 
 def profile_of(rank, events):

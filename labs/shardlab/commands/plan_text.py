@@ -22,6 +22,11 @@ LEGEND = (
     "v chunks of a stage, b sequences of a microbatch, m microbatches of a step, GiB of the fullest rank.\n"
     "Not computing: tensor, context, expert and data are messages that nothing hides, boundaries those between stages."
 )
+WAYS = {
+    "ring": "by a ring, beside the attention",
+    "gathered": "by an all-gather",
+    "ulysses": "by all-to-alls of heads (Ulysses)",
+}
 FIGURES = ("GiB", "seconds", "MFU")
 WORDS = ("recompute", "schedule", "not computing")  # flush left
 
@@ -38,6 +43,9 @@ def show(answer: dict, *, fp8: bool = False) -> None:
     header = [*COLUMNS, *FIGURES, "not computing"]
     _table(header, [_line(plan) for plan in plans], left=WORDS)
     typer.echo(LEGEND + (" MFU of the bf16 peak." if fp8 else ""))
+    best = plans[0]["layout"]
+    if best["cp"] > 1:
+        typer.echo(f"\nThe first reaches the keys of its {best['cp']} context-parallel ranks {WAYS[best['context']]}")
     sizes = answer["layers_of_stages"]
     if len(sizes) > 1:
         named = "chunks" if plans[0]["layout"]["virtual"] > 1 else "stages"

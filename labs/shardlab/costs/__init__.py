@@ -5,6 +5,17 @@ from shardlab.exports import lazily
 __getattr__ = lazily(
     __name__,
     activations=("Saved", "layer_activation_bytes_exactly", "layer_activation_tensors"),
+    context=(
+        "context_bytes",
+        "extra_kv_blocks",
+        "imbalance",
+        "kv_bytes",
+        "least_tokens_to_hide",
+        "pairs_of",
+        "ring_step",
+        "ulysses_bytes",
+        "ulysses_sends_less",
+    ),
     hardware=("ACCELERATORS", "Accelerator", "GIB", "slowest_link"),
     layout=("Layout", "check_layout", "check_world"),
     machines=("find_accelerator",),

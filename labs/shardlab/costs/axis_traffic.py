@@ -5,6 +5,7 @@ Symbols: s sequence, b microbatch, h hidden, t, p, c, e, d the sizes of the axes
 
 from dataclasses import dataclass
 
+from shardlab.costs.context import kv_bytes, ulysses_bytes
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory_states import parameters_on_stage
 from shardlab.costs.model import Transformer
@@ -51,12 +52,22 @@ def tp_layer_bytes(model: Transformer, layout: Layout) -> float:
 
 
 def cp_layer_bytes(model: Transformer, layout: Layout) -> float:
-    """(c-1) * 2 * 2b(s/c)h_kv/t: keys and values go once round the ring (arXiv 2310.01889); the backward sends twice.
+    """What a layer's forward sends to reach the keys of all ranks: `costs.context`, each width over t.
 
-    The backward's second half are the gradients of keys and values, on their way home.
+    (c-1) * 2 * 2b(s/c)h_kv/t for a ring, whose backward sends twice: gradients of keys and values travel home.
     """
+    tokens = layout.microbatch * model.sequence / layout.cp
+    if layout.context == "ulysses":
+        width, kv_heads = (model.query_width + model.value_width) / 2, max(1, model.kv_heads // layout.tp)
+        return ulysses_bytes(layout.cp, tokens, width / layout.tp, model.kv_width / layout.tp, kv_heads=kv_heads)
     kv = min(model.kv_width, model.latent.kv_rank + model.latent.rope) if model.latent else model.kv_width
-    return (layout.cp - 1) * 2 * BF16 * layout.microbatch * model.sequence / layout.cp * kv / layout.tp
+    return kv_bytes(layout.cp, tokens, kv / layout.tp)
+
+
+def cp_passes(layout: Layout) -> tuple[int, int]:
+    """How often a forward's bytes travel in the forward and in the backward; full recomputation repeats the forward."""
+    again = 1 if layout.recompute == "full" else 0
+    return 1, (1 if layout.context == "ulysses" else 2) + again
 
 
 def ep_layer_bytes(model: Transformer, layout: Layout) -> float:
@@ -115,8 +126,8 @@ def traffic_of_step(model: Transformer, layout: Layout, stage: int = 0) -> AxisT
     return AxisTraffic(
         tp_forward=tp,
         tp_backward=tp * again,
-        cp_forward=cp,
-        cp_backward=cp * (1 + again),
+        cp_forward=cp * cp_passes(layout)[0],
+        cp_backward=cp * cp_passes(layout)[1],
         ep_forward=ep * moe_share,
         ep_backward=ep * moe_share * again,
         pp_forward=pp,

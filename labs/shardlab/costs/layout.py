@@ -7,10 +7,18 @@ m microbatches of a step on one pipeline. c is the context parallel size, e the 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from shardlab.costs.context import ContextWay
 from shardlab.costs.model import LARGEST, Transformer, divisors
 
 Recompute = Literal["none", "selective", "full"]
 ScheduleName = Literal["1f1b", "gpipe", "zero-bubble"]
+
+
+_CHOICES = (
+    ("recompute", get_args(Recompute)),
+    ("schedule", get_args(ScheduleName)),
+    ("context", get_args(ContextWay)),
+)
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,7 @@ class Layout:
     tensor_overlap: those of tensor parallelism run behind the matrix products, cut in pieces ("async TP").
     scatter_gather: each tensor-parallel rank sends 1/t of an activation to the next stage (arXiv 2104.04473, section
     4.1); DeepSpeed's pipeline sends the whole from each.
+    context: how the cp ranks reach each other's keys and values.
     """
 
     tp: int = 1
@@ -41,6 +50,7 @@ class Layout:
     overlap: bool = True
     tensor_overlap: bool = False
     scatter_gather: bool = True
+    context: ContextWay = "ring"
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "dp", "cp", "ep", "virtual", "microbatch", "num_microbatches"):
@@ -49,7 +59,7 @@ class Layout:
                 raise ValueError(f"{name} = {size} is no size: use 1 or more, a whole number up to {LARGEST}")
         if self.zero not in range(4):
             raise ValueError(f"there is no ZeRO stage {self.zero}: use 0, 1, 2 or 3")
-        for name, known in (("recompute", get_args(Recompute)), ("schedule", get_args(ScheduleName))):
+        for name, known in _CHOICES:
             if getattr(self, name) not in known:
                 raise ValueError(f"there is no {name} {getattr(self, name)!r}: use one of {', '.join(known)}")
         sharers = self.tp * self.cp * self.dp
@@ -108,6 +118,11 @@ def check_layout(model: Transformer, layout: Layout) -> None:
         raise ValueError(
             f"a sequence of {model.sequence} cannot be cut into the {pieces} pieces of context parallelism (2 a rank): "
             f"use a length divisible by {pieces}"
+        )
+    if layout.context == "ulysses" and model.heads // layout.tp % layout.cp:
+        raise ValueError(
+            f"{model.heads // layout.tp} heads of a rank cannot be shared out to {layout.cp} by Ulysses: use a "
+            f"context-parallel size of {_listed(divisors(model.heads // layout.tp))}"
         )
     if layout.sequence_parallel and model.sequence // layout.cp % layout.tp:
         raise ValueError(

@@ -6,6 +6,7 @@ size, m microbatches, v chunks a stage. Activations take 2 bytes an element, dro
 
 from dataclasses import dataclass, replace
 
+from shardlab.costs.context import extra_kv_blocks
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory_frameworks import MEGATRON, Framework, Held
 from shardlab.costs.memory_states import (
@@ -119,7 +120,13 @@ def activation_bytes(model: Transformer, layout: Layout, stage: int = 0, *, fram
     if framework.keeps_outputs and layout.pp > 1:
         boundary = 2.0 * layout.microbatch * model.sequence / layout.cp * model.hidden / _whole(layout)
         kept += boundary * min(layout.pp - stage, layout.num_microbatches)
-    return kept + recomputed_bytes(model, layout, framework=framework)
+    return kept + context_buffer_bytes(model, layout) + recomputed_bytes(model, layout, framework=framework)
+
+
+def context_buffer_bytes(model: Transformer, layout: Layout) -> float:
+    """Keys and values of other ranks that one layer's attention has here: two blocks of a ring, or those of all."""
+    kv = 2 * 2.0 * layout.microbatch * model.sequence / layout.cp * model.kv_width / layout.tp
+    return kv * extra_kv_blocks(layout.context, layout.cp)
 
 
 def recomputed_bytes(model: Transformer, layout: Layout, *, framework: Framework = MEGATRON) -> float:

@@ -2,6 +2,7 @@
 
 from shardlab.figures.bars import draw_bars, draw_traffic
 from shardlab.figures.block import draw_block
+from shardlab.figures.causal import chunk_owners, chunk_work, draw_causal_square
 from shardlab.figures.explorer import schedule_explorer
 from shardlab.figures.masks import draw_masks
 from shardlab.figures.measured import draw_predicted_against_measured, draw_ring_against_tree
@@ -23,9 +24,12 @@ __all__ = [
     "PALETTE",
     "Region",
     "axis_bytes",
+    "chunk_owners",
+    "chunk_work",
     "draw_against_published",
     "draw_bars",
     "draw_block",
+    "draw_causal_square",
     "draw_groups",
     "draw_masks",
     "draw_memory",

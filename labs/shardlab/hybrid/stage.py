@@ -33,8 +33,9 @@ class StageOfGPT(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: tokens_BS in the first stage, hidden_BSH in the others; logits_BSV come out of the last."""
-        if self.token is not None and self.position is not None:
-            x = self.token(x) + self.position(torch.arange(x.shape[1], device=x.device))
+        if self.token is not None:
+            positions = torch.arange(x.shape[1], device=x.device)
+            x = self.token(x) if self.position is None else self.token(x) + self.position(positions)
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x)) if self.head is not None and self.norm is not None else x

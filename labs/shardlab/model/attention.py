@@ -12,16 +12,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shardlab.model.dropout import Dropout
+from shardlab.model.rope import angles, rotated
 
 
 class Attention(nn.Module):
-    """Each token looks at itself and at those before it.
+    """Each token looks at itself and at those before it. rope: queries and keys turn by their positions.
 
     The rows of `qkv` are those of all queries, then of all keys, then of all values: `sections` are their numbers.
     """
 
-    def __init__(self, hidden: int, heads: int, kv_heads: int, *, dropout: float, flash: bool) -> None:
+    def __init__(
+        self, hidden: int, heads: int, kv_heads: int, *, dropout: float, flash: bool, rope: bool = False
+    ) -> None:
         super().__init__()
+        self.rope = rope
         self.heads, self.kv_heads, self.width = heads, kv_heads, hidden // heads
         self.qkv = nn.Linear(hidden, sum(self.sections))
         self.core = AttentionCore(dropout, flash)
@@ -32,9 +36,14 @@ class Attention(nn.Module):
         """Widths of all queries, keys and values that this module computes."""
         return self.heads * self.width, self.kv_heads * self.width, self.kv_heads * self.width
 
-    def forward(self, x_BSH: Tensor) -> Tensor:
+    def forward(self, x_BSH: Tensor, positions: Tensor | None = None) -> Tensor:
+        """positions: of the tokens, [S] or [B, S]; None counts them from 0."""
         parts = self.qkv(x_BSH).split(self.sections, dim=-1)
         q_BASD, k_BKSD, v_BKSD = (part.unflatten(-1, (-1, self.width)).transpose(1, 2) for part in parts)
+        if self.rope:
+            positions = torch.arange(q_BASD.shape[2], device=x_BSH.device) if positions is None else positions
+            turns = angles(positions, self.width)
+            q_BASD, k_BKSD = rotated(q_BASD, turns), rotated(k_BKSD, turns)
         y_BASD = self.core(q_BASD, k_BKSD, v_BKSD)
         return self.out(y_BASD.transpose(1, 2).flatten(2))
 
@@ -57,11 +66,18 @@ class AttentionCore(nn.Module):
         return functional.scaled_dot_product_attention(q_BASD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=shared)
 
     def _by_scores(self, q_BASD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor) -> Tensor:
-        """The queries of a group lie one after the other, so that no key is copied for each of its queries."""
+        """The queries of a group lie one after the other, so that no key is copied for each of its queries.
+
+        The scale and the mask belong to the product: scores are large, and each pass over them takes time.
+        """
         num_kv, length = k_BKSD.shape[1:3]
-        q_BKTD = q_BASD.contiguous().unflatten(1, (num_kv, -1)).flatten(2, 3)  # T = G * S
-        scores_BKTS = q_BKTD @ k_BKSD.contiguous().transpose(-1, -2) * q_BASD.shape[-1] ** -0.5
-        future_SS = torch.full((length, length), -torch.inf, dtype=q_BASD.dtype, device=q_BASD.device).triu(1)
-        weights_BKGSS = functional.softmax(scores_BKTS.unflatten(2, (-1, length)) + future_SS, dim=-1)
-        y_BKTD = self.dropout(weights_BKGSS).flatten(2, 3) @ v_BKSD.contiguous()
-        return y_BKTD.unflatten(2, (-1, length)).flatten(1, 2)
+        groups, size = q_BASD.shape[1] // num_kv, len(q_BASD)
+        q_NTD = q_BASD.contiguous().flatten(0, 1).unflatten(0, (-1, groups)).flatten(1, 2)  # N = B * K, T = G * S
+        k_NSD, v_NSD = (one.contiguous().flatten(0, 1) for one in (k_BKSD, v_BKSD))
+        future_TS = torch.full((length, length), -torch.inf, dtype=q_BASD.dtype, device=q_BASD.device).triu(1)
+        future_TS = future_TS.repeat(groups, 1)
+        scores_NTS = torch.baddbmm(future_TS, q_NTD, k_NSD.transpose(1, 2), alpha=q_BASD.shape[-1] ** -0.5)
+        scores_BKGSS = scores_NTS.unflatten(0, (size, num_kv)).unflatten(2, (groups, length))
+        weights_BKGSS = self.dropout(functional.softmax(scores_BKGSS, dim=-1))
+        y_NTD = weights_BKGSS.flatten(0, 1).flatten(1, 2) @ v_NSD
+        return y_NTD.unflatten(0, (size, num_kv)).unflatten(2, (groups, length)).flatten(1, 2)

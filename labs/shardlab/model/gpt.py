@@ -22,7 +22,7 @@ class GPTConfig:
 
     kv_heads: key-value heads that the heads share, 0 for one each. gated: SwiGLU (arXiv 2002.05202) for GELU. dropout:
     of the embedding, of what each block adds, and of the scores. flash: attention in one kernel, whose scores do not
-    drop out.
+    drop out. rope: rotary positions (arXiv 2104.09864) for learned ones.
     Raises ValueError when the heads do not divide the hidden size, or the key-value heads the heads.
     """
 
@@ -36,6 +36,7 @@ class GPTConfig:
     gated: bool = False
     dropout: float = 0.0
     flash: bool = True
+    rope: bool = False
 
     def __post_init__(self) -> None:
         if self.hidden % self.heads:
@@ -58,13 +59,16 @@ class Block(nn.Module):
         hidden, kv_heads = config.hidden, config.kv_heads or config.heads
         self.gated = config.gated
         self.norm_1, self.norm_2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-        self.attention = Attention(hidden, config.heads, kv_heads, dropout=config.dropout, flash=config.flash)
+        self.attention = Attention(
+            hidden, config.heads, kv_heads, dropout=config.dropout, flash=config.flash, rope=config.rope
+        )
         self.up = nn.Linear(hidden, (2 if config.gated else 1) * 4 * hidden)
         self.down = nn.Linear(4 * hidden, hidden)
         self.dropout_1, self.dropout_2 = Dropout(config.dropout), Dropout(config.dropout)
 
-    def forward(self, x_BSH: Tensor) -> Tensor:
-        x_BSH = x_BSH + self.dropout_1(self.attention(self.norm_1(x_BSH)))
+    def forward(self, x_BSH: Tensor, positions: Tensor | None = None) -> Tensor:
+        where = () if positions is None else (positions,)
+        x_BSH = x_BSH + self.dropout_1(self.attention(self.norm_1(x_BSH), *where))
         return x_BSH + self.dropout_2(self.down(self._activated(self.up(self.norm_2(x_BSH)))))
 
     def _activated(self, x_BSF: Tensor) -> Tensor:
@@ -81,7 +85,7 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.token = nn.Embedding(config.vocabulary, config.hidden)
-        self.position = nn.Embedding(config.sequence, config.hidden)
+        self.position = None if config.rope else nn.Embedding(config.sequence, config.hidden)
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.hidden)
@@ -90,11 +94,14 @@ class GPT(nn.Module):
             self.head.weight = self.token.weight
         self.apply(_initialise)
 
-    def forward(self, tokens_BS: Tensor) -> Tensor:
-        positions_S = torch.arange(tokens_BS.shape[1], device=tokens_BS.device)
-        x_BSH = self.dropout(self.token(tokens_BS) + self.position(positions_S))
+    def forward(self, tokens_BS: Tensor, positions: Tensor | None = None) -> Tensor:
+        """positions: [S] or [B, S], where the tokens are a part of a sequence; None counts them from 0."""
+        if positions is None:
+            positions = torch.arange(tokens_BS.shape[1], device=tokens_BS.device)
+        x_BSH = self.token(tokens_BS)
+        x_BSH = self.dropout(x_BSH if self.position is None else x_BSH + self.position(positions))
         for block in self.blocks:
-            x_BSH = block(x_BSH)
+            x_BSH = block(x_BSH, positions) if self.config.rope else block(x_BSH)
         return self.head(self.norm(x_BSH))
 
 

@@ -44,7 +44,9 @@ def gpt_plan(config: GPTConfig, *, sequence_parallel: bool = False) -> Plan:
     plan["token"] = Vocabulary(sequence=sequence_parallel)
     plan["head"] = Vocabulary(sequence=sequence_parallel)
     plan["dropout"] = Random(sequence_parallel)
-    return plan | ({"position": Positions(), "norm": OnPartOfSequence()} if sequence_parallel else {})
+    if not sequence_parallel:
+        return plan
+    return plan | {"norm": OnPartOfSequence()} | ({} if config.rope else {"position": Positions()})
 
 
 def vocabulary_parallel_loss(

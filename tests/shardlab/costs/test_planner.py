@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from shardlab.costs.hardware import ACCELERATORS
-from shardlab.costs.layout import Layout
+from shardlab.costs.layout import Layout, check_layout
 from shardlab.costs.memory import peak_memory
 from shardlab.costs.model_zoo import ZOO
 from shardlab.costs.planning.claims import check_rules, crossing_doubt, crossing_errors
@@ -83,6 +83,21 @@ def test_long_sequences_are_split_and_short_ones_are_not():
     long = replace(ZOO["llama3-8b"], sequence=131072)
     assert {one.cp for one in candidates(long, H100, 16, 16, Search())} == {1, 2, 4, 8, 16}
     assert {one.cp for one in candidates(ZOO["llama3-8b"], H100, 16, 16, Search())} == {1}
+
+
+def test_all_ways_of_context_parallelism_are_tried_and_the_others_are_told_why_they_lose():
+    long = replace(ZOO["llama3-8b"], sequence=131072)
+    tried = {(one.cp > 1, one.context) for one in candidates(long, H100, 64, 8, Search())}
+    assert tried == {(False, "ring"), (True, "ring"), (True, "gathered"), (True, "ulysses")}
+    winner = plan(long, H100, 64, 8)[0]
+    assert winner.layout.cp > 1
+    reasons = {one.change: one.reason for one in neighbours(long, H100, winner) if one.change.startswith("cp by")}
+    assert len(reasons) == 2 and all(reasons.values())
+
+
+def test_ulysses_needs_heads_for_all_its_ranks():
+    with pytest.raises(ValueError, match="use a context-parallel size of 1, 2 or 4"):
+        check_layout(replace(ZOO["llama3-8b"], sequence=131072), Layout(tp=8, cp=8, context="ulysses"))
 
 
 def test_no_plan_beats_one_of_the_pareto_front():

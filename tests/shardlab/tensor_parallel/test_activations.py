@@ -79,6 +79,30 @@ def test_a_block_keeps_what_the_formula_says_to_the_byte(config, ranks):
             assert num_bytes == due, f"{name}, sequence parallel {sequence_parallel}:\n{words}"
 
 
+def every_kth_recomputed(config, sequence_parallel, every):
+    """Bytes that four blocks keep of which each `every`th is recomputed."""
+    block = nn.Sequential(*(Block(config).bfloat16() for _ in range(4)))
+    plan = {f"*.{path}": split for path, split in block_plan(config, sequence_parallel=sequence_parallel).items()}
+    blocks = recompute(apply_plan(block, plan, group=None), "*", every=every)
+    length = config.sequence // (dist.get_world_size() if sequence_parallel else 1)
+    x = torch.randn(MICROBATCH, length, config.hidden, dtype=torch.bfloat16, requires_grad=True)
+    with saved(blocks.parameters()) as kept:
+        blocks(x)
+    return kept.num_bytes
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["TP", "SP"])
+@pytest.mark.parametrize(("every", "num_recomputed"), [(1, 4), (2, 2), (3, 2)])
+def test_of_every_kth_block_only_the_input_is_kept(every, num_recomputed, sequence_parallel):
+    layout = Layout(tp=2, sequence_parallel=sequence_parallel, microbatch=MICROBATCH)
+    whole, full = (
+        layer_activation_bytes_exactly(transformer(SMALL()), layout, dropout=True, recomputed=paths)
+        for paths in ((), ("",))
+    )
+    due = num_recomputed * full + (4 - num_recomputed) * whole
+    assert shardlab.run(every_kth_recomputed, SMALL(), sequence_parallel, every, ranks=2) == [due] * 2
+
+
 def test_in_float32_numbers_take_four_bytes_and_masks_one():
     due = layer_activation_bytes_exactly(
         transformer(SMALL()), Layout(microbatch=MICROBATCH), dropout=True, bytes_each=4

@@ -118,11 +118,14 @@ def test_ten_steps_end_with_the_weights_of_one_process(case, ranks, sequence_par
 
 @pytest.mark.parametrize("sequence_parallel", [False, True], ids=["TP", "SP"])
 @pytest.mark.parametrize("case", ["heads", "all"])
-def test_so_do_eight_ranks_with_adam_in_double_precision(case, sequence_parallel):
+@pytest.mark.parametrize(
+    ("dtype", "optimizer", "most"), [(torch.float32, sgd, 1e-5), (torch.float64, adam, 1e-9)], ids=["SGD", "Adam"]
+)
+def test_so_do_eight_ranks_and_adam_in_double_precision(dtype, optimizer, most, case, sequence_parallel):
     for weights, losses in shardlab.run(
-        compared, CASES[case], torch.float64, sequence_parallel, adam, ranks=8, timeout=150
+        compared, CASES[case], dtype, sequence_parallel, optimizer, ranks=8, timeout=150
     ):
-        assert weights < 1e-9 and losses < 1e-9
+        assert weights < most and losses < most
 
 
 def bill_of_a_block(config, sequence_parallel):
@@ -182,11 +185,15 @@ def messages_of_a_model(sequence_parallel):
     return [event.payload_bytes for event in bill.events[before : before + 2]], bill.kinds[before : before + 3]
 
 
-def test_the_loss_exchanges_three_numbers_per_token():
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["TP", "SP"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_loss_exchanges_three_numbers_per_token(ranks, sequence_parallel):
+    """The largest logit; the sum of exponentials and the target's logit. Behind them comes the head's backward."""
     tokens = 2 * 8
-    for payloads, kinds in shardlab.run(messages_of_a_model, False, ranks=2, timeout=60):
+    head = "all_gather" if sequence_parallel else "all_reduce"
+    for payloads, kinds in shardlab.run(messages_of_a_model, sequence_parallel, ranks=ranks, timeout=60):
         assert payloads == [4 * tokens, 2 * 4 * tokens]
-        assert kinds == ["all_reduce"] * 3  # the third is of the head's input: f
+        assert kinds == ["all_reduce", "all_reduce", head]
 
 
 def without_summing():
@@ -303,3 +310,15 @@ def test_bad_tokens_targets_and_lengths_end_in_a_sentence_before_anything_is_sen
         short, odd = lengths
         assert short == "a sequence of 1 cannot be split over 2 ranks: use 2, or a tensor-parallel size among [1]"
         assert odd.startswith("a sequence of 5 cannot be split over 2 ranks: use 4 or 6")
+
+
+def batches_of_other_lengths():
+    block = apply_plan(Block(SMALL()), block_plan(SMALL()), group=None)
+    return block(torch.zeros(2, 8 - dist.get_rank(), 16)).shape
+
+
+def test_other_lengths_that_nobody_asked_about_end_in_a_report_and_not_in_a_wait():
+    with pytest.raises(shardlab.RanksFailed) as caught:
+        shardlab.run(batches_of_other_lengths, ranks=2, timeout=20, transport="gloo")
+    told = str(caught.value)
+    assert "[2, 8, 16]" in told and "[2, 7, 16]" in told, told

@@ -4,6 +4,7 @@ from shardlab.costs.axis_traffic import (
     BF16,
     activation_bytes_of,
     cp_layer_bytes,
+    cp_passes,
     gathers_of,
     pp_boundary_bytes,
     reductions_of,
@@ -32,12 +33,15 @@ def tensor_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
 
 
 def context_seconds(model: Transformer, layout: Layout, setup: Setup, attention: float) -> float:
-    """What a layer's ring of keys and values adds: the part of it that attention cannot hide."""
+    """What reaching other ranks' keys adds: of a ring what attention cannot hide, of gathers and all-to-alls all.
+
+    These come before the attention that needs them, or after it.
+    """
     if layout.cp == 1:
         return 0.0
-    sent = cp_layer_bytes(model, layout) * (4 if layout.recompute == "full" else 3)
-    ring = sent / ring_bandwidth(setup.gpu, setup.efficiency, layout.cp, layout.tp)
-    return exposed(ring, attention, setup.efficiency.hidden)
+    sent = cp_layer_bytes(model, layout) * sum(cp_passes(layout))
+    seconds = sent / ring_bandwidth(setup.gpu, setup.efficiency, layout.cp, layout.tp)
+    return exposed(seconds, attention if layout.context == "ring" else 0.0, setup.efficiency.hidden)
 
 
 def expert_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from shardlab.costs.context import ContextWay
 from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout, with_global_batch
 from shardlab.costs.memory import peak_memory
@@ -94,9 +95,17 @@ def _moves(model: Transformer, layout: Layout) -> Iterator[tuple[str, dict]]:
     for zero in (layout.zero - 1, layout.zero + 1):
         if layout.state_sharers > 1 and 0 <= zero <= (2 if layout.pp > 1 else 3):
             yield f"ZeRO {zero}", {"zero": zero}
+    yield from _choices(model, layout)
+
+
+def _choices(model: Transformer, layout: Layout) -> Iterator[tuple[str, dict]]:
+    """The same for what has names and no sizes."""
     for recompute in get_args(Recompute):
         if recompute != layout.recompute and (recompute != "selective" or not model.flash):
             yield f"recompute {recompute}", {"recompute": recompute}
+    for way in get_args(ContextWay):
+        if layout.cp > 1 and way != layout.context:
+            yield f"cp by {way.replace('ulysses', 'Ulysses')}", {"context": way}
     for schedule in get_args(ScheduleName):
         if schedule != layout.schedule and layout.pp > 1 and layout.virtual == 1:
             yield schedule, {"schedule": schedule}

@@ -6,6 +6,7 @@ from typing import get_args
 
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.step import StepSeconds, step_seconds
+from shardlab.costs.context import ContextWay
 from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout
 from shardlab.costs.memory import MemoryBytes, peak_memory
@@ -31,6 +32,7 @@ class Search:
     virtual: chunks on a stage; the number that leaves one layer a chunk is tried as well, up to the largest of these.
     zero_with_pipeline: the highest ZeRO stage beside a pipeline. 1 as in Megatron; Llama 3 was trained with 2 (arXiv
     2407.21783, section 3.3.2), for which the time model reduces once a step and the memory model cuts gradients.
+    context: the ways of context parallelism, the first for cp = 1.
     """
 
     max_tp: int = 16
@@ -42,6 +44,7 @@ class Search:
     zero_with_pipeline: int = 1
     virtual: Sequence[int] = (1, 2, 4, 8)
     schedules: Sequence[ScheduleName] = get_args(ScheduleName)
+    context: Sequence[ContextWay] = get_args(ContextWay)
 
 
 class NothingFits(ValueError):
@@ -123,9 +126,11 @@ def candidates(model: Transformer, gpu: Accelerator, num_gpus: int, sequences: i
             for cp in (d for d in sizes if d <= search.max_cp and num_gpus // tp // pp % d == 0):
                 if cp > 1 and model.sequence < search.least_sequence_for_cp:
                     break
-                mesh = Layout(tp=tp, pp=pp, cp=cp, dp=num_gpus // (tp * pp * cp), sequence_parallel=tp > 1)
-                for shape in _shapes(model, mesh, sequences, search):
-                    yield from _variants(model, shape, search)
+                for way in search.context if cp > 1 else search.context[:1]:
+                    dp = num_gpus // (tp * pp * cp)
+                    mesh = Layout(tp=tp, pp=pp, cp=cp, dp=dp, sequence_parallel=tp > 1, context=way)
+                    for shape in _shapes(model, mesh, sequences, search):
+                        yield from _variants(model, shape, search)
 
 
 def _shapes(model: Transformer, mesh: Layout, sequences: int, search: Search) -> Iterator[Layout]:

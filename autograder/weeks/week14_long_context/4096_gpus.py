@@ -1,0 +1,67 @@
+"""The interview: 256K tokens of a 405B model on 4,096 GPUs, five numbers that decide how."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlab.costs.flops import attention_core_flops, layer_matmul_flops
+from shardlab.costs.hardware import ACCELERATORS
+from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.traffic import ring_all_gather_bytes
+
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import formula_task, numbers_of, trouble_in_call
+
+GPUS, TP, PP, SEQUENCE = 4096, 8, 16, 262_144
+MODEL = replace(ZOO["llama3-405b"], sequence=SEQUENCE)
+BF16, ROUNDED = 2, 2e-3
+NAMES = (
+    "the tokens of a rank, where all GPUs beside tp and pp are cp",
+    "the bytes of keys and values that a rank sends per layer in a forward ring",
+    "the largest cp with which Ulysses can split the heads of a tensor-parallel rank",
+    "the fewest tokens per rank that hide a step of the ring, causal and zig-zag, behind the network",
+    "the share of attention's core, causal, in a layer's forward FLOPs",
+)
+
+
+def expected(case: Case) -> list[float]:
+    """The numbers of NAMES: tokens, bytes, ranks, tokens, a share of 1."""
+    cp, h100 = GPUS // TP // PP, ACCELERATORS["h100"]
+    head = MODEL.hidden // MODEL.heads
+    kv = BF16 * 2 * SEQUENCE * MODEL.kv_heads // TP * head
+    hidden_from = 2 * MODEL.kv_heads / MODEL.heads * h100.bf16_flops / h100.network
+    core = attention_core_flops(MODEL, causal=True)
+    share = core / (core + layer_matmul_flops(MODEL))
+    return [SEQUENCE / cp, ring_all_gather_bytes(cp, kv), MODEL.heads // TP, hidden_from, share]
+
+
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
+        return problem
+    received = numbers_of(reply)
+    if not isinstance(received, list | tuple) or len(received) != len(NAMES):
+        return f"Return five numbers: {'; '.join(NAMES)}."
+    for name, number, right in zip(NAMES, received, task.expected[0], strict=True):
+        if not close(number, right, ROUNDED):
+            return f"{number!r} is not {name}."
+    return None
+
+
+CHECK = Check(
+    exercise="week14.4096-gpus",
+    points=1,
+    names=("on_4096_gpus",),
+    public=({},),
+    draw=lambda rng: [{}],
+    make=formula_task("on_4096_gpus", (), expected),
+    judge=_judge,
+    program="without_ranks",
+    masked=("shardlab.costs",),
+    hints=(
+        "cp = 4096 / 8 / 16. Tensor parallelism has split the heads already, 128 and 8, before cp sees them.",
+        "Ring: (cp - 1) · 2 · 2 · (s/cp) · width of a rank's key heads. A step computes 2(s/c)²h FLOPs (half of 4, "
+        "causal) and sends 4(s/c)h_kv bytes; both are divided by tp.",
+        "s/c ≥ 2 · (h_kv/h) · F/B. A layer's matrices: 2h² + 2·h·h_kv + 3·h·53,248 weights, 2 FLOPs each; the causal "
+        "core: 2·s·h.",
+    ),
+)

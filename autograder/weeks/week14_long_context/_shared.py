@@ -1,0 +1,114 @@
+"""Shared by week 14: layouts, attention on one process in float64, and what a ring is allowed to send.
+
+Shapes: q (batch, heads, queries, width); k and v (batch, kv heads, keys, width), v's width may be another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograder.checks.base import Case, Reply, Task, calls_of, size, touched_input, trouble, wrong_value
+from autograder.checks.groups import POINT_TO_POINT, dtype_of, members_of, working
+
+MASKED = ("shardlab.context_parallel", "shardlab.tensor_parallel", "shardlab.hybrid", "shardlab.collectives")
+TOLERANCE = 1e-5  # of the largest number, in float32: sums in another order
+CONTIGUOUS, ZIG_ZAG, STRIPED = "contiguous", "zig-zag", "striped"
+
+
+def owned(layout: str, length: int, rank: int, num_ranks: int) -> Tensor:
+    """Positions of a rank, (length / num_ranks,), int64.
+
+    Zig-zag: of 2c chunks the r-th from the front and the r-th from the end. Striped: every c-th (arXiv 2311.09431).
+    """
+    positions = torch.arange(length)
+    if layout == CONTIGUOUS:
+        return positions.chunk(num_ranks)[rank].clone()
+    if layout == ZIG_ZAG:
+        chunks = positions.chunk(2 * num_ranks)
+        return torch.cat([chunks[rank], chunks[2 * num_ranks - 1 - rank]])
+    return positions[rank::num_ranks].clone()
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True) -> tuple[Tensor, Tensor]:
+    """All queries against all keys: the output (b, heads, s, width of v) and its log-sum-exp (b, heads, s)."""
+    shared = q.shape[1] // k.shape[1]
+    keys, values = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
+    scores = q @ keys.mT / q.shape[-1] ** 0.5
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+    return scores.softmax(-1) @ values, scores.logsumexp(-1)
+
+
+def drawn(rng: Random, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Normal numbers, rounded to `dtype`."""
+    generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
+    return torch.randn(*shape, generator=generator).to(dtype)
+
+
+def sequence(case: Case, rng: Random) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v of the whole sequence; `rows` positions per rank. Scores differ much from block to block."""
+    length, dtype = case["rows"] * len(members_of(case)), dtype_of(case)
+    batch, width = case.get("batch", 1), case["width"]
+    q = 2 * drawn(rng, batch, case["heads"], length, width, dtype=dtype)
+    k = drawn(rng, batch, case["kv_heads"], length, width, dtype=dtype)
+    return q, k, drawn(rng, batch, case["kv_heads"], length, case.get("value_width", width), dtype=dtype)
+
+
+def parts(case: Case, *tensors: Tensor) -> dict[int, list[Tensor]]:
+    """For each member its positions of the tensors, along dimension 2, and the positions."""
+    members = members_of(case)
+    length = case["rows"] * len(members)
+    places = {rank: owned(case["layout"], length, place, len(members)) for place, rank in enumerate(members)}
+    return {rank: [*(one[:, :, mine].clone() for one in tensors), mine] for rank, mine in places.items()}
+
+
+def wrong_tensors(task: Task, reply: Reply, why: Mapping[str, str], *, relative: float = TOLERANCE) -> str | None:
+    """Hold what each rank returns, a tuple or one tensor, against {name: tensor} in order.
+
+    `why` has the question to ask oneself where a name's tensor is wrong.
+    """
+    for rank in working(task):
+        value = reply.ranks[rank].get("value")
+        received = value.get("plain") if isinstance(value, dict) else None
+        expected = task.expected[rank]
+        received = [received] if isinstance(received, Tensor) else received
+        if not isinstance(received, list | tuple) or len(received) != len(expected):
+            return f"Rank {rank} must return {', '.join(expected)}, in this order."
+        for one, (name, wanted) in zip(received, expected.items(), strict=True):
+            if problem := wrong_value(rank, one, wanted, name, relative=0 if wanted.dtype == torch.int64 else relative):
+                return f"{problem} {why.get(name, '')}{_not_a_number(one)}".strip()
+        if task.keeps_inputs and (problem := touched_input(rank, reply.ranks[rank], task)):
+            return problem
+    return None
+
+
+def _not_a_number(received: Any) -> str:
+    if isinstance(received, Tensor) and received.is_floating_point() and received.isnan().any():
+        return " Some are NaN: which two infinities are subtracted, or what is divided by 0?"
+    return ""
+
+
+def no_ring(task: Task, reply: Reply) -> str | None:
+    """What a ring is made of: messages alone, and each rank sends to one other."""
+    if problem := trouble(reply, POINT_TO_POINT):
+        return problem
+    for rank in working(task):
+        peers = {call.peer for call in calls_of(reply, rank) if call.kind == "send" and call.peer is not None}
+        if len(peers) > 1:
+            return f"Rank {rank} sends to ranks {sorted(peers)}. In a ring it sends to its right neighbour alone."
+    return None
+
+
+def sends_too_much(task: Task, reply: Reply, most: float, why: str) -> str | None:
+    """Whether a rank sends more than `most` bytes; read outside of it."""
+    for rank in working(task):
+        mine = sum(call.sent_bytes for call in calls_of(reply, rank))
+        if mine > most + 64:
+            return f"Right, but rank {rank} sends {size(mine)} where {size(most)} are enough: {why}."
+    return None

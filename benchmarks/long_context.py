@@ -1,0 +1,176 @@
+"""Attention over a split sequence beside torch's ring and the Ulysses of its paper: forward and backward, 2 ranks.
+
+Both rings are balanced (zig-zag); torch's rotates by all-to-all, the faster of its two ways. It is called by its inner
+functions with the CPU's flash kernel, which its public interface does not know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab.context_parallel.attention import attend
+from shardlab.context_parallel.balance import contiguous, zigzag
+from shardlab.context_parallel.emulated import over_link
+from shardlab.context_parallel.ring import Ring
+from shardlab.context_parallel.ulysses import Ulysses
+from torch import Tensor
+from torch.nn import functional
+
+from benchmarks.row import Row, at_most
+
+RANKS, HEADS, WIDTH = 2, 8, 32
+ASLEEP_RANKS, ASLEEP_TOKENS, STEP_SECONDS = 4, 256, 0.05  # of the ring whose blocks sleep
+ROUNDS = {1024: 15, 2048: 11, 4096: 9, 8192: 5, 16384: 3}
+Step = Callable[[], list[Tensor]]
+
+
+def measure() -> list[Row]:
+    """Seconds of ours / the peer's, of medians of alternating steps; a step lasts as long as its slowest rank."""
+    rows = []
+    for name, most, pair in (("torch's ring", 0.95, rings), ("Ulysses as upstream", 1.0, ulysses)):
+        for length, rounds in ROUNDS.items():
+            by_rank = shardlab.run(race, pair, length, rounds, ranks=RANKS, observe=False, timeout=600)
+            ours, peer = ([max(times) for times in zip(*side, strict=True)] for side in zip(*by_rank, strict=True))
+            ratio = median(ours) / median(peer)
+            rows.append(at_most(f"{length:,} tokens: ours / {name} ({median(peer):.3f} s)", ratio, most))
+    for times, most in ((0.8, 0.1), (2.0, 1.0)):
+        by_rank = shardlab.run(asleep, times, ranks=ASLEEP_RANKS, observe=False, timeout=60)
+        without, over = (max(seconds) for seconds in zip(*by_rank, strict=True))
+        rows.append(at_most(f"exposed share of a step, a block's way {times:g} x its work", 1 - without / over, most))
+    return rows
+
+
+def asleep(times: float) -> tuple[float, float]:
+    """Seconds of a ring's forward and backward whose blocks sleep: without a link, and over one on which a block of
+    keys and values takes `times` as long as to attend to it.
+    """
+    from shardlab.context_parallel import online
+
+    each = STEP_SECONDS / (ASLEEP_TOKENS**2 / 2)  # seconds of a pair: a step of a balanced causal ring has n^2 / 2
+
+    def sleep_over(q: Tensor, k: Tensor, causal: bool, factor: float) -> None:
+        time.sleep(factor * each * q.shape[2] * k.shape[2] * (0.5 if causal else 1.0))
+
+    def block(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> tuple[Tensor, Tensor]:
+        sleep_over(q, k, causal, 1.0)
+        return torch.zeros_like(q), q.new_zeros(q.shape[:3])
+
+    def block_backward(do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, *, causal: bool):
+        sleep_over(q, k, causal, 2.5)  # five products where the forward has two (arXiv 2307.08691, section 3.1.2)
+        return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+
+    online.block, online.block_backward = block, block_backward
+    num_bytes = 2 * HEADS * ASLEEP_TOKENS * WIDTH * 4
+    layout = zigzag(ASLEEP_RANKS * ASLEEP_TOKENS, ASLEEP_RANKS)
+    found = []
+    for method in (Ring(), Ring(), Ring(over_link(num_bytes / (times * STEP_SECONDS)))):  # the first connects
+        q, k, v = (torch.zeros(1, HEADS, ASLEEP_TOKENS, WIDTH, requires_grad=True) for _ in range(3))
+        dist.barrier()
+        began = time.perf_counter()
+        attend(q, k, v, layout=layout, group=None, method=method, agreed=True).sum().backward()
+        found.append(time.perf_counter() - began)
+    return found[1], found[2]
+
+
+def race(pair: Callable, length: int, rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds of each step, ours and the peer's, in turns; results and gradients must be equal."""
+    torch.set_num_threads(1)
+    steps = pair(length)
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds + 1):
+        results = {}
+        for side in (0, 1) if number % 2 else (1, 0):
+            dist.barrier()
+            began = time.perf_counter()
+            results[side] = steps[side]()
+            if number:  # the first makes the connections
+                times[side].append(time.perf_counter() - began)
+        for one, other in zip(results[0], results[1], strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+    return times
+
+
+def inputs(length: int) -> list[Tensor]:
+    """q, k, v of this rank, and the gradient of the result."""
+    generator = torch.Generator().manual_seed(dist.get_rank())
+    return [torch.randn(1, HEADS, length // RANKS, WIDTH, generator=generator) for _ in range(4)]
+
+
+def stepping(attention: Callable[..., Tensor], qkv: list[Tensor], do: Tensor) -> Step:
+    """Forward and backward of an attention that autograd knows."""
+    leaves = [one.clone().requires_grad_() for one in qkv]
+
+    def step() -> list[Tensor]:
+        o = attention(*leaves)
+        return [o.detach(), *torch.autograd.grad(o, leaves, do)]
+
+    return step
+
+
+def rings(length: int) -> tuple[Step, Step]:
+    """Ours and torch's."""
+    import torch.distributed.tensor.experimental._context_parallel._attention as peer
+    from shardlab.context_parallel.kernel import flash, flash_backward
+
+    *qkv, do = inputs(length)
+    layout, group = zigzag(length, RANKS), dist.distributed_c10d._get_default_group()
+    peer._cp_options.enable_load_balance = True
+    peer.set_rotate_method("alltoall")
+    options = {"is_causal": True, "dropout_p": 0.0, "scale": None}
+
+    def theirs() -> list[Tensor]:
+        q, k, v = qkv
+        with torch.no_grad():
+            o, lse = peer._templated_ring_attention(group, 2, flash, query=q, key=k, value=v, **options)
+            gradients = peer._templated_ring_attention_backward(
+                group, 2, flash_backward, grad_out=do, grad_out_name="grad_out", query=q, key=k, value=v, out=o,
+                logsumexp=lse, **options,
+            )  # fmt: skip
+        return [o, *gradients]
+
+    def ours(*leaves: Tensor) -> Tensor:
+        return attend(*leaves, layout=layout, group=group, method=Ring(), agreed=True)
+
+    return stepping(ours, qkv, do), theirs
+
+
+class _AllToAll(torch.autograd.Function):
+    """Heads scattered and tokens gathered, or the reverse, one tensor at a time (DeepSpeed, sequence/layer.py)."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, scatter: int, gather: int) -> Tensor:
+        ctx.dims = gather, scatter
+        sent = torch.stack(x.chunk(RANKS, scatter)).contiguous()
+        received = torch.empty_like(sent)
+        dist.all_to_all_single(received, sent)
+        return torch.cat(received.unbind(0), gather).contiguous()
+
+    @staticmethod
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return _AllToAll.apply(gradients[0], *ctx.dims), None, None  # type: ignore[return-value]
+
+
+def ulysses(length: int) -> tuple[Step, Step]:
+    """Ours, and all-to-alls of q, k, v and o each by itself around torch's attention."""
+    *qkv, do = inputs(length)
+    layout, group = contiguous(length, RANKS), dist.group.WORLD
+
+    def theirs(*leaves: Tensor) -> Tensor:
+        q, k, v = (_AllToAll.apply(one, 1, 2) for one in leaves)
+        o = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return _AllToAll.apply(o, 2, 1)  # type: ignore[return-value]
+
+    def ours(*leaves: Tensor) -> Tensor:
+        return attend(*leaves, layout=layout, group=group, method=Ulysses(), agreed=True)
+
+    return stepping(ours, qkv, do), stepping(theirs, qkv, do)
+
+
+if __name__ == "__main__":
+    for row in measure():
+        print(row, flush=True)

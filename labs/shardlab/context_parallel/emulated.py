@@ -1,0 +1,36 @@
+"""A link of a chosen bandwidth for a ring's blocks: ranks that share cores cannot show what a real one would hide."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from shardlab.context_parallel.messages import Group, Pass, Wait, pass_right
+
+
+def over_link(bytes_per_second: float) -> Pass:
+    """A `pass_on` for `Ring` whose blocks follow one another over a link to the right neighbour of this bandwidth.
+
+    A block takes its bytes / bandwidth, or as long as the real messages where that is longer. Raises ValueError for a
+    bandwidth that is not positive.
+    """
+    if bytes_per_second <= 0:
+        raise ValueError(f"nothing travels at {bytes_per_second} bytes a second: use more than 0")
+    free_at = 0.0
+
+    def pass_on(tensors: Sequence[Tensor], group: Group) -> Wait:
+        nonlocal free_at
+        seconds = sum(one.numel() * one.element_size() for one in tensors) / bytes_per_second
+        due = free_at = max(free_at, time.monotonic()) + seconds
+        wait = pass_right(tensors, group)
+
+        def wait_for_link() -> list[Tensor]:
+            arrived = wait()
+            time.sleep(max(0.0, due - time.monotonic()))
+            return arrived
+
+        return wait_for_link
+
+    return pass_on

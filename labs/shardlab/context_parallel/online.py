@@ -1,0 +1,91 @@
+"""Online softmax: attention over all keys from the results of blocks of keys, in any order (arXiv 1805.02867).
+
+Two results o1, o2 over disjoint keys, with logs l1, l2 of their sums of exponentials, are one:
+l = log(e^l1 + e^l2), o = e^(l1-l) o1 + e^(l2-l) o2. Sums are in fp32 or better, whatever the inputs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from shardlab.context_parallel.kernel import block, block_backward
+from shardlab.context_parallel.mask import Tile, halved
+
+
+def merge(o_BASD: Tensor, lse_BAS: Tensor, other_BASD: Tensor, other_lse_BAS: Tensor) -> None:
+    """Add the result over other keys to o and lse, in place."""
+    total_BAS = torch.logaddexp(lse_BAS, other_lse_BAS)
+    o_BASD.lerp_(other_BASD.to(o_BASD.dtype), (other_lse_BAS - total_BAS).exp().unsqueeze(-1))
+    lse_BAS.copy_(total_BAS)
+
+
+class Attended:
+    """o and lse of queries that have seen the keys of some tiles; `see` shows them more."""
+
+    def __init__(self, q_BASD: Tensor) -> None:
+        self.q, self.dtype = q_BASD, torch.promote_types(q_BASD.dtype, torch.float32)
+        self.seen: tuple[Tensor, Tensor] | None = None
+
+    def see(self, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> None:
+        """Attend to the tiles of one block: its keys and values, each [B, K, T, D]."""
+        k_BKTD, v_BKTD = block_kv
+        for tile in halved(tiles):
+            self._see(tile, k_BKTD, v_BKTD)
+
+    def _see(self, tile: Tile, k_BKTD: Tensor, v_BKTD: Tensor) -> None:
+        batch, rows, keys, causal = tile
+        o, lse = block(self.q[batch, :, rows], k_BKTD[batch, :, keys], v_BKTD[batch, :, keys], causal=causal)
+        if self.seen is None and o.shape == self.q.shape:  # the first tile has all queries
+            self.seen = o.to(self.dtype), lse.to(self.dtype)
+            return
+        total, total_lse = self.seen = self.seen or self._nothing()
+        merge(total[batch, :, rows], total_lse[batch, :, rows], o, lse)
+
+    def result(self) -> tuple[Tensor, Tensor]:
+        """o in the dtype of q, and lse."""
+        o, lse = self.seen or self._nothing()
+        return o.to(self.q.dtype), lse
+
+    def _nothing(self) -> tuple[Tensor, Tensor]:
+        o = torch.zeros_like(self.q, dtype=self.dtype)
+        return o, o.new_full(self.q.shape[:3], -torch.inf)
+
+
+class Gradients:
+    """Gradients of q, and of the keys and values of one block at a time, from the whole rows' o and lse."""
+
+    def __init__(self, do_BASD: Tensor, q_BASD: Tensor, o_BASD: Tensor, lse_BAS: Tensor) -> None:
+        self.do, self.q, self.o, self.lse = do_BASD, q_BASD, o_BASD, lse_BAS
+        self.dtype = torch.promote_types(q_BASD.dtype, torch.float32)
+        self._dq: Tensor | None = None
+
+    def of(self, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> list[Tensor]:
+        """dk and dv of a block, each [B, K, T, D]; what its keys add to dq is added."""
+        k_BKTD, v_BKTD = block_kv
+        dk = dv = None
+        for batch, rows, keys, causal in halved(tiles):
+            do, q, o, lse = (one[batch, :, rows] for one in (self.do, self.q, self.o, self.lse))
+            k, v = k_BKTD[batch, :, keys], v_BKTD[batch, :, keys]
+            parts = block_backward(do, q, k, v, o, lse, causal=causal)
+            self._dq = self._added(self._dq, self.q, (batch, slice(None), rows), parts[0])
+            dk, dv = (
+                self._added(total, k_BKTD, (batch, slice(None), keys), part)
+                for total, part in ((dk, parts[1]), (dv, parts[2]))
+            )
+        return [torch.zeros_like(k_BKTD, dtype=self.dtype) if one is None else one.contiguous() for one in (dk, dv)]
+
+    @property
+    def dq(self) -> Tensor:
+        """In the dtype of q."""
+        return torch.zeros_like(self.q) if self._dq is None else self._dq.to(self.q.dtype)
+
+    def _added(self, total: Tensor | None, whole: Tensor, place: tuple[slice, ...], part: Tensor) -> Tensor:
+        if total is None:
+            if part.shape == whole.shape:
+                return part.to(self.dtype)
+            total = torch.zeros_like(whole, dtype=self.dtype)
+        total[place].add_(part)
+        return total

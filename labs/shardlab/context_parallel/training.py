@@ -1,0 +1,95 @@
+"""A step of training with split sequences: what is shifted before the split, and what is summed over which ranks.
+
+labels = next_tokens(tokens, mask)                                    # 1. shift, on the whole sequence
+part = split_batch(tokens, labels, layout=layout, rank=rank, mask=mask)  # 2. split
+loss = valid_token_loss(model(part.tokens, part.positions), part.labels, group=dp_cp)
+loss.backward()
+sum_gradients(model, group=dp_cp)                                     # 3. gradients, over dp and cp together
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional
+
+from shardlab.context_parallel.balance import SequenceLayout, own_part
+from shardlab.context_parallel.mask import CAUSAL, Mask
+from shardlab.context_parallel.messages import Group
+
+IGNORED = -100  # a label that counts for nothing, as in torch.nn.functional.cross_entropy
+
+
+class Part(NamedTuple):
+    """This rank's tokens [B, S], their labels [B, S], and their places in their documents [S] or [B, S]."""
+
+    tokens: Tensor
+    labels: Tensor
+    positions: Tensor
+
+
+def next_tokens(tokens_BS: Tensor, mask: Mask = CAUSAL) -> Tensor:
+    """Labels [B, s]: of each token the next one of its document, IGNORED for the last.
+
+    On the whole sequence: after a split the next token may be another rank's, and the one behind it in memory is not
+    the next where two chunks meet.
+    """
+    labels_BS = functional.pad(tokens_BS[:, 1:], (0, 1), value=IGNORED)
+    for number, lengths in enumerate(mask.documents):
+        rows = slice(number, number + 1) if len(mask.documents) > 1 else slice(None)
+        labels_BS[rows, torch.tensor(lengths).cumsum(0) - 1] = IGNORED
+    return labels_BS
+
+
+def split_batch(
+    tokens_BS: Tensor, labels_BS: Tensor, *, layout: SequenceLayout, rank: int, mask: Mask = CAUSAL
+) -> Part:
+    """A rank's tokens with their labels and positions; ValueError for labels of another shape or another length."""
+    if tokens_BS.shape != labels_BS.shape:
+        raise ValueError(f"labels {list(labels_BS.shape)} for tokens {list(tokens_BS.shape)}: give one for each token")
+    if wrong := mask.problem(tokens_BS.shape[1], len(tokens_BS)):
+        raise ValueError(wrong)
+    own = layout.positions(rank)
+    positions = [mask.position_ids(own, layout.length, number) for number in range(max(1, len(mask.documents)))]
+    ids = torch.stack(positions).to(tokens_BS.device) if len(positions) > 1 else positions[0].to(tokens_BS.device)
+    return Part(own_part(tokens_BS, layout, rank), own_part(labels_BS, layout, rank), ids)
+
+
+def valid_token_loss(logits_BSV: Tensor, labels_BS: Tensor, *, group: Group) -> Tensor:
+    """The mean cross-entropy over the valid tokens of all ranks, the same number on every rank.
+
+    group: of all ranks with parts of the batch, dp and cp together. Its gradient is of this rank's tokens alone: the
+    ranks' gradients are to be summed. A mean of the ranks' means would weigh a rank's only valid token like another's
+    thousand. Raises ValueError, on every rank alike, where no rank has a valid token.
+    """
+    num_valid = (labels_BS != IGNORED).sum().to(torch.float64)
+    dist.all_reduce(num_valid, group=group)
+    if num_valid == 0:
+        raise ValueError(f"every label of every rank is {IGNORED}: give at least one token to be predicted")
+    summed = functional.cross_entropy(
+        logits_BSV.flatten(0, 1).float(), labels_BS.flatten(), ignore_index=IGNORED, reduction="sum"
+    )
+    mine = summed / num_valid.to(summed.dtype)
+    total = mine.detach().clone()
+    dist.all_reduce(total, group=group)
+    return mine + (total - mine.detach())
+
+
+@torch.no_grad()
+def sum_gradients(module: nn.Module, *, group: Group) -> None:
+    """Add up all ranks' gradients in place, one all-reduce for each dtype; a parameter without one adds nothing.
+
+    The loss is divided by the valid tokens of all ranks already: a mean here would divide once more.
+    """
+    trained = [one for one in module.parameters() if one.requires_grad]
+    for dtype in sorted({one.dtype for one in trained}, key=str):
+        mine = [one for one in trained if one.dtype == dtype]
+        for one in mine:
+            one.grad = torch.zeros_like(one) if one.grad is None else one.grad
+        flat = torch.cat([one.grad.flatten() for one in mine])  # type: ignore[union-attr]
+        dist.all_reduce(flat, group=group)
+        for one, total in zip(mine, flat.split([one.numel() for one in mine]), strict=True):
+            one.grad.copy_(total.view_as(one))  # type: ignore[union-attr]

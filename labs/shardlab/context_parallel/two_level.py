@@ -1,0 +1,61 @@
+"""Two levels: Ulysses among the ranks of an inner group, a ring among those at one place of all inner groups.
+
+The all-to-all stays where links are quick and is limited by the heads; the ring crosses what is slow and can be hidden.
+The product of both sizes is c (arXiv 2405.07719: USP; Megatron-Core's "a2a+p2p").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch.distributed as dist
+from torch import Tensor
+
+from shardlab.context_parallel.balance import SequenceLayout
+from shardlab.context_parallel.mask import Mask
+from shardlab.context_parallel.messages import Group, Pass, pass_right
+from shardlab.context_parallel.ring import Ring
+from shardlab.context_parallel.ulysses import Ulysses, heads_for_tokens, tokens_for_heads
+from shardlab.costs.model import divisors
+
+
+@dataclass(frozen=True)
+class TwoLevel:
+    """inner: this rank's group for the all-to-all, neighbours in the whole group. outer: its group for the ring."""
+
+    inner: Group
+    outer: Group
+    pass_on: Pass = pass_right
+
+    def problem(self, heads: int, kv_heads: int, num_ranks: int) -> str | None:
+        """Why these groups do not make up the whole one, or the inner one cannot share the heads."""
+        inner, outer = (dist.get_process_group_ranks(group) for group in (self.inner, self.outer))
+        if len(inner) * len(outer) != num_ranks or len({*inner, *outer}) != len(inner) + len(outer) - 1:
+            return (
+                f"groups of {len(inner)} and {len(outer)} ranks do not span {num_ranks}: make them with "
+                f"two_level_groups, inner sizes {divisors(num_ranks)}"
+            )
+        return Ulysses().problem(heads, kv_heads, len(inner))
+
+    def attended(self, q: Tensor, k: Tensor, v: Tensor, layout: SequenceLayout, mask: Mask, group: Group) -> Tensor:
+        """o_BASD of this rank's tokens."""
+        size = dist.get_world_size(self.inner)
+        together = layout.within(dist.get_rank(self.outer) * size, size)
+        q, k, v = heads_for_tokens(q, k, v, together, group=self.inner)
+        o = Ring(self.pass_on).attended(q, k, v, layout.merged(size), mask, self.outer)
+        return tokens_for_heads(o, together, group=self.inner)
+
+
+def two_level_groups(members: Sequence[Sequence[int]], inner_size: int) -> tuple[Group, Group]:
+    """This rank's inner and outer group; all ranks of the world call it with the same lists, as for any group.
+
+    members: the ranks of every context-parallel group of the world. Raises ValueError where inner_size does not divide.
+    """
+    for ranks in members:
+        if inner_size < 1 or len(ranks) % inner_size:
+            raise ValueError(f"inner groups of {inner_size} in {len(ranks)} ranks: use one of {divisors(len(ranks))}")
+    inner = [list(ranks[first : first + inner_size]) for ranks in members for first in range(0, len(ranks), inner_size)]
+    outer = [list(ranks[place::inner_size]) for ranks in members for place in range(inner_size)]
+    groups = [dist.new_subgroups_by_enumeration(some)[0] for some in (inner, outer)]
+    return groups[0], groups[1]  # type: ignore[return-value]

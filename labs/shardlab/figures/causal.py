@@ -1,0 +1,113 @@
+"""The square of queries and keys under a causal mask: who computes which block of scores, in which step of a ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.patches import Polygon, Rectangle
+
+from shardlab.figures.palette import PALETTE, text_colour
+
+MOST_CHUNKS = 16
+
+
+def chunk_owners(layout: str, num_ranks: int) -> list[int]:
+    """The rank of each chunk: c chunks in order, 2c folded (zig-zag), or 2c dealt in turn, as stripes are.
+
+    Raises ValueError for another name.
+    """
+    ranks = list(range(num_ranks))
+    owners = {"contiguous": ranks, "zig-zag": [*ranks, *reversed(ranks)], "striped": ranks * 2}
+    if layout not in owners:
+        raise ValueError(f"no layout {layout!r}: use {', '.join(owners)}")
+    return owners[layout]
+
+
+def chunk_work(owners: Sequence[int], documents: Sequence[int] = ()) -> list[float]:
+    """Blocks of scores that each rank computes: 1 for a whole block, 1/2 on the diagonal, 0 for another document.
+
+    documents: chunks of each, in order; none: one document. Raises ValueError where they are not all chunks.
+    """
+    of_document = _documents(owners, documents)
+    work = [0.0] * (max(owners) + 1)
+    for query, rank in enumerate(owners):
+        before = sum(of_document[key] == of_document[query] for key in range(query))
+        work[rank] += before + 0.5
+    return work
+
+
+def draw_causal_square(ax: Axes, owners: Sequence[int], *, documents: Sequence[int] = (), title: str = "") -> str:
+    """Draw a block for each chunk of queries (down) and of keys (across): its colour is the rank, its number the step.
+
+    owners[i]: the rank that holds chunk i; step: how many ranks a key has come, (owner of query - owner of key) mod c.
+    Returns the sentence. Raises ValueError for no chunk, too many, or documents that do not fit.
+    """
+    if not 0 < len(owners) <= MOST_CHUNKS:
+        raise ValueError(f"{len(owners)} chunks cannot be read: draw 1 to {MOST_CHUNKS}")
+    of_document, num_ranks, num = _documents(owners, documents), max(owners) + 1, len(owners)
+    colours = _colours(num_ranks)
+    for query, rank in enumerate(owners):
+        for key in range(num):
+            seen = key <= query and of_document[key] == of_document[query]
+            _block(ax, key, query, colours[rank] if seen else None)
+            if seen:
+                place = (key + 0.5, query + 0.5) if key < query else (key + 0.33, query + 0.68)
+                step = (rank - owners[key]) % num_ranks
+                ax.text(
+                    *place, str(step), ha="center", va="center", fontsize=_size(num), color=text_colour(colours[rank])
+                )
+        ax.text(-0.2, query + 0.5, f"rank {rank}", ha="right", va="center", fontsize=_size(num))
+    ax.text(num / 2, -0.3, "keys", ha="center", va="bottom", fontsize=8)
+    work = chunk_work(owners, documents)
+    mean = sum(work) / num_ranks
+    for rank, mine in enumerate(work):
+        _work_bar(ax, rank, mine, max(work), num, num_ranks, colours[rank])
+    ax.text(1.37 * num + 1.6, -0.3, "blocks of scores", ha="center", va="bottom", fontsize=8)
+    ax.set_xlim(-2.2, 1.75 * num + 1.5)
+    ax.set_ylim(num + 0.2, -1.2)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    ratio = max(work) / mean
+    ax.set_title(title or f"Most work over mean: {ratio:.3g}", loc="left", fontsize=10)
+    listed = ", ".join(f"rank {rank} {mine:g}" for rank, mine in enumerate(work))
+    return f"In words: chunks belong to ranks {list(owners)}; blocks computed: {listed}. Most over mean is {ratio:.4g}."
+
+
+def _documents(owners: Sequence[int], documents: Sequence[int]) -> list[int]:
+    of_document = [number for number, length in enumerate(documents or [len(owners)]) for _ in range(length)]
+    if len(of_document) != len(owners):
+        raise ValueError(f"documents of {sum(documents)} chunks in a sequence of {len(owners)}: let them add up")
+    return of_document
+
+
+def _colours(num_ranks: int) -> list[str]:
+    """Light to dark in equal steps, so that neighbours differ for every eye and in grey."""
+    scale = colormaps["cividis"].reversed()
+    return [to_hex(scale(rank / max(1, num_ranks - 1))) for rank in range(num_ranks)]
+
+
+def _size(num: int) -> float:
+    return 8 if num <= 12 else 7
+
+
+def _block(ax: Axes, key: int, query: int, colour: str | None) -> None:
+    ax.add_patch(Rectangle((key, query), 1, 1, facecolor=PALETTE["idle"], edgecolor="white", linewidth=0.6))
+    if colour is None:
+        return
+    corners = [(key, query), (key + 1, query + 1), (key, query + 1)]
+    if key < query:
+        corners.insert(1, (key + 1, query))
+    ax.add_patch(Polygon(corners, facecolor=colour, edgecolor="white", linewidth=0.6))
+
+
+def _work_bar(ax: Axes, rank: int, work: float, most: float, num: int, num_ranks: int, colour: str) -> None:
+    """A rank's blocks as a bar to the right of the square."""
+    height = num / num_ranks
+    left, length = num + 1.6 + 0.04 * num, 0.5 * num * work / most
+    top = rank * height + 0.2 * height
+    ax.add_patch(Rectangle((left, top), length, 0.6 * height, facecolor=colour, edgecolor=PALETTE["parameters"]))
+    ax.text(left - 0.1, top + 0.3 * height, f"{rank}", ha="right", va="center", fontsize=8)
+    ax.text(left + length + 0.1, top + 0.3 * height, f"{work:g}", ha="left", va="center", fontsize=8)

@@ -1,0 +1,776 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Week 14 · Long context (长上下文): a sequence that no rank can hold
+#
+# *3 hours · 2 to 4 ranks · no GPU needed*
+#
+# After this week you can
+#
+# - [ ] **build** attention over keys that pass by, forward and backward, equal to one process;
+# - [ ] **balance** a causal mask over ranks, and keep labels, positions and the loss right while you do;
+# - [ ] **choose** between ring, gathered keys and Ulysses from bytes, heads and memory.
+#
+# **Before you start**, answer three questions for yourself.
+#
+# <details><summary>Why does sequence parallelism (week 6) not help when one sequence is too long?</summary>
+#
+# It splits norms and dropout. Before attention it gathers all positions on every tensor-parallel rank.
+# </details>
+#
+# <details><summary>What does a query of a causal model (因果模型) see?</summary>
+#
+# The keys at its own position and before. The last query of s sees s keys, the first one sees one.
+# </details>
+#
+# <details><summary>softmax of [1, 2]: which two numbers must you know to write down the first weight?</summary>
+#
+# The logit, and the sum of all exponentials: e¹ / (e¹ + e²). Its logarithm is the **log-sum-exp**, lse.
+# </details>
+
+# %%
+from dataclasses import replace
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import costs, figures, meter
+from shardlab.context_parallel import Gathered, Ring, Ulysses, attend, zigzag
+from shardlab.costs.planning.planner import Search, plan
+from shardlab.meter.alive import alive
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · The problem in numbers
+#
+# Llama 3's 405B model reads a book of 262,144 tokens. Attention compares each with each. **How many gigabytes do the
+# scores of one head in one layer fill, in bf16? The model has 16,128 such heads.** Guess, then run.
+
+# %%
+book = replace(costs.find_model("llama3-405b"), sequence=262_144)
+s, kv_width = book.sequence, book.hidden // book.heads * book.kv_heads
+layout = costs.Layout(tp=8, sequence_parallel=True)
+bars = {
+    "scores of one head": 2 * s * s,
+    "keys and values of a layer, all heads": 2 * 2 * s * kv_width,
+    "what one layer keeps, tp 8, no scores": costs.layer_activation_bytes_exactly(book, layout, dropout=False),
+}
+figure, ax = figures.new_axes(7, 1.9)
+title = "262,144 tokens: the scores of one head do not fit"
+figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_label="one GPU"))
+
+# %% [markdown]
+# The scores must never exist; flash attention sees to that. But the rest grows with s too, and there are 126 layers.
+# So the *sequence* is split inside attention as well: **context parallelism** (上下文并行), over c ranks. Keys and
+# values are the small bar. Let those travel.
+#
+# ## 2 · The picture first
+#
+# A row is a chunk of queries, a column a chunk of keys, grey is hidden by the mask. The colour is the rank that has the
+# queries. The number is the **ring step**: how many places the keys have come round a ring (环) when they get there.
+
+# %%
+for layout in ("contiguous", "zig-zag"):
+    figure, ax = figures.new_axes(6.2, 3)
+    figures.show(figure, figures.draw_causal_square(ax, figures.chunk_owners(layout, 4)))
+
+# %% [markdown]
+# One piece each: the last rank computes seven times what the first one does, and everyone waits for it. In general
+# most over mean is 2 − 1/c. **Zig-zag** (之字形) cuts 2c chunks and gives rank r the r-th from the front and the r-th
+# from the end: exactly even.
+
+
+# %% tags=["interactive"]
+@figures.interact(c=(1, 8), layout=["contiguous", "zig-zag", "striped"])
+def square(c=4, layout="striped"):
+    figure, ax = figures.new_axes(6.2, 3)
+    figures.show(figure, figures.draw_causal_square(ax, figures.chunk_owners(layout, c)))
+
+
+# %% [markdown]
+# **Draw your own.** Below, eight chunks are dealt to four ranks in turn. Change `mine`, two chunks each, until most
+# over mean is 1. Then pack two documents (文档) into one sequence, five chunks and three: neither sees the other. **Is
+# zig-zag still even?** Deal these chunks better.
+
+# %%
+mine = [0, 1, 2, 3, 0, 1, 2, 3]
+for owners, documents in ((mine, [8]), (figures.chunk_owners("zig-zag", 4), [5, 3])):
+    figure, ax = figures.new_axes(6.2, 3)
+    figures.show(figure, figures.draw_causal_square(ax, owners, documents=documents))
+
+# %% [markdown]
+# <details><summary>How many answers are there?</summary>
+#
+# With one document one, up to the ranks' names: chunk i must go with chunk 7 − i, and that is zig-zag. With two, the
+# longest chunk has 4.5 blocks and its partner at least half of one, 5 in all: 1.18 is the best, and
+# `[1, 3, 2, 1, 0, 0, 2, 3]` reaches it. Zig-zag has 1.88.
+# </details>
+#
+# ## 3 · What travels
+#
+# **Notation.** c ranks, b sequences of s tokens, h the width of all queries, h_kv that of all keys: with **grouped
+# queries** (分组查询, GQA) several heads share keys, and h_kv is smaller. bf16, 2 bytes. `Q[B, A, S_c, D]` has its
+# positions split over c.
+#
+# - **Ring** (arXiv 2310.01889): each rank passes keys and values on, c − 1 times.
+# - **All-gather** of keys and values (Llama 3, arXiv 2407.21783, section 3.3.2): the same bytes, at once, and then each
+#   rank has all keys. Any mask is easy.
+# - **Ulysses** (arXiv 2309.14509): all-to-all of q, k and v. Before, a rank has all heads at some positions; after,
+#   some heads at all positions. One more all-to-all brings the output back. Of each tensor (c − 1)/c leaves the rank.
+#
+# ### Warm-up: the bill
+#
+# **`kv_bill(c, b, s, heads, kv_heads, width)`** returns three numbers for one layer's forward: bytes that a rank sends
+# in a ring; bytes for Ulysses, each key head counted once; and the smallest c ≥ 2 with which Ulysses sends less. *About
+# 4 lines.*
+#
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes and layouts, one rank
+# > to four, shared keys, float32 and bfloat16, and groups that are only a part of the world.
+
+
+# %% exercise="week14.bill"
+def kv_bill(c, b, s, heads, kv_heads, width):
+    """[bytes of a ring, bytes of Ulysses, smallest c with which Ulysses sends less]; width: of one head."""
+    ### BEGIN SOLUTION
+    block = 2 * 2 * b * (s / c) * width
+    ring, ulysses = (c - 1) * block * kv_heads, (c - 1) / c * block * (heads + kv_heads)
+    return [ring, ulysses, (heads + kv_heads) // kv_heads + 1]
+    ### END SOLUTION
+
+
+# %% check="week14.bill" points=1
+llama = {"c": 16, "b": 1, "s": 131_072, "heads": 128, "kv_heads": 8, "width": 128}
+check("week14.bill", kv_bill, cases=[llama, {"c": 4, "b": 2, "s": 8192, "heads": 32, "kv_heads": 32, "width": 128}])
+
+# %% [markdown]
+# Your first case is Llama 3 at its longest: 503 MB against 535 MB. With keys for every head Ulysses wins from c = 3 on;
+# with one key head for 16 heads, from 18. **Predict, then measure:** the package's three ways on four ranks, b = 1,
+# s = 64, heads of width 8. Which of the two rows does Ulysses win?
+
+
+# %%
+def sent_by(method, heads, kv_heads):
+    q, k = torch.randn(1, heads, 16, 8).bfloat16(), torch.randn(1, kv_heads, 16, 8).bfloat16()
+    with meter.record() as bill:
+        attend(q, k, k, layout=zigzag(64, 4), group=dist.group.WORLD, method=method, agreed=True)
+    return bill.sent_bytes
+
+
+for heads, kv_heads in ((8, 8), (16, 4)):
+    due = kv_bill(4, 1, 64, heads, kv_heads, 8)
+    ring, gathered, ulysses = (
+        shardlab.run(sent_by, way, heads, kv_heads, ranks=4)[0] for way in (Ring(), Gathered(), Ulysses())
+    )
+    print(
+        f"{heads} heads, {kv_heads} of keys: formulas {due[0]:.0f} and {due[1]:.0f}; measured ring {ring:.0f}, ", end=""
+    )
+    print(f"gathered {gathered:.0f}, Ulysses {ulysses:.0f}")
+
+# %% [markdown]
+# ## 4 · A batch in two pieces per rank
+#
+# The tokens of a rank are no longer neighbours. Three things break in silence: labels, positions, and the mean.
+#
+# **By hand.** Tokens `[10 11 12 13 14 15 16 17]`, two ranks, so four chunks of two. Rank 0 has chunks 0 and 3,
+# positions `[0 1 6 7]`, tokens `[10 11 16 17]`. The label (标签) of a position is the next token of the *sequence*:
+# `[11 12 17 –]`. Shifted after the split it is `[11 16 17 –]`: wrong at the seam, and nowhere else. As found:
+# [bionemo-recipes#1449](https://github.com/NVIDIA-BioNeMo/bionemo-recipes/pull/1449) has `[1, 6, 7, -100]` for
+# `[1, 2, 7, -100]`.
+#
+# **The mean.** Rank 0 has 3 labels that count and rank 1 has 1; the sum of losses is 6 and 4. The mean is
+# 10/4 = 2.5. The mean of the ranks' means is (2 + 4)/2 = 3: rank 1's token counts three times as much.
+#
+# **Write three functions.** **`zig_zag`**: positions of a rank, int64; a length that does not divide into 2c chunks is
+# refused before anything is sent, by a ValueError that names both numbers. **`my_part`**: inputs, labels and positions
+# of this rank; `targets` are the tokens with −100 where one does not count, and the last position has no label.
+# **`loss_share`**: this rank's share, so that the shares of all ranks add up to the mean over all labels that count.
+# *About 12 lines in all.* Leave `batch_step` as it is.
+
+
+# %% exercise="week14.batch"
+def zig_zag(length, rank, size):
+    """Positions of chunk `rank` and of chunk 2·size − 1 − rank, of 2·size; ValueError where they are not even."""
+    ### BEGIN SOLUTION
+    if length % (2 * size):
+        raise ValueError(f"a sequence of {length} cannot be cut into {2 * size} chunks: use a multiple")
+    chunks = torch.arange(length).chunk(2 * size)
+    return torch.cat([chunks[rank], chunks[2 * size - 1 - rank]])
+    ### END SOLUTION
+
+
+def my_part(tokens, targets, *, group):
+    """Of (b, s) tokens and targets: this rank's inputs (b, s/c), labels (b, s/c) and positions (s/c,)."""
+    ### BEGIN SOLUTION
+    positions = zig_zag(tokens.shape[1], dist.get_rank(group), dist.get_world_size(group))
+    labels = torch.full_like(targets, -100)
+    labels[:, :-1] = targets[:, 1:]
+    return tokens[:, positions], labels[:, positions], positions
+    ### END SOLUTION
+
+
+def loss_share(losses, labels, *, group):
+    """This rank's share of the mean over all ranks' labels that are not -100; losses are 0 where they are."""
+    ### BEGIN SOLUTION
+    count = (labels != -100).sum()
+    dist.all_reduce(count, group=group)
+    return losses.sum() / count
+    ### END SOLUTION
+
+
+def batch_step(tokens, targets, table, places, *, group):
+    """Given. A model that knows a token and its place: positions, labels, the loss, gradients of both tables."""
+    inputs, labels, positions = my_part(tokens, targets, group=group)
+    table, places = table.clone().requires_grad_(), places.clone().requires_grad_()
+    logits = table[inputs] + places[positions]
+    losses = cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="none")
+    share = loss_share(losses, labels.flatten(), group=group)
+    sums = [share.detach().clone(), *torch.autograd.grad(share, (table, places))]
+    for one in sums:
+        dist.all_reduce(one, group=group)
+    return positions, labels, *sums
+
+
+# %% check="week14.batch" points=3
+silent = {"ranks": 4, "batch": 2, "rows": 16, "subgroup": [1, 2, 3], "silent": 1}
+uneven = {"ranks": 2, "batch": 1, "rows": 4, "more": 2}
+check("week14.batch", batch_step, cases=[{"ranks": 2, "batch": 1, "rows": 4}, silent, uneven])
+
+# %% [markdown]
+# **A hunt to watch.** One label counts, on one rank. Each rank divides by its own number of labels (1, or 0 made 1),
+# and DDP averages over c. By what factor is the gradient too small?
+# [Megatron-LM#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513), proposed in September 2026, mends exactly that:
+# finding 9 of [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452).
+
+
+# %%
+def lone_label(share):
+    targets = torch.full((1, 16), -100)
+    targets[0, 3] = 1
+    _, labels, _ = my_part(torch.zeros_like(targets), targets, group=None)
+    logits = torch.zeros(labels.numel(), 4).requires_grad_()
+    losses = cross_entropy(logits, labels.flatten(), ignore_index=-100, reduction="none")
+    (gradient,) = torch.autograd.grad(share(losses, labels, group=None), logits)
+    length = gradient.norm()
+    dist.all_reduce(length)
+    return length.item()
+
+
+def mean_of_means(losses, labels, *, group):
+    return losses.sum() / (labels != -100).sum().clamp(min=1) / dist.get_world_size(group)
+
+
+for c in (2, 4):
+    right, found = (shardlab.run(lone_label, share, ranks=c)[0] for share in (loss_share, mean_of_means))
+    print(f"{c} ranks: gradient {found / right:.3f} of what it should be")
+
+# %% [markdown]
+# ## 5 · Three numbers that replace a row
+#
+# **Online softmax** (在线 softmax) **by hand.** One query, scores `[0, ln 3 | ln 12]`, values `[8, 0 | 6]`; the bar
+# is the border between two ranks.
+#
+# | | its output o | its lse | weight in the whole |
+# |---|---|---|---|
+# | first block | (1·8 + 3·0)/4 = 2 | ln 4 | 4/16 |
+# | second block | 6 | ln 12 | 12/16 |
+# | both | (4·2 + 12·6)/16 = **5** | **ln 16** | |
+#
+# Check: (1·8 + 3·0 + 12·6)/16 = 5. A block's output is a mean, and e to its lse says how much that mean weighs. So
+#
+# > lse = log(e^lse₁ + e^lse₂), o = o₁ · e^(lse₁ − lse) + o₂ · e^(lse₂ − lse)
+#
+# in any order, block by block (arXiv 1805.02867; 2205.14135, section 3.1). Subtract lse *before* exp, or large scores
+# overflow.
+#
+# The block's own work is given, and so is passing on. A row whose keys are all hidden has lse −∞ and o = 0.
+
+
+# %%
+def block_attention(q, k, v, q_positions, k_positions):
+    """o (b, heads, queries, width) and lse (b, heads, queries), fp32, of queries against one block of keys."""
+    shared = q.shape[1] // k.shape[1]
+    if shared > 1:
+        k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
+    scores = q.float() @ k.float().mT / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(k_positions > q_positions[:, None], -torch.inf)
+    lse = scores.logsumexp(-1)
+    return (scores - lse[..., None]).exp().nan_to_num(0.0) @ v.float(), lse
+
+
+def pass_on(tensors, *, group):
+    """Begin to send to the right neighbour: what comes from the left one, and the requests to wait for."""
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    coming = [torch.empty_like(one) for one in tensors]
+    requests = [dist.isend(one, group=group, group_dst=(rank + 1) % size) for one in tensors]
+    requests += [dist.irecv(one, group=group, group_src=(rank - 1) % size) for one in coming]
+    return coming, requests
+
+
+# %% [markdown]
+# **`merge`** puts two partial results together. **`ring_attention(q, k, v, positions, *, group)`** returns this rank's
+# output and lse in fp32, over all ranks' keys that its queries may see. `positions` says where this rank's tokens
+# stand; in which layout is not your concern, but the mask needs the positions *of the keys that are here*. Begin to
+# pass a block on **before** you compute with it. Hold two blocks at most, and send c − 1, as they are. *About 12
+# lines.*
+
+
+# %% exercise="week14.ring"
+def merge(o, lse, o_block, lse_block):
+    """Two partial results as one."""
+    ### BEGIN SOLUTION
+    whole = torch.logaddexp(lse, lse_block)
+    return o * (lse - whole).exp()[..., None] + o_block * (lse_block - whole).exp()[..., None], whole
+    ### END SOLUTION
+
+
+def ring_attention(q, k, v, positions, *, group):
+    """o and lse of q (b, heads, s/c, width) over all ranks' k and v (b, kv heads, s/c, width), causal; fp32."""
+    ### BEGIN SOLUTION
+    here, size, found = [k, v, positions], dist.get_world_size(group), None
+    for step in range(size):
+        coming, requests = pass_on(here, group=group) if step < size - 1 else (None, [])
+        block = block_attention(q, here[0], here[1], positions, here[2])
+        found = block if found is None else merge(*found, *block)
+        for request in requests:
+            request.wait()
+        here = coming
+    return found
+    ### END SOLUTION
+
+
+# %% check="week14.ring" points=3
+tiny = {"ranks": 2, "rows": 2, "heads": 1, "kv_heads": 1, "width": 4, "layout": "contiguous", "part": "values"}
+zigzags = {"ranks": 4, "rows": 4, "heads": 4, "kv_heads": 2, "width": 4, "layout": "zig-zag"}
+wide = {"ranks": 6, "rows": 128, "heads": 2, "kv_heads": 2, "width": 8192, "value_width": 16, "layout": "zig-zag"}
+some = zigzags | {"subgroup": [0, 2, 3], "dtype": "bfloat16", "part": "values"}
+check("week14.ring", ring_attention, cases=[tiny, some, wide | {"part": "memory"}])
+
+# %% [markdown]
+# **Predict, then measure.** When did a block's message begin, and when did its rank begin to wait for it? In between
+# lies the work on the block that was here. If you had waited first, all gaps would be 0.
+
+
+# %%
+def my_piece(s, heads=4, width=32):
+    generator, rank, size = torch.Generator().manual_seed(0), dist.get_rank(), dist.get_world_size()
+    positions = zig_zag(s, rank, size)
+    q, k, v = torch.randn(3, 1, heads, s, width, generator=generator)[:, :, :, positions]
+    return q.contiguous(), k.contiguous(), v.contiguous(), positions
+
+
+def events():
+    piece = my_piece(2048)
+    with meter.record() as bill:
+        ring_attention(*piece, group=None)
+    return [(e.begin - bill.events[0].begin, e.waits - bill.events[0].begin) for e in bill.events if e.kind == "send"]
+
+
+for step, (begin, waits) in enumerate(shardlab.run(events, ranks=4)[1][::3]):
+    print(f"step {step}: sending began at {begin * 1e3:5.1f} ms, waited for at {waits * 1e3:5.1f} ms")
+
+# %% [markdown]
+# **When does the ring hide?** With n = s/c tokens a causal zig-zag step computes 2n²h FLOPs and sends 4n·h_kv bytes, so
+# from n = 2 (h_kv/h) F/B on. F/B, the FLOPs in the time of a byte, is all there is of the machine:
+
+# %%
+h100 = costs.find_accelerator("h100")
+for name, bandwidth in (("NVLink", h100.nvlink), ("network", h100.network)):
+    for share in (1, 1 / 16):
+        least = costs.least_tokens_to_hide(share, flops=h100.bf16_flops, bandwidth=bandwidth)
+        print(f"{name:8} h_kv/h = {share:6.4f}: {least:8.0f} tokens per rank")
+
+# %% [markdown]
+# ## 6 · Bug hunt: a backward that looks right
+#
+# The backward (arXiv 2205.14135, appendix B.2) needs no scores kept: with the row's lse, p = e^(score − lse) is there
+# again. Then dv = pᵀ·do, and for dq and dk: p · (do·vᵀ − D), where D = Σ do·o of the row. **Whose lse and o?** Every
+# sum runs over the *whole* row.
+#
+# A block's share is given; o and lse are what it is told. dk and dv belong to the rank that has these keys.
+
+
+# %%
+def block_gradients(gradient, q, k, v, o, lse, q_positions, k_positions):
+    """What one block of keys adds to dq, and what these queries add to the block's dk and dv; fp32."""
+    shared, scale, q = q.shape[1] // k.shape[1], q.shape[-1] ** -0.5, q.float()
+    keys, values = (one.float().repeat_interleave(shared, 1) for one in (k, v))
+    scores = (q @ keys.mT * scale).masked_fill(k_positions > q_positions[:, None], -torch.inf)
+    p = (scores - lse[..., None]).exp().nan_to_num(0.0)
+    of_scores = p * (gradient @ values.mT - (gradient * o).sum(-1, keepdim=True)) * scale
+    dk, dv = of_scores.mT @ q, p.mT @ gradient
+    return of_scores @ keys, dk.unflatten(1, (-1, shared)).sum(2), dv.unflatten(1, (-1, shared)).sum(2)
+
+
+def backward_of(share, gradient, q, k, v, o, lse, positions, *, group):
+    """Keys, values and their gradients go round; `share` says what a step computes from (the saved k, v) and here."""
+    here, size, dq = [k, v, positions], dist.get_world_size(group), 0
+    sums = [torch.zeros(k.shape), torch.zeros(v.shape)]
+    for _ in range(size):
+        block = share(gradient, q, k, v, o, lse, positions, here)
+        dq, sums = dq + block[0], [sums[0] + block[1], sums[1] + block[2]]
+        coming, requests = pass_on([*here, *sums], group=group) if size > 1 else ([*here, *sums], [])
+        for request in requests:
+            request.wait()
+        here, sums = coming[:3], coming[3:]
+    return dq, *sums
+
+
+# %% [markdown]
+# Two public codes made one mistake each, in what is called `share` here. Forward and loss were right, and nothing was
+# NaN. **Before you run: which of dq, dk and dv will be wrong?**
+#
+# - `saved`: the gradients come from an operator that reads k and v from `ctx.saved_tensors`
+#   ([diffusers#14265](https://github.com/huggingface/diffusers/issues/14265));
+# - `own_sums`: o and lse of the block, recomputed, and the gradient scaled by e^(lse_block − lse)
+#   ([tt-metal#53205](https://github.com/tenstorrent/tt-metal/issues/53205); with 8 keys in 2 blocks dq was 9.6% and dk
+#   14.2% off).
+
+
+# %%
+def saved(gradient, q, k, v, o, lse, positions, here):
+    return block_gradients(gradient, q, k, v, o, lse, positions, here[2])
+
+
+def own_sums(gradient, q, k, v, o, lse, positions, here):
+    o_block, lse_block = block_attention(q, here[0], here[1], positions, here[2])
+    scaled = gradient * (lse_block - lse).exp()[..., None]
+    return block_gradients(scaled, q, here[0], here[1], o_block, lse_block, positions, here[2])
+
+
+def errors(backward):
+    q, k, v, positions = my_piece(16, 2, 8)
+    torch.manual_seed(1)
+    whole = [
+        one.double().requires_grad_() for one in torch.randn(3, 1, 2, 16, 8, generator=torch.Generator().manual_seed(0))
+    ]
+    gradient = torch.randn(1, 2, 16, 8)
+    right = torch.autograd.grad(scaled_dot_product_attention(*whole, is_causal=True), whole, gradient.double())
+    found = backward(gradient[:, :, positions], q, k, v, *ring_attention(q, k, v, positions, group=None), positions)
+    return [
+        ((a - b[:, :, positions]).norm() / b[:, :, positions].norm()).item() for a, b in zip(found, right, strict=True)
+    ]
+
+
+for share in (saved, own_sums):
+    off = shardlab.run(lambda share=share: errors(lambda *given: backward_of(share, *given, group=None)), ranks=2)[0]
+    print(
+        f"{share.__name__:9}",
+        ", ".join(f"{name} off by {one:.1%}" for name, one in zip(("dq", "dk", "dv"), off, strict=True)),
+    )
+
+# %% [markdown]
+# With its own sums a block's p is scaled right, so dv is exact. But D is that of the block, and what the weight of the
+# block owes to the others is lost.
+#
+# **`ring_backward(gradient, q, k, v, o, lse, positions, *, group)`** returns dq, dk and dv of this rank, fp32. o and
+# lse are the whole row's, as your forward returns them. Keys, values and positions travel c − 1 times, as they are; dk
+# and dv in fp32 at most c times. (The loop above sends k and v once too often.) *About 12 lines.*
+
+
+# %% exercise="week14.ring-backward"
+def ring_backward(gradient, q, k, v, o, lse, positions, *, group):
+    """dq (as q), dk and dv (as k and v) of this rank's tokens, fp32."""
+    ### BEGIN SOLUTION
+    here, size, dq = [k, v, positions], dist.get_world_size(group), 0
+    sums = [torch.zeros(k.shape), torch.zeros(v.shape)]
+    for step in range(size):
+        block = block_gradients(gradient, q, here[0], here[1], o, lse, positions, here[2])
+        dq, sums = dq + block[0], [sums[0] + block[1], sums[1] + block[2]]
+        travels = [*here, *sums] if step < size - 1 else sums
+        coming, requests = pass_on(travels, group=group) if size > 1 else (travels, [])
+        for request in requests:
+            request.wait()
+        here, sums = coming[:-2], coming[-2:]
+    return dq, *sums
+    ### END SOLUTION
+
+
+# %% check="week14.ring-backward" points=3
+tiny = {"ranks": 2, "rows": 2, "heads": 1, "kv_heads": 1, "width": 4, "layout": "contiguous"}
+check("week14.ring-backward", ring_backward, cases=[tiny, zigzags | {"subgroup": [1, 2, 3], "dtype": "bfloat16"}])
+
+# %%
+off = shardlab.run(lambda: errors(lambda *given: ring_backward(*given, group=None)), ranks=4)[0]
+print("yours    ", ", ".join(f"{name} off by {one:.1e}" for name, one in zip(("dq", "dk", "dv"), off, strict=True)))
+
+# %% [markdown]
+# ## 7 · Ulysses: heads for positions
+#
+# **By hand.** Two ranks, two heads, positions 0 and 1. Rank 0 has heads A and B at position 0: `[A0 B0]`, rank 1 has
+# `[A1 B1]`. Rank 0 keeps A0, sends B0, gets A1: `[A0 A1]`, one head at all positions, and attention is local. Each rank
+# sent half of what it had. Backward the same exchange runs the other way: it moves numbers, so its adjoint moves them
+# back.
+#
+# gloo's `all_to_all_single` has no gradient, and says nothing about it. So write the Function.
+#
+# Key heads fewer than ranks are copied first, as often as needed, and not more. **`ulysses_attention`** is causal, on
+# contiguous pieces, in order; heads that c does not divide are refused, and key heads that neither divide c nor are
+# divided by it: ValueErrors with both numbers, on every rank, before anything is sent. *About 15 lines with the
+# Function.*
+
+
+# %% exercise="week14.ulysses"
+def exchanged(x, cut, join, group):
+    """x cut along dimension `cut`, part j to rank j; what comes, joined along dimension `join`."""
+    ### BEGIN SOLUTION
+    parts = torch.stack(x.chunk(dist.get_world_size(group), cut))
+    came = torch.empty_like(parts)
+    dist.all_to_all_single(came, parts, group=group)
+    return torch.cat(list(came), join)
+    ### END SOLUTION
+
+
+class Exchange(torch.autograd.Function):
+    """`exchanged`, with its adjoint as the backward."""
+
+    @staticmethod
+    def forward(ctx, x, cut, join, group):
+        ctx.way = cut, join, group
+        return exchanged(x, cut, join, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ### BEGIN SOLUTION
+        cut, join, group = ctx.way
+        return exchanged(gradient, join, cut, group), None, None, None
+        ### END SOLUTION
+
+
+def ulysses_attention(q, k, v, *, group):
+    """Causal attention of q (b, heads, s/c, width) over all positions; `scaled_dot_product_attention` does the work."""
+    ### BEGIN SOLUTION
+    size = dist.get_world_size(group)
+    if q.shape[1] % size:
+        raise ValueError(f"{q.shape[1]} heads cannot be split over {size} ranks: use a divisor")
+    if k.shape[1] % size and size % k.shape[1]:
+        raise ValueError(f"{k.shape[1]} key heads cannot be split over {size} ranks: use a divisor or a multiple")
+    copies = max(1, size // k.shape[1])
+    k, v = k.repeat_interleave(copies, 1), v.repeat_interleave(copies, 1)
+    q, k, v = (Exchange.apply(one, 1, 2, group) for one in (q, k, v))
+    o = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    return Exchange.apply(o, 2, 1, group)
+    ### END SOLUTION
+
+
+def ulysses_step(q, k, v, gradient, *, group):
+    """Given. The output, and the gradients of q, k and v."""
+    leaves = [one.clone().requires_grad_() for one in (q, k, v)]
+    o = ulysses_attention(*leaves, group=group)
+    return o.detach(), *torch.autograd.grad(o, leaves, gradient)
+
+
+# %% check="week14.ulysses" points=3
+few = {"ranks": 4, "rows": 3, "heads": 6, "kv_heads": 1, "width": 4, "batch": 2, "subgroup": [1, 2, 3]}
+refused = {"ranks": 4, "rows": 2, "width": 4, "refused": True}
+cases = [{"ranks": 2, "rows": 2, "heads": 2, "kv_heads": 2, "width": 4}, few]
+cases += [refused | {"heads": 6, "kv_heads": 2}, refused | {"heads": 12, "kv_heads": 6}]
+check("week14.ulysses", ulysses_step, cases=cases)
+
+# %% [markdown]
+# Ulysses needs no balance (each rank has whole triangles) and no backward of its own. Its c ends where the heads end,
+# and tensor parallelism has split those already. Then there are two levels: Ulysses inside a node, a ring between
+# nodes; the product of both is c.
+#
+# ## 8 · Challenge: under a cap
+#
+# A ring splits s, but a block's scores still have (s/c)² numbers for each head. **Predict** before you run: what
+# happens to a rank's peak when s doubles? (`alive` counts what tensors hold at most. The inputs are among it.)
+
+
+# %%
+def peaks(s):
+    piece = my_piece(s)
+    with alive(piece) as held:
+        ring_attention(*piece, group=None)
+    return held.peak
+
+
+for s in (512, 1024, 2048):
+    print(f"s = {s:5}: {shardlab.run(peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
+
+# %% [markdown]
+# At 256K tokens and c = 32 a block of scores is 8,192², 268 MB in fp32 for each head. So work in **tiles** (分块): a
+# few queries at a time, against the block that is here.
+#
+# **`attend_under_cap(q, k, v, positions, cap_bytes, *, group)`** returns the output alone, fp32. The target: above its
+# inputs a rank holds at most `cap_bytes`, 16 MiB, read by the kernel, where one block of scores is 36 MiB and its keys
+# and values 1.5. Message bytes as before. Lengths need not be multiples of your tile. *About 15 lines.*
+
+
+# %% exercise="week14.memory-cap"
+def attend_under_cap(q, k, v, positions, cap_bytes, *, group):
+    """Causal attention over all ranks' keys, with tiles of queries; o as q, fp32."""
+    ### BEGIN SOLUTION
+    here, size, tile = [k, v, positions], dist.get_world_size(group), 64
+    o, lse = torch.zeros(q.shape), torch.full(q.shape[:3], -torch.inf)
+    for step in range(size):
+        coming, requests = pass_on(here, group=group) if step < size - 1 else (None, [])
+        for at in range(0, len(positions), tile):
+            now = slice(at, at + tile)
+            block = block_attention(q[:, :, now], here[0], here[1], positions[now], here[2])
+            o[:, :, now], lse[:, :, now] = merge(o[:, :, now], lse[:, :, now], *block)
+        for request in requests:
+            request.wait()
+        here = coming
+    return o
+    ### END SOLUTION
+
+
+# %% check="week14.memory-cap" points=3
+tiny = {"ranks": 2, "rows": 6, "heads": 1, "kv_heads": 1, "width": 4, "layout": "zig-zag", "part": "values"}
+stripes = {"ranks": 4, "rows": 150, "heads": 4, "kv_heads": 2, "width": 4, "layout": "striped", "part": "values"}
+long = {"ranks": 4, "rows": 1536, "heads": 4, "kv_heads": 4, "width": 32, "layout": "zig-zag", "part": "memory"}
+check("week14.memory-cap", attend_under_cap, cases=[tiny, stripes | {"subgroup": [0, 2, 3]}, long])
+
+
+# %%
+def tiled_peaks(s):
+    piece = my_piece(s)
+    with alive(piece) as held:
+        attend_under_cap(*piece, 2**24, group=None)
+    return held.peak
+
+
+for s in (512, 1024, 2048):
+    print(f"s = {s:5}: {shardlab.run(tiled_peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
+
+# %% [markdown]
+# From a square to a line. That is what 256K tokens need; the rest is arithmetic.
+#
+# ## 9 · Read real code
+#
+# In your installed PyTorch: `torch/distributed/tensor/experimental/_context_parallel/_attention.py`.
+#
+# 1. `"default"`: which member of `_RotateMethod` is the default? A name.
+# 2. `"gradients_sent"`: with four ranks, how often does `_templated_ring_attention_backward` send dk and dv on? A
+#    number.
+# 3. `"order"`: in which order does a step of `_templated_ring_attention` call `step`, `op`, `exchange_buffers` and
+#    `next_buffer`? A list.
+#
+# <details><summary>And in `labs/shardlab/context_parallel/ring.py`: how often are dk and dv sent there, and why is it
+# enough?</summary>
+#
+# c − 1 times. A block's sum is begun by its first visitor, not at home, and home's own share is added on arrival.
+# </details>
+
+# %% exercise="week14.reading"
+reading_answers = {"default": None, "gradients_sent": None, "order": None}
+### BEGIN SOLUTION
+reading_answers["default"] = "ALL_GATHER"
+reading_answers["gradients_sent"] = 4
+reading_answers["order"] = ["next_buffer", "exchange_buffers", "op", "step"]
+### END SOLUTION
+
+# %% check="week14.reading" points=1
+check("week14.reading", reading_answers)
+
+# %% [markdown]
+# ## 10 · Interview: 256K context on 4,096 GPUs
+#
+# Llama 3's 405B: h = 16,384, 128 heads of 128, 8 key heads, MLP 53,248 wide with three matrices. s = 262,144, b = 1,
+# H100 with 989.5 TFLOP/s and a network of 50 GB/s each. tp = 8, pp = 16, and the rest is cp.
+#
+# **`on_4096_gpus()`** returns five numbers: tokens per rank; bytes of keys and values that a rank sends per layer in a
+# forward ring; the largest cp with which Ulysses can split the heads that a tensor-parallel rank has; the fewest tokens
+# per rank that hide a step of the ring behind the network (causal, zig-zag); and the share of attention's core, causal,
+# in a layer's forward FLOPs. *A few lines.*
+
+
+# %% exercise="week14.4096-gpus"
+def on_4096_gpus():
+    """[tokens, bytes, ranks, tokens, share of 1]."""
+    ### BEGIN SOLUTION
+    s, h, kv_width, tp, cp = 262_144, 16_384, 8 * 128, 8, 4096 // 8 // 16
+    ring = kv_bill(cp, 1, s, 128 // tp, 8 // tp, 128)[0]
+    matrices, core = 2 * (2 * h * h + 2 * h * kv_width + 3 * h * 53_248), 2 * s * h
+    return [s / cp, ring, 128 // tp, 2 * kv_width / h * 989.5e12 / 50e9, core / (core + matrices)]
+    ### END SOLUTION
+
+
+# %% check="week14.4096-gpus" points=1
+check("week14.4096-gpus", on_4096_gpus)
+
+# %% [markdown]
+# The course's planner (week 10), 64 such sequences per step: without context parallelism, and with any cp up to 32.
+# What must it do to fit without? ([How wrong it can be](../../docs/cost-model.md).)
+
+# %%
+for cp in (1, 32):
+    search = Search(max_tp=8, max_cp=cp, microbatches=(1,), virtual=(1,), schedules=("1f1b",))
+    (best,) = plan(book, h100, 4096, 64, search=search, best=1)
+    ways = f"{best.memory.total / 1e9:.0f} GB, {best.step.total:.0f} s per step"
+    print(f"cp up to {cp:2}: {figures.layout_text(best.layout)}: {ways}")
+
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: why cp at all, and why not more tp; ring, gather or
+# Ulysses, from your numbers; what must be balanced, and how; what becomes of positions, labels and the mean; and what
+# you would measure first. What changes when the 262,144 tokens are a hundred documents?
+
+# %% [markdown] manual="week14.interview" points=2
+# ### BEGIN SOLUTION
+# With tp 8 and pp 16 a sequence of 262,144 keeps too much on a rank: the planner recomputes everything and needs nine
+# times as long. tp beyond a node would send activations over the network. cp 32 leaves 8,192 tokens per rank. Ulysses
+# ends at 16, the heads of a tensor-parallel rank, and has one key head to copy for each; so ring or gathered keys: 130
+# MB per layer and forward. 8,192 tokens are more than 2,474: the ring hides behind the causal zig-zag work; the core is
+# 57% of a layer's forward. Keys gathered for one layer are small as well, and any mask is simple, which is why Llama 3
+# gathers.
+#
+# Zig-zag, 64 chunks; positions and labels are made before the split; the loss is divided by the count of all cp and dp
+# ranks. First I would measure the spread of the ranks' attention times and the exposed wait of a step.
+#
+# A hundred documents: little is seen across chunks, zig-zag is no longer even, most keys are sent for nothing. Balance
+# by the pairs that are seen, or choose a smaller cp for short documents.
+#
+# Full marks: the limit of heads after tp, both comparisons in tokens and bytes, balance, count of labels, documents.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 11 · Recap
+#
+# <details><summary>What of a block's attention must be kept to add another block later?</summary>
+#
+# Its output and its log-sum-exp, in fp32.
+# </details>
+#
+# <details><summary>Which numbers of the whole row does the backward of one block need?</summary>
+#
+# lse, for p, and D = Σ do·o. Both are local to the query's rank: no message is needed for them.
+# </details>
+#
+# <details><summary>When does Ulysses send less than a ring?</summary>
+#
+# When c > 1 + h/h_kv. With keys for every head that is c > 2; with shared keys seldom within its limit of heads.
+# </details>
+#
+# ## 12 · Take away
+#
+# > **One.** A softmax over parts is a mean of means with known weights. Keep the weight, and the order does not matter.
+#
+# > **Two.** A split sequence is still one sequence: positions, labels, mask and mean are made from the whole.
+#
+# > **Three.** Ring, gather, Ulysses: the same result. Heads, bytes, masks and memory choose.
+#
+# ## 13 · Going further
+#
+# - Liu and others, *Ring Attention with Blockwise Transformers*, arXiv 2310.01889. Look for: the arithmetic of section
+#   3.2, without a mask, and compare with the 2 in yours.
+# - Brandon and others, *Striped Attention*, arXiv 2311.09431. Look for: the figure with each rank's triangles.
+# - The Llama team, *The Llama 3 Herd of Models*, arXiv 2407.21783. Look for: section 3.3.2, why keys are gathered.
+# - [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention), `zigzag_ring_flash_attn.py`. Look for:
+#   `.to(torch.float32)` of what is fp32 already makes no copy. What does the next step write into?
+#
+# **An experiment, not graded.** `Search(max_cp=32, context=("ulysses",))` in the planner's cell: what does it choose
+# when the ring is not allowed, and what does that cost?

@@ -1,0 +1,213 @@
+"""Bytes are the formulas', messages run beside compute, bad input ends in a sentence on every rank."""
+
+import time
+from dataclasses import replace
+
+import pytest
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import meter
+from shardlab.context_parallel import online
+from shardlab.context_parallel.attention import attend, check_positions
+from shardlab.context_parallel.balance import SequenceLayout, contiguous, own_part, striped, zigzag
+from shardlab.context_parallel.emulated import over_link
+from shardlab.context_parallel.gathered import Gathered
+from shardlab.context_parallel.mask import CAUSAL, Mask
+from shardlab.context_parallel.ring import Ring
+from shardlab.context_parallel.two_level import TwoLevel, two_level_groups
+from shardlab.context_parallel.ulysses import Ulysses
+from shardlab.costs.context import context_bytes, extra_kv_blocks
+from shardlab.meter.alive import alive
+
+BATCH, LENGTH, WIDTH = 2, 32, 8
+
+
+def inputs(heads, kv_heads, dtype=torch.float32, num=None):
+    """q, k, v of `num` tokens."""
+    num = num or LENGTH // dist.get_world_size()
+    return [
+        torch.ones(BATCH, count, num, WIDTH, dtype=dtype, requires_grad=True) for count in (heads, kv_heads, kv_heads)
+    ]
+
+
+def sent(method, heads, kv_heads, dtype):
+    """Bytes of a forward and of a backward by the meter, and the kinds of the calls."""
+    bills = []
+    q, k, v = inputs(heads, kv_heads, dtype)
+    with meter.record() as bill:
+        o = attend(q, k, v, layout=zigzag(LENGTH, dist.get_world_size()), group=None, method=method, agreed=True)
+    bills.append(bill)
+    with meter.record() as bill:
+        o.sum().backward()
+    return [one.sent_bytes for one in (*bills, bill)], {*bills[0].kinds, *bill.kinds}
+
+
+WAYS = {
+    "ring": (Ring(), {"send", "recv"}),
+    "gathered": (Gathered(), {"all_gather", "reduce_scatter"}),
+    "ulysses": (Ulysses(), {"all_to_all"}),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (8, 1)])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_bytes_are_the_formulas(ranks, heads, kv_heads, dtype):
+    for way, (method, kinds) in WAYS.items():
+        due = context_bytes(
+            way, ranks, BATCH * LENGTH / ranks, heads * WIDTH, kv_heads * WIDTH, kv_heads=kv_heads,
+            bytes_each=dtype.itemsize,
+        )  # fmt: skip
+        for got in shardlab.run(sent, method, heads, kv_heads, dtype, ranks=ranks, timeout=60):
+            assert got == ([*due], kinds), way
+
+
+def order_of_events():
+    """'pass' where a block begins to travel, 'attend' where one is attended to, 'wait' where the next is waited for."""
+    told, ring = [], Ring()
+
+    def pass_on(tensors, group):
+        told.append("pass")
+        wait = ring.pass_on(tensors, group)
+        return lambda: (told.append("wait"), wait())[1]
+
+    plain = online.block
+    online.block = lambda *blocks, **options: (told.append("attend"), plain(*blocks, **options))[1]
+    q, k, v = inputs(2, 2)
+    attend(q, k, v, layout=contiguous(LENGTH, dist.get_world_size()), group=None, method=replace(ring, pass_on=pass_on))
+    return told
+
+
+def test_each_block_travels_while_the_one_before_is_attended_to():
+    """And what a causal mask hides is not attended to: rank 0 has its own block alone to look at."""
+    by_rank = shardlab.run(order_of_events, ranks=4, timeout=30)
+    assert by_rank[3] == [*["pass", "attend", "wait"] * 3, "attend"]
+    assert by_rank[0] == ["pass", "attend", "wait", *["pass", "wait"] * 2]
+
+
+def refusals():
+    size, rank, told = dist.get_world_size(), dist.get_rank(), []
+    layout = zigzag(LENGTH, size)
+    inner, outer = two_level_groups([list(range(size))], 2)
+
+    def call(heads=4, kv_heads=4, num=None, layout=layout, **options):
+        return lambda: attend(*inputs(heads, kv_heads, num=num), layout=layout, group=None, **options)
+
+    for make in (
+        call(num=4),
+        call(num=8 - rank // 3),  # another length on rank 3
+        call(layout=zigzag(LENGTH, 2)),
+        call(layout=[zigzag, striped][rank // 3](LENGTH, size)),
+        call(6, 6, method=Ulysses()),
+        call(12, 8, method=Ulysses()),
+        call(6, 6, method=TwoLevel(inner, inner)),
+        call(3, 3, method=TwoLevel(inner, outer)),
+        call(mask=Mask(documents=((8, 23),))),
+        call(mask=Mask(documents=((16, 16), (32,), (32,)))),
+        call(mask=Mask(causal=rank != 2)),
+        lambda: check_positions(torch.arange(8), layout=layout, group=None),
+        lambda: two_level_groups([list(range(size))], 3),
+    ):
+        with meter.record() as bill, pytest.raises(ValueError, match=r"\d") as caught:
+            make()
+        assert not {*bill.kinds} & {"send", "recv", "all_to_all", "reduce_scatter"}
+        told.append(str(caught.value))
+    check_positions(own_part(torch.arange(LENGTH), layout, rank, 0), layout=layout, group=None)
+    return told
+
+
+def test_bad_input_ends_in_a_sentence_on_every_rank():
+    first, *others = shardlab.run(refusals, ranks=4, timeout=60)
+    assert all(other == first for other in others)
+    assert first[0] == "4 tokens on a rank for a layout of 32 over 4 ranks: give 8, or a layout of 16"
+    assert first[1].startswith("rank 3 calls with 7 tokens") and "as many tokens" in first[1]
+    assert first[2] == "a layout for 2 ranks in a group of 4: make it for 4"
+    assert first[3].startswith("rank 3 calls with SequenceLayout(")
+    assert first[4] == "6 heads cannot be shared out to 4 ranks by Ulysses: use ranks among [1, 2, 3, 6]"
+    assert first[5].startswith("12 heads cannot share 8 key-value heads: use one of")
+    assert first[6] == "groups of 2 and 2 ranks do not span 4: make them with two_level_groups, inner sizes [1, 2, 4]"
+    assert "3 heads cannot be shared out to 2 ranks" in first[7]
+    assert first[8] == "documents of 31 tokens in a sequence of 32: their lengths add up to 32"
+    assert first[9] == "documents of 3 sequences for a batch of 2: give 1 list, or 2"
+    assert first[10].startswith("rank 2 calls with Mask(causal=False")
+    assert first[11].startswith("rank 0 has position ids [0, 1, 2, 3, 4, 5]... for tokens at [0, 1, 2, 3, 28, 29]")
+    assert first[12] == "inner groups of 3 in 4 ranks: use one of [1, 2, 4]"
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes", "told"),
+    [
+        (zigzag, (12, 4), "use a length of 8 or 16, or ranks among [1, 2, 3, 6]"),
+        (zigzag, (3, 2), "use a length of 4"),
+        (contiguous, (10, 4), "use a length of 8 or 12, or ranks among [1, 2, 5, 10]"),
+        (striped, (10, 0), "use a length"),
+    ],
+)
+def test_lengths_that_cannot_be_cut_are_told_what_would_work(make, sizes, told):
+    with pytest.raises(ValueError) as caught:
+        make(*sizes)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "told"),
+    [
+        (((range(2),), (range(2, 5),)), "same number"),
+        (((range(2),), (range(1, 3),)), "each of the positions 0 to 3 once"),
+        (((range(2, 4), range(2)), (range(4, 8),)), "ascending"),
+        ((), "same number"),
+    ],
+)
+def test_a_layout_that_is_none_is_refused(chunks, told):
+    with pytest.raises(ValueError, match=told):
+        SequenceLayout(chunks)
+
+
+def test_documents_have_tokens():
+    with pytest.raises(ValueError, match="1 or more"):
+        Mask(documents=((3, 0),))
+    assert CAUSAL.position_ids(torch.tensor([3, 9]), 16).tolist() == [3, 9]
+
+
+def peaks(heads, kv_heads, num):
+    """Bytes alive at the worst moment of a forward and of a backward: on a rank alone, and as one of a ring."""
+    alone = dist.new_subgroups_by_enumeration([[rank] for rank in range(dist.get_world_size())])[0]
+    found = []
+    for group in (alone, None):
+        size = dist.get_world_size(group)
+        q, k, v = (torch.randn(1, count, num, WIDTH, requires_grad=True) for count in (heads, kv_heads, kv_heads))
+        with alive([q, k, v]) as forward:
+            o = attend(q, k, v, layout=zigzag(num * size, size), group=group, agreed=True)
+        with alive([q, k, v, o]) as backward:
+            o.backward(torch.ones_like(o))
+        found.append((forward.peak, backward.peak))
+    return found
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (4, 1)])
+def test_a_ring_holds_its_share_and_two_blocks(heads, kv_heads):
+    """The share: what attention of s/c tokens takes on a rank alone. The backward has gradients, too."""
+    num = 2048
+    block = 2 * kv_heads * num * WIDTH * 4
+    for alone, ring in shardlab.run(peaks, heads, kv_heads, num, ranks=4, timeout=60):
+        assert ring[0] <= 1.05 * (alone[0] + extra_kv_blocks("ring", 4) * block)
+        if heads == kv_heads:  # where heads share keys, the kernel gives a gradient of the keys for each of them
+            assert ring[1] <= 1.05 * (alone[1] + extra_kv_blocks("ring", 4, backward=True) * block)
+        assert ring[0] > alone[0] + block  # blocks of others are here at all
+
+
+def linked():
+    """Over an emulated link the numbers are the same, and nothing comes before its time."""
+    q, k, v = inputs(2, 2)
+    layout = zigzag(LENGTH, dist.get_world_size())
+    plain = attend(q, k, v, layout=layout, group=None)
+    began = time.monotonic()
+    over = attend(q, k, v, layout=layout, group=None, method=Ring(over_link(2 * k.numel() * 4 / 0.1)))
+    return torch.equal(plain, over) and time.monotonic() - began >= 0.1 * (layout.num_ranks - 1)
+
+
+def test_an_emulated_link_delays_and_changes_nothing():
+    assert all(shardlab.run(linked, ranks=4, timeout=30))
+    with pytest.raises(ValueError, match="more than 0"):
+        over_link(0)
