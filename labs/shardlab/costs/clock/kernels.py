@@ -163,14 +163,14 @@ def dense_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> Lay
     )
 
 
-def moe_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> LayerSeconds:
-    """A layer of experts, balanced: each local expert is a product of its own over the rows that were sent to it.
+def moe_layer_seconds(model: Transformer, layout: Layout, speed: Speed, *, imbalance: float = 1.0) -> LayerSeconds:
+    """A layer of experts: each local expert is a product of its own over the rows that were sent to it.
 
     Tokens are permuted and brought back: 4 passes over k rows of h. Twice a dense layer's kernels are launched; the
     host waits for the number of rows of each expert, unless that is fixed.
     """
     tokens = tokens_of(model, layout)
-    rows = tokens / layout.tp * model.active_experts
+    rows = tokens / layout.tp * model.active_experts * (imbalance if layout.ep > 1 else 1.0)
     local = model.experts / layout.ep
     in_groups = speed._replace(matmul=speed.matmul * speed.grouped)
     routed = mlp_seconds(model, in_groups, rows / local, model.expert_ffn, local)

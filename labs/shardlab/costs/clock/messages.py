@@ -52,7 +52,7 @@ def expert_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
     once = dispatch_seconds(
         setup.gpu, setup.efficiency, layout.ep, 1, BF16 * tokens * model.hidden, model.active_experts
     )
-    seconds = (6 if layout.recompute == "full" else 4) * once * model.moe_layers / model.layers
+    seconds = (6 if layout.recompute == "full" else 4) * once * setup.imbalance * model.moe_layers / model.layers
     return seconds * (1 - setup.efficiency.hidden) if setup.software.expert_overlap else seconds
 
 

@@ -12,6 +12,7 @@ from shardlab.costs.hardware import Accelerator
 class Setup:
     """GPUs and the shares of their peaks that kernels and links reach, number formats, and the training program.
 
+    imbalance: rows of the rank with the fullest experts over the mean, where experts lie on several ranks.
     fp8: the layers' products are in fp8, the output layer's in 16 bits. gradient_bytes: of each number that is reduced.
     """
 
@@ -20,3 +21,8 @@ class Setup:
     fp8: bool = False
     gradient_bytes: float = BF16
     software: Software = CURRENT
+    imbalance: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.imbalance >= 1:
+            raise ValueError(f"an imbalance of {self.imbalance} between experts: use 1.0 for even ones, or more")

@@ -4,6 +4,7 @@ Symbols: p stages, v chunks, m microbatches, t tensor parallel size, d data para
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from shardlab.costs.axis_traffic import BF16
 from shardlab.costs.clock.kernels import (
@@ -49,14 +50,16 @@ def bubble_share(stages: int, microbatches: int, virtual: int = 1) -> float:
     return (stages - 1) / (virtual * microbatches + stages - 1)
 
 
-def work_seconds(model: Transformer, layout: Layout, speed: Speed, software: Software = CURRENT) -> Passes:
+def work_seconds(
+    model: Transformer, layout: Layout, speed: Speed, software: Software = CURRENT, *, imbalance: float = 1.0
+) -> Passes:
     """Seconds of a layer's forward, backward and recomputation, averaged over dense layers and layers of experts.
 
     Full recomputation repeats the forward; selective one the attention (arXiv 2205.05198, section 5), or every other
     product and what is elementwise (torchtitan).
     """
     moe = model.moe_layers / model.layers
-    kinds = [(1 - moe, dense_layer_seconds), (moe, moe_layer_seconds)]
+    kinds = [(1 - moe, dense_layer_seconds), (moe, partial(moe_layer_seconds, imbalance=imbalance))]
     return total(
         _with_recomputation(layer(model, layout, speed), layout, software).times(share)
         for share, layer in kinds
@@ -132,7 +135,7 @@ def pipeline_of(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
     speed = speed_of(setup.gpu, setup.efficiency, fp8=setup.fp8, software=software, summed=summed)
     # the output layer, even where layers are in fp8
     half_precision = speed_of(setup.gpu, setup.efficiency, software=software, summed=summed)
-    kernels = work_seconds(model, layout, speed, software)
+    kernels = work_seconds(model, layout, speed, software, imbalance=setup.imbalance)
     attention = attention_seconds(model, layout, speed).both
     output = output_seconds(model, layout, half_precision)
     forward = 1 / 3 if layout.recompute == "full" else 1 / 2

@@ -59,9 +59,12 @@ def plan(
     *,
     search: Search = Search(),
     fp8: bool = False,
+    imbalance: float = 1.0,
     best: int = 5,
 ) -> list[Plan]:
     """The fastest layouts that fit, best first, those of equal time by memory.
+
+    imbalance: rows of the rank with the fullest experts over the mean, 1.0 for even ones (`costs.fullest_expert`).
 
     Raises NothingFits when there is none: which came closest, and what it lacks; ValueError for sizes below 1.
     """
@@ -73,7 +76,7 @@ def plan(
     for layout in candidates(model, gpu, num_gpus, sequences, search):
         memory = peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES)
         if memory.total <= limit:
-            fitting.append(Plan(layout, memory, seconds_of(model, layout, gpu, fp8=fp8)))
+            fitting.append(Plan(layout, memory, seconds_of(model, layout, gpu, fp8=fp8, imbalance=imbalance)))
         elif closest is None or memory.total < closest[0]:
             closest = (memory.total, layout)
     if not fitting:
@@ -86,9 +89,11 @@ def usable_bytes(gpu: Accelerator) -> float:
     return gpu.memory_bytes * USABLE
 
 
-def seconds_of(model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False) -> StepSeconds:
+def seconds_of(
+    model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False, imbalance: float = 1.0
+) -> StepSeconds:
     """A step as plans count it, with gradients that are summed in fp32."""
-    return step_seconds(model, layout, Setup(gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES))
+    return step_seconds(model, layout, Setup(gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES, imbalance=imbalance))
 
 
 def pareto(plans: Iterable[Plan]) -> list[Plan]:
