@@ -9,7 +9,7 @@ __getattr__ = lazily(
     __name__,
     dispatch=("agree", "combined", "dispatched", "start_combine", "start_dispatch"),
     gradients=("average_gradients", "clip_gradients", "expert_parameters", "norm_of_gradients"),
-    layer=("Nodes", "ParallelMoE", "Splits"),
+    layer=("Nodes", "ParallelMoE", "Splits", "spread_experts"),
     messages=("all_to_all", "start_all_to_all"),
     overlap=("overlapped",),
     placement=("Placement", "placed"),

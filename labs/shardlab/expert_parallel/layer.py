@@ -124,3 +124,11 @@ class ParallelMoE(MoE):
         dist.all_reduce(total_E, group=self.splits.tokens)
         of_mean_rank = total_E.sum().item() / dist.get_world_size(self.splits.tokens)
         return total_E, load_E.sum().item() / max(1.0, of_mean_rank)
+
+
+def spread_experts(model: nn.Module, splits: Splits) -> nn.Module:
+    """Replace every layer of experts below `model` by one that is spread; returns the model, changed in place."""
+    for path in [path for path, one in model.named_modules() if isinstance(one, MoE)]:
+        parent, _, name = path.rpartition(".")
+        setattr(model.get_submodule(parent), name, ParallelMoE(model.get_submodule(path), splits))  # type: ignore[arg-type]
+    return model

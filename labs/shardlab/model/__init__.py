@@ -4,8 +4,13 @@ from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
+    balance=("auxiliary_loss", "load_of", "updated_bias", "z_loss"),
+    capacity=("Capacity",),
     dropout=("Dropout", "generators_of"),
     gpt=("GPT", "Block", "GPTConfig", "next_token_loss"),
+    moe=("MoE", "MoEConfig"),
+    moe_gpt=("MoEGPT", "specialisation"),
     recomputation=("recompute",),
+    router=("Choice", "Routing", "route"),
     text=("batch_of", "read_text"),
 )

@@ -1,0 +1,62 @@
+"""The small GPT with experts for its MLPs, and how much its experts have specialised.
+
+Shapes: B batch, S sequence, H hidden, T tokens, K choices of a token.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from shardlab.model.attention import Attention
+from shardlab.model.dropout import Dropout
+from shardlab.model.gpt import GPT, GPTConfig
+from shardlab.model.moe import MoE, MoEConfig
+
+
+class MoEBlock(nn.Module):
+    """Attention, then a layer of experts, each added to what came in."""
+
+    def __init__(self, config: GPTConfig, moe: MoEConfig) -> None:
+        super().__init__()
+        kv_heads = config.kv_heads or config.heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(config.hidden), nn.LayerNorm(config.hidden)
+        self.attention = Attention(config.hidden, config.heads, kv_heads, dropout=config.dropout, flash=config.flash)
+        self.moe = MoE(moe)
+        self.dropout_1, self.dropout_2 = Dropout(config.dropout), Dropout(config.dropout)
+
+    def forward(self, x_BSH: Tensor) -> Tensor:
+        x_BSH = x_BSH + self.dropout_1(self.attention(self.norm_1(x_BSH)))
+        return x_BSH + self.dropout_2(self.moe(self.norm_2(x_BSH)))
+
+
+class MoEGPT(GPT):
+    """Tokens in, logits out; every block has experts. Fine-grained ones with a shared one learn best (DeepSeekMoE).
+
+    Raises ValueError where the experts have another hidden size.
+    """
+
+    def __init__(self, config: GPTConfig, moe: MoEConfig) -> None:
+        if moe.hidden != config.hidden:
+            raise ValueError(f"experts of hidden size {moe.hidden} in a model of {config.hidden}: use one size")
+        super().__init__(config)
+        self.blocks = nn.ModuleList(MoEBlock(config, moe) for _ in range(config.layers))
+        for name, one in self.blocks.named_parameters():
+            if one.dim() == 2 and not name.endswith("router.weight"):
+                nn.init.normal_(one, std=0.02)  # as in GPT
+            elif name.endswith("bias"):
+                nn.init.zeros_(one)
+
+
+def specialisation(experts_TK: Tensor, tokens_T: Tensor) -> float:
+    """Bits that a choice of an expert tells about its token: 0 where all experts see the same mixture of tokens.
+
+    The mutual information of token and expert, over all T*K choices.
+    """
+    tokens = tokens_T.unsqueeze(-1).expand_as(experts_TK).flatten()
+    counts = torch.zeros(int(tokens.max()) + 1, int(experts_TK.max()) + 1, dtype=torch.float64)
+    counts.index_put_((tokens, experts_TK.flatten()), torch.ones((), dtype=torch.float64), accumulate=True)
+    joint = counts / counts.sum()
+    apart = joint.sum(1, keepdim=True) * joint.sum(0, keepdim=True)
+    seen = joint > 0
+    return (joint[seen] * (joint[seen] / apart[seen]).log2()).sum().item()

@@ -1,0 +1,84 @@
+"""A small GPT of experts learns the course's text, its experts specialise, and spread over ranks it stays the same."""
+
+from copy import deepcopy
+from pathlib import Path
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab.expert_parallel import Splits, average_gradients, spread_experts
+from shardlab.model.gpt import GPTConfig, next_token_loss
+from shardlab.model.moe import MoEConfig
+from shardlab.model.moe_gpt import MoEGPT, specialisation
+from shardlab.model.router import Choice
+from shardlab.model.text import batch_of, read_text
+
+DOCS = Path(__file__).parents[3] / "docs"
+SIZES = {"batch": 8, "sequence": 32}
+
+
+def built(seed=0):
+    torch.manual_seed(seed)
+    config = GPTConfig(layers=2, hidden=32, heads=4, sequence=32)
+    return MoEGPT(config, MoEConfig(32, 32, Choice(8, 2, renormalise=True), shared=1, gated=True, auxiliary=0.01))
+
+
+def information(model, tokens):
+    """Bits about a token in the choice of an expert of the first block."""
+    seen = []
+    model.blocks[0].moe.router.register_forward_hook(lambda _, __, output: seen.append(output[0]))
+    with torch.no_grad():
+        model(tokens)
+    return specialisation(seen[0].experts_TK, tokens.flatten())
+
+
+def test_it_learns_and_its_experts_specialise():
+    text, model = read_text(DOCS), built()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    held, _ = batch_of(text, step=10_000, rank=0, batch=32, sequence=32)
+    before, losses = information(model, held), []
+    for step in range(150):
+        tokens, targets = batch_of(text, step=step, rank=0, **SIZES)
+        loss = next_token_loss(model(tokens), targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    load = model.blocks[0].moe.load_E
+    assert losses[0] > 5 and sum(losses[-10:]) / 10 < 3
+    assert information(model, held) > before + 0.2
+    assert load.max() < 2.5 * load.float().mean()
+
+
+def test_specialisation_is_0_for_one_mixture_and_the_whole_token_for_one_expert_each():
+    tokens = torch.arange(8).repeat(4)
+    assert specialisation(tokens.unsqueeze(1), tokens) == 3
+    assert abs(specialisation(torch.arange(4).repeat_interleave(8).unsqueeze(1), tokens)) < 1e-12
+
+
+def train_beside_one_process(steps):
+    torch.set_num_threads(1)
+    text, twin, size = read_text(DOCS), built(), dist.get_world_size()
+    spread = spread_experts(deepcopy(twin), Splits(dist.group.WORLD))
+    alone = dist.new_subgroups(1)[0]
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.5) for one in (spread, twin)]
+    apart = 0.0
+    for step in range(steps):
+        batches = [batch_of(text, step=step, rank=rank, **SIZES) for rank in range(size)]
+        whole = torch.cat([tokens for tokens, _ in batches]), torch.cat([targets for _, targets in batches])
+        losses = []
+        for model, (tokens, targets) in ((spread, batches[dist.get_rank()]), (twin, whole)):
+            losses.append(next_token_loss(model(tokens), targets))
+            losses[-1].backward()
+        average_gradients(spread, group=None, expert_group=alone)
+        for one in optimizers:
+            one.step()
+            one.zero_grad()
+        mean = losses[0].detach()
+        dist.all_reduce(mean)
+        apart = max(apart, (mean / size - losses[1].detach()).abs().item())
+    return apart
+
+
+def test_spread_over_two_ranks_it_trains_as_on_one():
+    assert max(shardlab.run(train_beside_one_process, 5, ranks=2, timeout=100)) < 1e-5
