@@ -16,7 +16,11 @@ class Nothing:
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
+        return lambda *_, **__: self  # `stream.record_event()` gives an event
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 def megatron_on_cpu(tp: int) -> str:
@@ -49,9 +53,13 @@ def _answer_for_cuda() -> None:
     torch.Tensor.record_stream = lambda self, *_: None  # type: ignore[method-assign, assignment]
     plain = dist.all_to_all_single
 
-    def with_lists(output: Any, source: Any, out: Any = None, into: Any = None, **options: Any) -> Any:
-        out, into = (None if some is None else [int(one) for one in some] for some in (out, into))  # gloo wants int
-        return plain(output, source, out, into, **options)
+    def with_lists(output: Any, source: Any, *splits: Any, **options: Any) -> Any:
+        names = ("output_split_sizes", "input_split_sizes")
+        options |= dict(zip(names, splits, strict=False))
+        for name in names:
+            if options.get(name) is not None:
+                options[name] = [int(size) for size in options[name]]  # gloo wants int
+        return plain(output, source, **options)
 
     dist.all_to_all_single = with_lists
 
