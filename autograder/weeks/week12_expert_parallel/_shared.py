@@ -38,7 +38,8 @@ def choices(case: Case, rng: Random) -> list[Tensor]:
         allowed = [one for one in allowed if one // own != special]
     quiet = special if routing == QUIET else -1
     tokens = [0 if member == quiet else case["tokens"] + member for member in range(num)]
-    return [torch.tensor([rng.sample(allowed, k) for _ in range(mine)]).view(mine, k) for mine in tokens]
+    drawn_TK = ([rng.sample(allowed, k) for _ in range(mine)] for mine in tokens)
+    return [torch.tensor(mine, dtype=torch.int64).view(-1, k) for mine in drawn_TK]
 
 
 def layer(x_TH: Tensor, experts_TK: Tensor, weights_TK: Tensor, up: Tensor, down: Tensor) -> Tensor:
