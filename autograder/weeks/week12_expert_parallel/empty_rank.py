@@ -18,7 +18,8 @@ MASKED = (
     "shardlab.expert_parallel.layer",
     "shardlab.expert_parallel.dispatch",
     "shardlab.expert_parallel.expert_tensor",
-    "shardlab.model",
+    "shardlab.model.experts",
+    "shardlab.model.moe",
 )
 WHY = {
     "the output": "Does each expert meet its own rows, and do results lie where their rows lay?",

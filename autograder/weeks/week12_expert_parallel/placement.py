@@ -12,11 +12,12 @@ from autograder.checks.formulas import numbers_of, trouble_in_call
 
 BALANCE, HOME = "balance", "home"
 MOST_OVER_MEAN, MOST_AWAY = 1.05, 1 / 8
-PUBLISHED = {"experts": 256, "groups": 8, "nodes": 4, "gpus": 8, "places": 9, "skew": 1.0}
+PUBLISHED = {"experts": 256, "groups": 8, "nodes": 4, "gpus": 8, "places": 9, "skew": 1.0, "seed": 0}
 
 
 def drawn_loads(case: Case, rng: Random) -> list[float]:
-    """A Zipf law of this skew, the hot experts anywhere."""
+    """A Zipf law of this skew, the hot experts anywhere; where "seed" says so, the same ones always."""
+    rng = Random(case["seed"]) if "seed" in case else rng
     loads = [1000 * (rank + 1) ** -case["skew"] for rank in range(case["experts"])]
     rng.shuffle(loads)
     return loads

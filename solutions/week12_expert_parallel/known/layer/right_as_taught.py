@@ -44,7 +44,7 @@ def expert_layer(x, experts, weights, up, down, *, group):
     rows, received = exchange(x[order // k], sent, group=group)
     numbers, _ = exchange(chosen[order] % own, sent, group=group)
     back, _ = exchange(run_experts(rows, numbers, up, down), received, group=group)
-    y = back[order.argsort()].view(*experts.shape, -1)
+    y = back[order.argsort()].view(*experts.shape, x.shape[1])
     return (y * weights[..., None]).sum(1)
 
 

@@ -27,11 +27,11 @@ def layer_step(x, experts, weights, up, down, gradient, *, group):
     home = to_ranks(results.detach(), received, sent, group)
     by_choice = torch.empty(tokens * k, x.size(1))
     by_choice[place] = home
-    by_choice = by_choice.view(tokens, k, -1)
+    by_choice = by_choice.view(tokens, k, x.size(1))
     y = torch.einsum("tkh,tk->th", by_choice, weights)
     of_weights = torch.einsum("tkh,th->tk", by_choice, gradient)
-    of_rows = (gradient[:, None] * weights[..., None]).reshape(tokens * k, -1)[place]
+    of_rows = (gradient[:, None] * weights[..., None]).reshape(tokens * k, x.size(1))[place]
     found = torch.autograd.grad(results, leaves, to_ranks(of_rows, sent, received, group))
     of_copies = torch.empty(tokens * k, x.size(1))
     of_copies[place] = to_ranks(found[0], received, sent, group)
-    return y, of_copies.view(tokens, k, -1).sum(1), of_weights, found[1], found[2]
+    return y, of_copies.view(tokens, k, x.size(1)).sum(1), of_weights, found[1], found[2]
