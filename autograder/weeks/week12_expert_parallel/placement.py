@@ -12,7 +12,7 @@ from autograder.checks.formulas import numbers_of, trouble_in_call
 
 BALANCE, HOME = "balance", "home"
 MOST_OVER_MEAN, MOST_AWAY = 1.05, 1 / 8
-PUBLISHED = {"experts": 256, "groups": 8, "nodes": 4, "gpus": 8, "places": 9, "skew": 1.0, "seed": 0}
+PUBLISHED = {"experts": 256, "groups": 8, "nodes": 4, "gpus": 8, "places": 9, "skew": 1.0, "seed": 40}
 
 
 def drawn_loads(case: Case, rng: Random) -> list[float]:
