@@ -437,6 +437,7 @@ for name, make in (("Adam", torch.optim.Adam), ("SGD ", torch.optim.SGD)):
 # %% exercise="week12.gradients"
 def finish_gradients(dense, experts, max_norm, *, dp, ep, edp):
     """The norm (a tensor), the dense gradients and the experts', averaged and clipped."""
+
     ### BEGIN SOLUTION
     def mean(gradient, group):
         total = gradient.clone()
@@ -718,7 +719,7 @@ check("week12.ep-or-tp", ep_or_tp)
 #
 # 1. `"kept"`: `_AlltoAllSingle.forward` keeps two lists for the backward. Which argument becomes
 #    `ctx.output_split_sizes`? A name.
-# 2. `"scatters"`: how many scatters does a rank take part in when `_AlltoAll.forward` runs on four gloo ranks? A number.
+# 2. `"scatters"`: in how many scatters does a rank take part when `_AlltoAll.forward` runs on four gloo ranks?
 # 3. `"order"`: in which order does `custom_forward` inside `MoELayer.forward` call `combine`, `dispatch`, `preprocess`
 #    and `routed_experts_compute`? A list.
 #
@@ -764,7 +765,7 @@ check("week12.reading", reading_answers)
 #
 # > **Two.** Ask of each gradient: whose tokens are in it, who has a copy? The loss will not tell you.
 #
-# > **Three.** Bytes follow k, time follows the fullest rank. Limits on nodes save the first, copies of experts the second.
+# > **Three.** Bytes follow k, time follows the fullest rank. Limits on nodes help the first, copies the second.
 #
 # ## 14 · Going further
 #
@@ -773,5 +774,5 @@ check("week12.reading", reading_answers)
 # - Gale and others, *MegaBlocks*, arXiv 2211.15841. Look for: what replaces capacity.
 # - [megablocks#86](https://github.com/databricks/megablocks/issues/86). Look for: the explanation of the division.
 #
-# **An experiment, not graded.** In section 2, how much skew makes the fullest of 8 ranks twice as full as the mean? What
-# would a factor of two in the experts' time cost a step that spends half of its time there?
+# **An experiment, not graded.** In section 2, how much skew makes the fullest of 8 ranks twice as full as the mean?
+# What would a factor of two in the experts' time cost a step that spends half of its time there?

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from shardlab.costs.experts import expert_tensor_bytes, layer_exchange_bytes
 
 from autograder.checks.base import Case, Check, Reply, Task, close

@@ -102,8 +102,8 @@ CHECK = Check(
     hints=(
         "A rank knows how many rows it sends to each, and nobody knows what comes. Numbers of rows are numbers: they "
         "can travel first.",
-        "Counts: an all-to-all of a tensor with one number for each rank. Rows: torch.empty of sum(received) rows, then "
-        "all_to_all_single(came, x.contiguous(), received, sent). The backward: ____ and ____ swapped.",
+        "Counts: an all-to-all of a tensor with one number for each rank. Rows: torch.empty of sum(received) rows, "
+        "then all_to_all_single(came, x.contiguous(), received, sent). The backward: ____ and ____ swapped.",
         "ctx.counts = received, sent, group in the forward; backward returns moved(gradient, *ctx.counts), None, None, "
         "None. A rank without rows calls it all the same.",
     ),

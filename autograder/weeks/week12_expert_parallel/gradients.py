@@ -61,9 +61,7 @@ def _make(case: Case, rng: Random) -> Task:
         limits[rank] = due + 4 * NUMBER * grid.world
     made, groups = groups_by_rank(grid, {"dp": ("ep", "edp"), "ep": ("ep",), "edp": ("edp",)})
     facts = {"most": limits}
-    return Task(
-        "gradients_step", grid.world, task_inputs(args, groups), expected, made, facts=facts, keeps_inputs=True
-    )
+    return Task("gradients_step", grid.world, task_inputs(args, groups), expected, made, facts=facts, keeps_inputs=True)
 
 
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
@@ -100,7 +98,7 @@ CHECK = Check(
         "For each gradient two questions: which ranks' tokens are in it already, and which ranks hold a copy?",
         "All-reduce dense gradients over dp, expert gradients over edp, and divide both by the size of ____. Squares "
         "of the experts add up over ep; the dense ones count once.",
-        "total = sum of squares of my experts; all_reduce over ep; add the dense squares; root. scale = min(1, max_norm "
-        "/ norm), for all gradients alike.",
+        "total = sum of squares of my experts; all_reduce over ep; add the dense squares; root. scale = min(1, "
+        "max_norm / norm), for all gradients alike.",
     ),
 )

@@ -24,7 +24,7 @@ def drawn_loads(case: Case, rng: Random) -> list[float]:
 
 
 def homes_of(case: Case, loads: list[float]) -> list[int]:
-    """The node of each expert: groups of neighbours, packed onto nodes by their loads, as node-limited routing needs."""
+    """The node of each expert: groups of neighbours, packed onto nodes by loads, for node-limited routing."""
     size = case["experts"] // case["groups"]
     of_groups = [sum(loads[first : first + size]) for first in range(0, len(loads), size)]
     node_of = {group: node for node, pack in enumerate(packed(of_groups, case["nodes"])) for group in pack}
@@ -62,14 +62,14 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     ratio, away = imbalance(gpus, loads), num_away(gpus, homes, case["gpus"])
     if ratio > MOST_OVER_MEAN:
         return (
-            f"The fullest of {num_gpus} GPUs has {ratio:.3f} times the mean load; {MOST_OVER_MEAN} is the target. Which "
-            "experts have copies, and on which GPU do the hottest copies meet?"
+            f"The fullest of {num_gpus} GPUs has {ratio:.3f} times the mean load; {MOST_OVER_MEAN} is the target. "
+            "Which experts have copies, and on which GPU do the hottest copies meet?"
         )
     num_places = num_gpus * case["places"]
     if case["part"] == HOME and away > MOST_AWAY * num_places:
         return (
             f"Even, {ratio:.3f}; but {away} of {num_places} places hold an expert of another node, and "
-            f"{int(MOST_AWAY * num_places)} may. How much load must leave the fullest node, and which copies carry most?"
+            f"{int(MOST_AWAY * num_places)} may. How much load must leave the fullest node, and which copies carry it?"
         )
     return None
 

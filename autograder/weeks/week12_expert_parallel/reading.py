@@ -21,7 +21,7 @@ CHECK = reading_check(
     hints=(
         "Open the named files; each question is answered by a few lines of code.",
         "The name of an argument; a number for 4 ranks; four names.",
-        "What was received is what the backward sends. On gloo every rank is the source of one scatter. Between dispatch "
-        "and combine lies the work.",
+        "What was received is what the backward sends. On gloo every rank is the source of one scatter. Between "
+        "dispatch and combine lies the work.",
     ),
 )

@@ -30,7 +30,8 @@ def choices(case: Case, rng: Random) -> list[Tensor]:
         for _ in range(tokens):
             nodes = rng.sample(range(case["across"]), case["allowed"])
             nodes = [case["lonely"]] if "lonely" in case else nodes
-            mine.append(rng.sample([one for one in range(per_node * case["across"]) if one // per_node in nodes], case["k"]))
+            reachable = [one for one in range(per_node * case["across"]) if one // per_node in nodes]
+            mine.append(rng.sample(reachable, case["k"]))
         found.append(torch.tensor(mine, dtype=torch.int64).view(tokens, case["k"]))
     return found
 
@@ -63,7 +64,9 @@ def _make(case: Case, rng: Random) -> Task:
         beside = out * k * (NUMBER + 4) + back * k * 4  # experts' numbers, weights, and the weights' gradients
         most[rank] = 2 * (out + back) * 4 * hidden + beside + 4 * NUMBER * grid.world**2 + 64
     made, groups = groups_by_rank(grid, {"across": ("across",), "inside": ("inside",)})
-    return Task("two_level_step", grid.world, task_inputs(args, groups), expected, made, {"most": most}, keeps_inputs=True)
+    return Task(
+        "two_level_step", grid.world, task_inputs(args, groups), expected, made, {"most": most}, keeps_inputs=True
+    )
 
 
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
@@ -85,7 +88,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Two nodes and three, limits and none; a rank without tokens; a node that no token visits; one node; one rank each."""
+    """Two nodes and three, limits; a rank without tokens; a node that no token visits; one node; one rank for each."""
 
     def case(inside: int, across: int, own: int, k: int, allowed: int, **more: object) -> Case:
         shape = {"inside": inside, "across": across, "own": own, "k": k, "allowed": allowed}
@@ -117,10 +120,10 @@ CHECK = Check(
     masked=MASKED,
     timeout=30.0,
     hints=(
-        "First think of a node as one large rank: which tokens have at least one expert there? Inside of it, your layer "
-        "knows what to do.",
-        "wanted [T, N] says which nodes a token visits; its nonzero places, by node, are the copies. With a copy travel "
-        "its k experts and its k ____. On the node keep the choices whose expert // per_node is ____.",
+        "First think of a node as one large rank: which tokens have at least one expert there? Inside of it, your "
+        "layer knows what to do.",
+        "wanted [T, N] says which nodes a token visits; its nonzero places, by node, are the copies. With a copy "
+        "travel its k experts and its k ____. On the node keep the choices whose expert // per_node is ____.",
         "here, choice = (theirs // per_node == node).nonzero(as_tuple=True); expert_layer(copies[here], ..., "
         "group=inside) with k = 1; zeros_like(copies).index_add(0, here, done); exchange back; index_add at home.",
     ),

@@ -1,4 +1,4 @@
-"""Different: experts without rows are left out, and what is returned hangs on rows and weights by a sum that is zero."""
+"""Different: experts without rows are left out; what is returned hangs on rows and weights by a zero."""
 
 import torch
 import torch.distributed as dist

@@ -1,6 +1,5 @@
 """Different: one loop over gradients and their groups."""
 
-import torch
 import torch.distributed as dist
 
 
@@ -11,7 +10,7 @@ def finish_gradients(dense, experts, max_norm, *, dp, ep, edp):
         copies = [one.clone() for one in gradients]
         for one in copies:
             dist.all_reduce(one, group=group)
-            one /= size
+            one.div_(size)
         means.append(copies)
     squares = sum(one.square().sum() for one in means[1])
     dist.all_reduce(squares, group=ep)

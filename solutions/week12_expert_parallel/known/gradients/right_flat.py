@@ -8,7 +8,7 @@ def reduced(gradients, count, group):
     flat = torch.cat([one.flatten() for one in gradients]) / count
     dist.all_reduce(flat, group=group)
     pieces = flat.split([one.numel() for one in gradients])
-    return [piece.reshape(one.shape) for piece, one in zip(pieces, gradients)], flat
+    return [piece.reshape(one.shape) for piece, one in zip(pieces, gradients, strict=True)], flat
 
 
 def gradients_step(dense, experts, max_norm, *, dp, ep, edp):

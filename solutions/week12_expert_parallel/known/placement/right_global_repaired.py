@@ -1,4 +1,4 @@
-"""Different: all GPUs at once, as the global policy does, then places of equal load are traded until experts are at home."""
+"""Different: all GPUs at once, as the global policy does; then experts trade places until they are at home."""
 
 
 def place(loads, homes, places_per_gpu, gpus_per_node):
@@ -32,9 +32,7 @@ def place(loads, homes, places_per_gpu, gpus_per_node):
                             gpus[a][i], gpus[b][j] = y, x
                             total[a] += d
                             total[b] -= d
-                            return_value[0] += 1
 
     for minimum in (2, 2, 1, 1, 1, 1, 2, 1):
-        return_value = [0]
         trade(minimum)
     return gpus

@@ -7,8 +7,10 @@ def place(loads, homes, places_per_gpu, gpus_per_node):
     copies = [1] * len(loads)
     for _ in range(num_nodes * room - len(loads)):
         copies[max(range(len(loads)), key=lambda e: loads[e] / copies[e])] += 1
-    share = [load / number for load, number in zip(loads, copies)]
-    nodes = [sorted((e for e in range(len(loads)) for _ in range(copies[e]) if homes[e] == n), key=share.__getitem__) for n in range(num_nodes)]
+    share = [load / number for load, number in zip(loads, copies, strict=True)]
+    nodes = [[e for e in range(len(loads)) for _ in range(copies[e]) if homes[e] == n] for n in range(num_nodes)]
+    for mine in nodes:
+        mine.sort(key=share.__getitem__)
 
     def load(n):
         return sum(share[e] for e in nodes[n])

@@ -21,7 +21,7 @@ def on_node(x, group):
     padded[: len(x)] = x
     whole = [torch.empty_like(padded) for _ in lengths]
     dist.all_gather(whole, padded, group=group)
-    return torch.cat([one[:n] for one, n in zip(whole, lengths)]), lengths
+    return torch.cat([one[:n] for one, n in zip(whole, lengths, strict=True)]), lengths
 
 
 def two_level_step(x, experts, weights, up, down, gradient, *, across, inside):
@@ -52,8 +52,8 @@ def two_level_step(x, experts, weights, up, down, gradient, *, across, inside):
     of_results = on_node(to_ranks(gradient[token], *out), inside)[0]
     found = torch.autograd.grad(results, leaves, of_results)
     back = []
-    for one, like in zip(found, (x, weights)):
-        one = one.contiguous()
+    for partial, like in zip(found, (x, weights), strict=True):
+        one = partial.contiguous()
         dist.all_reduce(one, group=inside)
         own_rows = to_ranks(one.split(lengths)[dist.get_rank(inside)], *came)
         back.append(torch.zeros_like(like).index_add_(0, token, own_rows))
