@@ -1,6 +1,7 @@
 """Hang hunt: experts whose product refuses empty inputs, on a rank that may have received nothing at all.
 
-The exchange is the package's own. A result that does not hang on its inputs sends nothing back, and the others wait.
+The exchange is the package's own, and x is added, as in a transformer: a result that does not hang on its inputs sends
+nothing back, its rank ends without an error, and the others wait.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _make(case: Case, rng: Random) -> Task:
     numbers = [torch.arange(len(up)).repeat_interleave(torch.tensor(mine)) for mine in table]
     leaves = [one.double().requires_grad_() for one in (torch.cat(parts), up, down)]
     at = torch.cat(numbers)
-    output = (gelu(leaves[0][:, None] @ leaves[1][at]) @ leaves[2][at]).squeeze(1)
+    output = leaves[0] + (gelu(leaves[0][:, None] @ leaves[1][at]) @ leaves[2][at]).squeeze(1)
     found = torch.autograd.grad(output, leaves, torch.cat(gradients).double())
     lengths = [len(one) for one in parts]
     by_member = [one.float().split(lengths) for one in (output.detach(), found[0])]

@@ -31,6 +31,6 @@ def hunt_step(x, sizes, up, down, gradient, *, group):
     rows = all_to_all(leaves[0], sent, received, group=group, agreed=True)
     order = torch.arange(own).repeat(size).repeat_interleave(theirs).argsort(stable=True)
     y = run_anyway(rows[order], theirs.view(size, own).sum(0).tolist(), *leaves[1:])
-    y = all_to_all(y[order.argsort()], received, sent, group=group, agreed=True)
+    y = leaves[0] + all_to_all(y[order.argsort()], received, sent, group=group, agreed=True)
     y.backward(gradient)
     return y.detach(), *(one.grad for one in leaves)
