@@ -63,7 +63,7 @@ from autograder import check
 
 # %%
 v3 = costs.find_model("deepseek-v3")
-bars = {f"routed experts, ep {ep}": costs.expert_state_bytes(v3, ep=ep).parameters for ep in (1, 8, 16, 64)}
+bars = {f"routed experts, ep {ep}": costs.expert_state_bytes(v3, ep=ep).parameters for ep in (8, 16, 32, 64)}
 figure, ax = figures.new_axes(7, 1.9)
 title = "Sixteen GPUs are not enough for the experts' weights"
 figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_label="one GPU"))
@@ -314,7 +314,7 @@ check("week12.layer", layer_step, cases=[pair, idle, quiet])
 # A fast product of many experts may refuse empty inputs. So a public code looked first, and a rank that had received no
 # row returned a new empty tensor ([PaddleFormers#3010](https://github.com/PaddlePaddle/PaddleFormers/pull/3010);
 # [Megatron-LM#3626](https://github.com/NVIDIA/Megatron-LM/pull/3626) has a cousin). The shape is right, and so is the
-# output. **Which rank waits, in which call?** The exchange here is the package's, and as in every transformer x is added.
+# output. **Which rank waits, in which call?** Here the exchange is the package's, and x is added, as in a transformer.
 
 
 # %%

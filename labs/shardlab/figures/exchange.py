@@ -39,7 +39,7 @@ def draw_exchange(ax: Axes, rows: Sequence[Sequence[int]], *, title: str = "") -
     ax.text(-0.15, num + 0.25, "to rank", ha="right", va="center", fontsize=8)
     ax.text(-0.15, num + 0.85, "rows that\narrive", ha="right", va="top", fontsize=8)
     ax.set_xlim(-1.2 - 0.1 * num, num + 0.2)
-    ax.set_ylim(1.35 * num + 1.2, -0.1)
+    ax.set_ylim(1.28 * num + 1.0, -0.1)
     ax.set_axis_off()
     ratio = max(arrive) * num / sum(arrive)
     ax.set_title(title or f"Fullest rank: {ratio:.2f} times the mean", loc="left", fontsize=10)
