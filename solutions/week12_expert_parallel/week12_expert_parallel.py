@@ -704,7 +704,7 @@ check("week12.ep-or-tp", ep_or_tp)
 
 # %% [markdown] manual="week12.interview" points=2
 # ### BEGIN SOLUTION
-# EP = 8. It sends 88 MB per GPU and forward, TP 235 MB: EP's bytes grow with k, TP's do not, and they are equal at k =
+# EP = 8. It sends 176 MB per GPU and forward, TP 235 MB: EP's bytes grow with k, TP's do not, and they are equal at k =
 # 8, the number of GPUs. Weights, optimizer state and FLOPs per GPU are the same. But with TP an expert's matrix is 176
 # columns wide for 3,072 rows, with EP 1,408, which keeps the hardware busier; and TP adds up partial sums.
 #
