@@ -345,6 +345,7 @@ def hunt_by(run, x, sizes, up, down, gradient, *, group):
     return y.detach(), *(one.grad for one in leaves)
 
 
+# %%
 def all_to_rank_0(run):
     x, up = torch.ones(3, 4), torch.ones(1, 4, 4)
     return [one is not None for one in hunt_by(run, x, [3, 0], up, up, x, group=None)]
@@ -655,6 +656,7 @@ def by_tp(x, experts, weights, up, down):
     return mine
 
 
+# %%
 def both_ways(k):
     rank, torch_seed = dist.get_rank(), torch.Generator().manual_seed(0)
     up, down = torch.randn(64, 32, 16, generator=torch_seed), torch.randn(64, 16, 32, generator=torch_seed)

@@ -16,7 +16,10 @@ from autograder.weeks.week12_expert_parallel._shared import NUMBER, drawn, sends
 MASKED = ("shardlab.expert_parallel", "shardlab.hybrid", "shardlab.data_parallel", "shardlab.mesh")
 TOLERANCE = 1e-4  # torch's clip adds 1e-6 to the norm
 WHY = {
-    "the norm": "Of the whole model: each dense number once, each expert once, wherever it lies.",
+    "the norm": (
+        "Of the whole model's mean gradients: each dense number once, each expert once, wherever it lies. By what are "
+        "experts divided?"
+    ),
     "the dense gradient": "The mean over all ranks of dp, then one scale for all.",
     "the expert gradient": (
         "The all-to-all's backward has added up the tokens of ep ranks; edp adds the others. The mean is over as many "
