@@ -25,7 +25,7 @@ def judge() -> Iterator[Judge]:
 
 @pytest.fixture(scope="session")
 def judged(judge: Judge) -> Callable[..., Verdict]:
-    """`judged("week05.bill", "logits_in_float32")` is the verdict on that known answer; fields of the check may change."""
+    """`judged("week05.bill", "logits_in_float32")` is the verdict on that known answer; or of a changed check."""
 
     def verdict_on(exercise: str, name: str, seed: int = 3, **changes: Any) -> Verdict:
         answer = {"preamble": PREAMBLE, "cells": [[exercise, known.find(exercise, name).source, True]]}
