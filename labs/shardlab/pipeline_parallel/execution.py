@@ -68,8 +68,8 @@ def execute(
         raise ValueError(f"rank {rank} has slots of the stages {missing}, but no such stage: give stages[{missing[0]}]")
 
     program = _with_messages(tuple(map(tuple, schedule)))
-    options = {"verify": verify, "pair_times": pair_times, "pair": pair}
-    times = run_program(program, stages, num_stages(schedule), group=group, **options)
+    in_all = num_stages(schedule)
+    times = run_program(program, stages, in_all, group=group, verify=verify, pair_times=pair_times, pair=pair)
     add_twin_gradients(schedule, stages, group=group)
     average_over_replicas(stages)
     return times
