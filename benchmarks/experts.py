@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -21,8 +22,9 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.expert_parallel.dispatch import agree, combined, dispatched
-from shardlab.expert_parallel.layer import ParallelMoE, Splits
-from shardlab.expert_parallel.messages import all_to_all
+from shardlab.expert_parallel.emulated import SlowLink
+from shardlab.expert_parallel.layer import Nodes, ParallelMoE, Splits
+from shardlab.expert_parallel.messages import Travel, all_to_all
 from shardlab.model.balance import load_of
 from shardlab.model.moe import MoE, MoEConfig
 from shardlab.model.permutation import rows_by_expert
@@ -36,7 +38,11 @@ LAB = str(Path(__file__).parents[1] / "labs" / "lab02-megatron")
 TORCHTITAN = "torchtitan"
 CONFIG = MoEConfig(256, 256, Choice(8, 2, renormalise=True))
 TOKENS, ROUNDS, WARM_UP = 1024, 25, 3
+HIDDEN = 256, 2048  # of dispatch and combine alone
+NODES = MoEConfig(256, 64, Choice(16, 4, groups=2, groups_per_token=1))  # k = 4 experts of one node
+SLOW_LINK = 50e6  # bytes per second
 EXCHANGE, MEGATRON, TITAN = 1 / 1.2, 1 / 0.9, 1.0  # our time is at most 1.2 of the messages', 0.9 of Megatron's, ...
+TWO_LEVELS = 2.0  # of four rows across nodes remains one
 Step = Callable[[Tensor], Tensor]
 
 
@@ -51,24 +57,30 @@ def measure() -> list[Row]:
     """Medians of alternating steps: wall seconds of the slowest rank, CPU seconds of all ranks together."""
     rows = []
     for ranks in (2, 4):
-        exchanges = _by_name(exchange_race, ranks)
-        rows += _rows(f"dispatch and combine, {ranks} ranks", exchanges, [("two all-to-alls", EXCHANGE)])
-        layers = _by_name(layer_race, ranks)
+        for hidden in HIDDEN:
+            exchanges = _by_name(exchange_race, replace(CONFIG, hidden=hidden), ranks)
+            name = f"dispatch and combine, {TOKENS * CONFIG.choice.k * hidden * 4 / 2**20:g} MiB, {ranks} ranks"
+            rows += _rows(name, exchanges, [("two all-to-alls", EXCHANGE)])
+        layers = _by_name(layer_race, CONFIG, ranks)
         peers = [("Megatron, alltoall", MEGATRON), ("Megatron, allgather", MEGATRON), (TORCHTITAN, TITAN)]
         rows += _rows(f"layer's step, {ranks} ranks", layers, [one for one in peers if one[0] in layers])
-    return rows
+    levels = _by_name(level_race, NODES, 4)
+    name = "layer's step over a slow link, two nodes of 2 ranks"
+    return rows + _rows(name, levels, [("one level", TWO_LEVELS)], units=("s",))
 
 
-def _rows(name: str, taken: dict[str, Taken], peers: list[tuple[str, float]]) -> list[Row]:
+def _rows(
+    name: str, taken: dict[str, Taken], peers: list[tuple[str, float]], units: tuple[str, ...] = ("s", "CPU s")
+) -> list[Row]:
     return [
         at_least_times(f"{name}, {unit}: beside {peer}", taken["ours"][which], taken[peer][which], times)
         for peer, times in peers
-        for which, unit in enumerate(("s", "CPU s"))
+        for which, unit in enumerate(units)
     ]
 
 
-def _by_name(race: Callable, ranks: int) -> dict[str, Taken]:
-    by_rank = shardlab.run(race, CONFIG, TOKENS, ROUNDS, ranks=ranks, transport="gloo", observe=False, timeout=900)
+def _by_name(race: Callable, config: MoEConfig, ranks: int) -> dict[str, Taken]:
+    by_rank = shardlab.run(race, config, TOKENS, ROUNDS, ranks=ranks, transport="gloo", observe=False, timeout=900)
     found = {}
     for name in by_rank[0]:
         steps = list(zip(*(one[name] for one in by_rank), strict=True))
@@ -103,6 +115,18 @@ def exchange_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list
         return _in_turn({"ours": ours, "two all-to-alls": plain}, lambda _: x_TH, rounds, same=False)
 
 
+def level_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Taken]]:
+    """Forward and backward of a layer on two nodes with a slow link between them, in one level and in two."""
+    torch.set_num_threads(1)
+    groups = [dist.new_subgroups_by_enumeration(lists)[0] for lists in ([[0, 2], [1, 3]], [[0, 1], [2, 3]])]
+    steps = {}
+    for name, nodes in (("one level", None), ("ours", Nodes(groups[0], groups[1]))):
+        travel = Travel(SlowLink(ranks_per_node=2, bytes_per_second=SLOW_LINK))
+        layer = ParallelMoE(_whole(config), Splits(None, nodes=nodes, travel=travel))
+        steps[name] = _step(layer, layer)
+    return _in_turn(steps, lambda number: _batch(config, tokens, number), rounds, same=True)
+
+
 def layer_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Taken]]:
     """Forward and backward of a whole layer; the outputs must be equal."""
     warnings.simplefilter("ignore")
@@ -118,17 +142,18 @@ def layer_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Ta
     if find_spec(TORCHTITAN):
         layers[TORCHTITAN] = of_torchtitan(config)
 
-    def step(module: nn.Module, forward: Step) -> Step:
-        def taken(x_TH: Tensor) -> Tensor:
-            module.zero_grad()
-            output = forward(x_TH.requires_grad_())
-            output.square().sum().backward()
-            return output.detach()
-
-        return taken
-
-    steps = {name: step(*layer) for name, layer in layers.items()}
+    steps = {name: _step(*layer) for name, layer in layers.items()}
     return _in_turn(steps, lambda number: _batch(config, tokens, number), rounds, same=True)
+
+
+def _step(module: nn.Module, forward: Step) -> Step:
+    def step(x_TH: Tensor) -> Tensor:
+        module.zero_grad()
+        output = forward(x_TH.requires_grad_())
+        output.square().sum().backward()
+        return output.detach()
+
+    return step
 
 
 def _in_turn(

@@ -145,7 +145,7 @@ def across_nodes(num_tokens, k, two_level):
 
 @pytest.mark.parametrize("k", [2, 4])
 def test_two_levels_send_across_nodes_what_the_formula_says_and_wait_for_a_slow_link(k):
-    """Every token has one node. Out: a copy with k weights and numbers of experts; home: a row. Backward the reverse."""
+    """A token has one node. Out: a copy, k weights and numbers of experts; home: a row. Backward the reverse."""
     by_rank = shardlab.run(across_nodes, 40, k, True, ranks=4, timeout=60)
     for rank, (forward, both, leaves, seconds) in enumerate(by_rank):
         comes = by_rank[rank ^ 2][2]
