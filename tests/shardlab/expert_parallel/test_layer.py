@@ -72,6 +72,7 @@ def of_all_ranks(load_E, share, _own):
 
 
 LIMITS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2**-5}  # of the largest number, or of 1
+RATES = {torch.float64: 0.1, torch.float32: 0.1, torch.bfloat16: 0.01}  # what differs must not grow from step to step
 
 
 def close(one, other, what, limit=None):
@@ -106,7 +107,7 @@ def beside_one_process(mesh, cases, steps, two_level, dtype=torch.float32):
         twin = whole_layer(config, skew).to(dtype)
         etp = groups.of("etp") if mesh.expert_tp > 1 else None
         layer = ParallelMoE(deepcopy(twin), Splits(ep, etp, world, nodes))
-        ours, theirs = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (layer, twin))
+        ours, theirs = (torch.optim.SGD(one.parameters(), lr=RATES[dtype]) for one in (layer, twin))
         for step in range(steps):
             xs = batch(step, counts[: mesh.world], config.hidden, dtype)
             outputs, leaves = twin_step(twin, xs)
@@ -160,7 +161,7 @@ def test_weights_stay_equal_over_ten_steps(mesh):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=["float64", "bfloat16"])
 @pytest.mark.parametrize("mesh", [MESHES[2][0], MESHES[2][2], MESHES[4][2]], ids=lambda mesh: f"ep {mesh.ep}")
 def test_every_dtype_stays_equal_over_ten_steps(mesh, dtype):
-    """bfloat16 has steps of 2^-8: sums in another order differ by some of them: 8 at most, of the largest number."""
+    """bfloat16 has steps of 2^-8. A width that is split is summed in another order: 8 of them at most."""
     names = ("everything", "first stay") if dtype == torch.float64 else ("everything", "softmax")
     cases = [(CONFIGS[name], TOKENS["empty rank"], None) for name in names]
     shardlab.run(beside_one_process, mesh, cases, 10, False, dtype, ranks=mesh.world, timeout=90)
