@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import shardlab
 import torch
@@ -118,7 +118,8 @@ def exchange_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list
 def level_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Taken]]:
     """Forward and backward of a layer on two nodes with a slow link between them, in one level and in two."""
     torch.set_num_threads(1)
-    groups = [dist.new_subgroups_by_enumeration(lists)[0] for lists in ([[0, 2], [1, 3]], [[0, 1], [2, 3]])]
+    pairs = [[0, 2], [1, 3]], [[0, 1], [2, 3]]
+    groups: list[Any] = [dist.new_subgroups_by_enumeration(lists)[0] for lists in pairs]
     steps = {}
     for name, nodes in (("one level", None), ("ours", Nodes(groups[0], groups[1]))):
         travel = Travel(SlowLink(ranks_per_node=2, bytes_per_second=SLOW_LINK))
@@ -137,8 +138,8 @@ def layer_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Ta
     megatron_on_cpu(1)
     ours = ParallelMoE(_whole(config), Splits(None))
     layers: dict[str, tuple[nn.Module, Step]] = {"ours": (ours, ours)}
-    for dispatcher in ("alltoall", "allgather"):
-        layers[f"Megatron, {dispatcher}"] = of_megatron(dispatcher, ours, config)
+    layers["Megatron, alltoall"] = of_megatron("alltoall", ours, config)
+    layers["Megatron, allgather"] = of_megatron("allgather", ours, config)
     if find_spec(TORCHTITAN):
         layers[TORCHTITAN] = of_torchtitan(config)
 
@@ -190,7 +191,9 @@ def _batch(config: MoEConfig, tokens: int, number: int) -> Tensor:
     return torch.randn(tokens, config.hidden, generator=generator)
 
 
-def of_megatron(dispatcher: str, ours: ParallelMoE, config: MoEConfig) -> tuple[nn.Module, Step]:
+def of_megatron(
+    dispatcher: Literal["alltoall", "allgather"], ours: ParallelMoE, config: MoEConfig
+) -> tuple[nn.Module, Step]:
     """Megatron's layer, which takes [S, B, H]; its experts are a loop, as ours are."""
     from megatron_experts import megatron_layer, take_expert_weights
 

@@ -1,13 +1,15 @@
 """Megatron's layer of experts on CPU ranks, with the weights of ours: every rank with other experts."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 
-def megatron_layer(dispatcher: str, *, hidden: int, width: int, experts: int, **options: Any) -> nn.Module:
+def megatron_layer(
+    dispatcher: Literal["alltoall", "allgather"], *, hidden: int, width: int, experts: int, **options: Any
+) -> nn.Module:
     """A MoELayer over all ranks of the world, after `megatron_on_cpu`.
 
     dispatcher: alltoall or allgather. options: more of its TransformerConfig.
@@ -27,7 +29,7 @@ def megatron_layer(dispatcher: str, *, hidden: int, width: int, experts: int, **
         use_cpu_initialization=True, bias_activation_fusion=False, gradient_accumulation_fusion=False,
         moe_router_load_balancing_type="none", params_dtype=torch.float32, **options,
     )  # fmt: skip
-    spec = get_moe_module_spec(use_te=False, num_experts=experts, moe_grouped_gemm=False)
+    spec: Any = get_moe_module_spec(use_te=False, num_experts=experts, moe_grouped_gemm=False)
     return MoELayer(config, submodules=spec.submodules, layer_number=1)
 
 
