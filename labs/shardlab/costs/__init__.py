@@ -24,6 +24,8 @@ __getattr__ = lazily(
         "fullest_expert",
         "layer_exchange_bytes",
         "nodes_of_token",
+        "split_expert_bytes",
+        "tokens_first",
         "two_level_bytes",
     ),
     hardware=("ACCELERATORS", "Accelerator", "GIB", "slowest_link"),
