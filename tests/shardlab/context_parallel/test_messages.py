@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import shardlab
@@ -69,8 +70,8 @@ def order_of_events():
 
     def pass_on(tensors, group):
         told.append("pass")
-        wait = ring.pass_on(tensors, group)
-        return lambda: (told.append("wait"), wait())[1]
+        passing = ring.pass_on(tensors, group)
+        return SimpleNamespace(sent=passing.sent, arrived=lambda: (told.append("wait"), passing.arrived())[1])
 
     plain = online.block
     online.block = lambda *blocks, **options: (told.append("attend"), plain(*blocks, **options))[1]
