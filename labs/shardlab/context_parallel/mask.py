@@ -17,7 +17,6 @@ from torch import Tensor
 
 from shardlab.context_parallel.balance import SequenceLayout
 
-
 Strip = tuple[tuple[int, int], ...]  # places from a begin to an end, several times
 
 
