@@ -20,8 +20,7 @@ from shardlab.context_parallel.balance import SequenceLayout
 from shardlab.context_parallel.mask import Mask, Strip, Tile, tiles
 from shardlab.context_parallel.messages import Group, Pass, Passing, pass_right
 from shardlab.context_parallel.online import Attended, Gradients
-
-LEAST_STRIPS, MOST_STRIPS, STRIP_TOKENS = 2, 8, 512  # a strip has so many tokens, if that makes neither fewer nor more
+from shardlab.costs.context import ring_strips
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,7 @@ class _Round:
     @property
     def strips(self) -> list[Strip]:
         """Those in which a block travels in the backward."""
-        num = self.layout.tokens_per_rank // STRIP_TOKENS
-        return self.layout.strips(max(LEAST_STRIPS, min(num, MOST_STRIPS)))
+        return self.layout.strips(ring_strips(self.layout.tokens_per_rank))
 
     def tiles(self, step: int, strip: Strip | None = None) -> tuple[Tile, ...]:
         rank = dist.get_rank(self.group)
