@@ -13,6 +13,8 @@ __getattr__ = lazily(
         "least_tokens_to_hide",
         "pairs_of",
         "ring_step",
+        "ring_strips",
+        "two_level_context_bytes",
         "ulysses_bytes",
         "ulysses_sends_less",
     ),
