@@ -5,6 +5,8 @@ Shapes: B batch, S sequence, H hidden, T tokens, K choices of a token.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -54,7 +56,7 @@ class MoEGPT(GPT):
 @torch.no_grad()
 def routed(model: nn.Module, tokens_BS: Tensor) -> list[tuple[Routing, Tensor]]:
     """What each router of a model decides about the tokens, and its logits [T, E], layer by layer."""
-    seen: list[tuple[Routing, Tensor]] = []
+    seen: list[Any] = []
     hooks = [
         one.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
         for one in model.modules()
