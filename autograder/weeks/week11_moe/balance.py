@@ -43,7 +43,7 @@ def _make(case: Case, rng: Random) -> Task:
         load = _loads(case, rng)
         bias = drawn(rng, num) / 10
         expected = moved(bias, load, case["rate"])
-        return one_rank("updated_bias", [bias, torch.tensor(load), case["rate"]], expected)
+        return one_rank("moved_bias", [bias, torch.tensor(load), case["rate"]], expected)
     logits = drawn(rng, case["tokens"], num) + torch.linspace(0, 2, num)
     scores = logits.sigmoid() if case["sigmoid"] else logits.softmax(-1)
     experts = scores.topk(case["k"], -1).indices
@@ -95,7 +95,7 @@ def _draw(rng: Random) -> list[Case]:
 CHECK = Check(
     exercise="week11.balance",
     points=2,
-    names=("loss_step", "updated_bias"),
+    names=("loss_step", "moved_bias"),
     public=(
         {"tokens": 4, "experts": 2, "k": 1, "sigmoid": False, "part": LOSS},
         {"tokens": 16, "experts": 6, "k": 3, "sigmoid": True, "part": LOSS},

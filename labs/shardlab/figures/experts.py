@@ -42,7 +42,8 @@ def draw_routing(
     if not len(tokens) == len(experts) == len(kept) == num_tokens or num_tokens % num_ranks:
         raise ValueError(f"{num_tokens} rows of scores: give as many tokens, choices and flags, which ranks divide")
     columns = [list(column) for column in zip(*scores, strict=True)]
-    ax.imshow(columns, cmap="Greys", aspect="auto", vmax=2 * max(map(max, scores)) or 1.0)  # dots stand out on grey
+    low, high = min(map(min, scores)), max(map(max, scores))
+    ax.imshow(columns, cmap="Greys", aspect="auto", vmin=low, vmax=2 * high - low)  # dots stand out on grey
     choices = [
         (token, expert, bool(stays))
         for token, (mine, flags) in enumerate(zip(experts, kept, strict=True))

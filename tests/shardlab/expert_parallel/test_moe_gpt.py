@@ -53,7 +53,7 @@ def test_specialisation_is_0_for_one_mixture_and_the_whole_token_for_one_expert_
 
 
 def test_visits_are_counted_by_the_kind_of_character():
-    tokens = torch.tensor(list("a Zb7\n,".encode() + b"\xe4"))
+    tokens = torch.tensor(list(b"a Zb7\n," + b"\xe4"))
     experts = torch.tensor([[0, 1]] * 7 + [[2, 2]])
     visits = visits_by_kind(experts, tokens, 3)
     assert set(visits) == {"space", "new line", "vowel", "consonant", "capital", "digit", "sign", "other"}
