@@ -179,16 +179,18 @@ some = [{"tokens": 1000, "experts": 48, "k": 4, "factor": 1.1}, {"tokens": 64, "
 check("week11.bill", expert_bill, cases=[switch, *some])
 
 # %% [markdown]
-# **Predict, then measure**, on four ranks with 4,096 random tokens each. Your second number is the first line's formula;
+# **Predict, then measure**, on four ranks, each with 4,096 random tokens, eight times. Your second number is the first line's formula;
 # `costs.dropped_share` is the same integral for other factors. And how full is the *fullest* of 256 experts, k = 8?
 
 
 # %%
 def uniform(experts, k, factors):
     torch.manual_seed(dist.get_rank())
-    load = torch.bincount(torch.rand(4096, experts).topk(k).indices.flatten(), minlength=experts)
-    n = 4096 * k / experts
-    return [((load - ceil(f * n)).clamp(min=0).sum() / load.sum()).item() for f in factors] + [load.max().item() / n]
+    n, rows = 4096 * k / experts, torch.tensor([ceil(f * 4096 * k / experts) for f in factors])
+    draws = [torch.rand(4096, experts).topk(k).indices.flatten() for _ in range(8)]
+    load = torch.stack([torch.bincount(one, minlength=experts) for one in draws])  # [8 draws, E]
+    lost = (load.unsqueeze(-1) - rows).clamp(min=0).sum((0, 1)) / load.sum()
+    return [*lost.tolist(), (load.max(1).values / n).mean().item()]
 
 
 print(f"your formula at factor 1: {expert_bill(**switch)[1]:.2%}")
@@ -746,7 +748,7 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
     rows = 1e6 * sizes["k"] / sizes["experts"]
     print(f"{name:12} {total / 1e9:5.1f} billion, active {active / 1e9:4.1f}: {total / active:4.1f} times as many")
     print(f"{'':12} training: {6 * active / 1e9:.0f} GFLOP per token, {16 * total / 1e12:.2f} TB of states,", end=" ")
-    print(f"{ceil(16 * total / h100.memory)} GPUs to hold them; of 1M tokens an expert gets {rows:,.0f}")
+    print(f"{ceil(16 * total / h100.memory_bytes)} GPUs to hold them; of 1M tokens an expert gets {rows:,.0f}")
 
 # %% [markdown]
 # Now the answer that you would give, in five to eight sentences: what of DeepSeek-V3 costs as a model of 37 billion does,
@@ -757,7 +759,7 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
 # %% [markdown] manual="week11.interview" points=2
 # ### BEGIN SOLUTION
 # FLOPs follow the active parameters: 225 GFLOP per token in training, as a dense model of 37.6 billion, an eighteenth of
-# a dense one of 671. Memory follows all of them: 10.7 TB of weights, gradients and optimizer states, 135 GPUs only to
+# a dense one of 671. Memory follows all of them: 10.7 TB of weights, gradients and optimizer states, 125 GPUs only to
 # hold them; so do checkpoints, and the gradient traffic of the experts' copies. Each expert sees k/E, a 32nd, of the
 # tokens, so its matrix products are thin unless the batch is large.
 #

@@ -53,7 +53,7 @@ def wrong_tensors(
     if not isinstance(received, list | tuple) or len(received) != len(expected):
         return f"Return {len(expected)} tensors: {', '.join(expected)}."
     for one, (name, wanted) in zip(received, expected.items(), strict=True):
-        room = relative if wanted.dtype.is_floating_point else 0.0
+        room = relative if wanted.dtype.is_floating_point and wanted.numel() else 0.0
         if problem := wrong_value(rank, one, wanted, name, relative=room):
             return f"{problem} {why.get(name, '')}{_multiple(one, wanted)}".strip()
     return None

@@ -25,7 +25,8 @@ def read_text(folder: str | Path) -> Tensor:
 
     Raises ValueError for a folder with less than 10 KB of text.
     """
-    files = sorted(path for path in Path(folder).rglob("*.md") if not any(part.startswith(".") for part in path.parts))
+    inside = ((path, path.relative_to(folder).parts) for path in Path(folder).rglob("*.md"))
+    files = sorted(path for path, parts in inside if not any(part.startswith(".") for part in parts))
     text = b"\n".join(path.read_bytes() for path in files)
     if len(text) < 10_000:
         raise ValueError(
