@@ -71,23 +71,16 @@ def _loads(ax: Axes, loads: Sequence[Sequence[int]], num_tokens: int) -> None:
     """A bar for each expert, right of the cells: choices that stay, then dropped ones, hatched."""
     most, left, length = max(*map(sum, loads), 1), num_tokens + 1.0, 0.22 * num_tokens
     for expert, (stays, dropped) in enumerate(loads):
-        wide = [length * number / most for number in (stays, dropped)]
-        ax.add_patch(Rectangle((left, expert - 0.38), wide[0], 0.76, facecolor=PALETTE["forward"]))
-        ax.add_patch(
-            Rectangle(
-                (left + wide[0], expert - 0.38),
-                wide[1],
-                0.76,
-                facecolor="white",
-                edgecolor=PALETTE["backward"],
-                hatch="////",
-            )
-        )
-        ax.text(left + sum(wide) + 0.3, expert, str(stays + dropped), va="center", fontsize=7)
+        stay, drop = (length * number / most for number in (stays, dropped))
+        ax.add_patch(Rectangle((left, expert - 0.38), stay, 0.76, facecolor=PALETTE["forward"]))
+        if dropped:
+            edge = {"facecolor": "white", "edgecolor": PALETTE["backward"], "hatch": "////"}
+            ax.add_patch(Rectangle((left + stay, expert - 0.38), drop, 0.76, **edge))
+        ax.text(left + 1.14 * length, expert, str(stays + dropped), ha="right", va="center", fontsize=7)
     mean = left + length * sum(map(sum, loads)) / len(loads) / most
     ax.plot([mean, mean], [-0.5, len(loads) - 0.5], "--", color=MEASURED, linewidth=1)
     ax.text(mean, -0.7, "mean", ha="center", va="bottom", fontsize=7)
-    ax.set_xlim(-0.5, left + length + 0.06 * num_tokens + 1)
+    ax.set_xlim(-0.5, left + 1.15 * length)
 
 
 def _margins(ax: Axes, tokens: str, num_experts: int, num_ranks: int) -> None:
