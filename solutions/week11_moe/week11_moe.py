@@ -29,7 +29,7 @@
 # In the MLPs: 8h² of a layer's 12h².
 # </details>
 #
-# <details><summary>A weight takes part in one multiply-add per token. How many FLOPs per token are that in training?</summary>
+# <details><summary>A weight takes part in one multiply-add per token. How many FLOPs is that in training?</summary>
 #
 # Six: two in the forward, four in the backward.
 # </details>
@@ -54,10 +54,10 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# A larger model is a better model, and costs more FLOPs for each token. **Experts** (专家) cut that tie: each layer has
-# many MLPs, and a **router** (路由器) sends each token to a few of them. DeepSeek-V3 has 256 in a layer, and a token
-# visits 8, and one **shared expert** (共享专家) that everybody visits. **How much of the model does a token use?** Guess,
-# then run.
+# A larger model is a better model, and costs more FLOPs for each token. **Experts** (专家) cut that tie: each layer
+# has many MLPs, and a **router** (路由器) sends each token to a few of them. DeepSeek-V3 has 256 in a layer, and a
+# token visits 8, and one **shared expert** (共享专家) that everybody visits. **How much of the model does a token
+# use?** Guess, then run.
 
 # %%
 v3 = costs.find_model("deepseek-v3")
@@ -68,14 +68,14 @@ bars = {name: 2 * number for name, number in weights.items()} | {"one GPU holds"
 figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
-# The knowledge of 671 billion weights for the FLOPs of 37. The price: nobody decides beforehand how many tokens an expert
-# gets. This week is about that. It stays on one device; next week the experts move to different ranks.
+# The knowledge of 671 billion weights for the FLOPs of 37. The price: nobody decides beforehand how many tokens an
+# expert gets. This week is about that. It stays on one device; next week the experts move to different ranks.
 #
 # ## 2 · The picture first
 #
-# Four ranks, each with 16 characters of this course's own text. Across: tokens. Down: the 16 experts of a layer. Grey is
-# the router's **score** (得分), dark is high. Each token chooses two experts: the dots. The model is fresh: nothing is
-# trained. **Will its experts get equally many tokens?** Commit to an answer.
+# Four ranks, each with 16 characters of this course's own text. Across: tokens. Down: the 16 experts of a layer.
+# Grey is the router's **score** (得分), dark is high. Each token chooses two experts: the dots. The model is fresh:
+# nothing is trained. **Will its experts get equally many tokens?** Commit to an answer.
 
 # %%
 text = model.read_text("../../docs")
@@ -116,13 +116,13 @@ def draw_map(k, factor=None, bias_steps=0, nodes=4):
 draw_map(k=2)
 
 # %% [markdown]
-# Nobody taught this router to prefer anyone. But its weights are random, so it has a taste, and text is not random: what
-# is frequent comes again and again. The dashed line is the mean.
+# Nobody taught this router to prefer anyone. But its weights are random, so it has a taste, and text is not random:
+# what is frequent comes again and again. The dashed line is the mean.
 #
-# An expert is a matrix product with a fixed place in memory and, soon, on another GPU. So one may cap it: a **capacity**
-# (容量) of `factor` times the even share; what comes later is **dropped** (丢弃, a cross): that expert adds nothing to
-# the token. The second picture has factor 1. The third moved a **bias** (偏置) on each expert for 50 steps. **Why does
-# it still drop so many, although the bars are nearly even?**
+# An expert is a matrix product with a fixed place in memory and, soon, on another GPU. So one may cap it: a
+# **capacity** (容量) of `factor` times the even share; what comes later is **dropped** (丢弃, a cross): that expert
+# adds nothing to the token. The second picture has factor 1. The third moved a **bias** (偏置) on each expert for
+# 50 steps. **Why does it still drop so many, although the bars are nearly even?**
 
 # %%
 draw_map(k=2, factor=1.0)
@@ -145,8 +145,8 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 # %% [markdown]
 # ## 3 · Even a perfect router drops
 #
-# **Notation.** T tokens, E experts, k choices of a token, H the hidden size, F the width of an expert. A shape's letters
-# stand behind a name: `scores_TE`. T tokens make Tk choices, n = Tk/E for each expert on average.
+# **Notation.** T tokens, E experts, k choices of a token, H the hidden size, F the width of an expert. A shape's
+# letters stand behind a name: `scores_TE`. T tokens make Tk choices, n = Tk/E for each expert on average.
 #
 # Take the fairest router there is: k experts at random. An expert's **load** (负载) is then a sum of T coin tosses with
 # probability k/E: its mean is n, its variance n(1 − k/E). With 64 experts, k = 1 and 4,096 tokens that is 64 ± 7.9. At
@@ -158,8 +158,8 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 # ### Warm-up: the bill
 #
 # **`expert_bill(tokens, experts, k, factor)`** returns three numbers: the rows that an expert takes at this factor,
-# rounded up; the share of choices that a uniform router loses at factor **1**; and the share that is lost at this factor
-# when all tokens want the same k experts. *About 3 lines.*
+# rounded up; the share of choices that a uniform router loses at factor **1**; and the share that is lost at this
+# factor when all tokens want the same k experts. *About 3 lines.*
 #
 # > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, scores and routers,
 # > loads near even and far from it, no tokens at all, one rank to four, groups that are only a part of the world.
@@ -181,8 +181,9 @@ some = [{"tokens": 1000, "experts": 48, "k": 4, "factor": 1.1}, {"tokens": 64, "
 check("week11.bill", expert_bill, cases=[switch, *some])
 
 # %% [markdown]
-# **Predict, then measure**, on four ranks, each with 4,096 random tokens, eight times. Your second number is the first line's formula;
-# `costs.dropped_share` is the same integral for other factors. And how full is the *fullest* of 256 experts, k = 8?
+# **Predict, then measure**, on four ranks, each with 4,096 random tokens, eight times. Your second number is the first
+# line's formula; `costs.dropped_share` is the same integral for other factors. And how full is the *fullest* of 256
+# experts, k = 8?
 
 
 # %%
@@ -457,8 +458,8 @@ for way in ("added", "as found", "returned"):
     print(f"{way:9}: {asked_for(way) / asked_for('added'):6.0f} times what it should be, with 64 tokens")
 
 # %% [markdown]
-# Dropped, the gradient is zero, and with the return value used it is tokens/coefficient times too strong: here 6,400; in
-# the issue's example 180,000. Each mistake hid the other. Three more, each with its own address:
+# Dropped, the gradient is zero, and with the return value used it is tokens/coefficient times too strong: here 6,400;
+# in the issue's example 180,000. Each mistake hid the other. Three more, each with its own address:
 #
 # - **once per microbatch** (微批次): M microbatches give M losses, and the sum was not divided
 #   ([Automodel#3359](https://github.com/NVIDIA-NeMo/Automodel/pull/3359)); a factor that held the microbatch's size
@@ -494,14 +495,15 @@ for way in ("kept", "recomputed"):
     print(f"{way:10}: {load.tolist()} of 10 tokens; the bias moves by {torch.sign(load.sum() - 4 * load).tolist()}")
 
 # %% [markdown]
-# The sign does not see a factor of two, which is why nobody noticed. Logged loads are doubled; and once a step also counts
-# an evaluation ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign is wrong too.
-# The first run of a recomputed layer, and an evaluation, keep no graph: `torch.is_grad_enabled()` tells.
+# The sign does not see a factor of two, which is why nobody noticed. Logged loads are doubled; and once a step also
+# counts an evaluation ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign is wrong too. The
+# first run of a recomputed layer, and an evaluation, keep no graph: `torch.is_grad_enabled()` tells.
 #
 # **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of`, with its loss attached, and adds the
-# choices of all ranks to `counts`: once. `moe_step` is given. It plays the recomputation, divides the task's loss by the
-# number of microbatches, and takes the mean of the gradients over ranks. Router gradient and counts must be those of one
-# process that has all tokens, for any number of ranks. Send E counts per microbatch, not scores. *About 12 lines.*
+# choices of all ranks to `counts`: once. `moe_step` is given. It plays the recomputation, divides the task's loss by
+# the number of microbatches, and takes the mean of the gradients over ranks. Router gradient and counts must be those
+# of one process that has all tokens, for any number of ranks. Send E counts per microbatch, not scores. *About 12
+# lines.*
 
 
 # %% exercise="week11.flow"
@@ -613,8 +615,8 @@ figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 # %% [markdown]
 # **`next_bias(bias, load, step)`**: the bias for the next step. The target: with the biases of the last ten steps the
 # fullest expert has at most **1.2** times the mean on average, on 8,192 tokens that were never shown. Three kinds of
-# router, a point each: skewed by chance; one *hot* expert that everybody prefers; one *cold* that nobody chooses. *1 to 5
-# lines.*
+# router, a point each: skewed by chance; one *hot* expert that everybody prefers; one *cold* that nobody chooses. *1 to
+# 5 lines.*
 
 
 # %% exercise="week11.fifty-steps"
@@ -648,10 +650,10 @@ figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 # %% [markdown]
 # ## 9 · What experts learn
 #
-# Three small GPTs with 8 experts a layer learn this course's text, byte by byte, each on a rank of its own: without
-# balance, with the loss (coefficient 0.1), with the bias (rate 0.005). **Predict:** does balance help or harm an expert
-# that wants to specialise (专门化)? It is measured in bits: how much the choice of an expert says about the character, the
-# mutual information (互信息) of the two.
+# Three small GPTs with 8 experts a layer learn this course's text, byte by byte, each on a rank of its own:
+# without balance, with the loss (coefficient 0.1), with the bias (rate 0.005). **Predict:** does balance help or
+# harm an expert that wants to specialise (专门化)? It is measured in bits: how much the choice of an expert says
+# about the character, the mutual information (互信息) of the two.
 
 # %%
 ways = {"nothing": (0.0, 0.0), "loss": (0.1, 0.0), "bias": (0.0, 0.005)}
@@ -689,8 +691,8 @@ figures.show(figure, figures.draw_visits(ax, visits, title=title))
 
 # %% [markdown]
 # Without balance two experts get nearly everything, and whoever gets everything knows nothing in particular. With
-# balance all of them are used, a choice tells several times as much, and the loss is lower. Nobody told an expert what to
-# be. (Small, short, one seed: an observation, not a law.)
+# balance all of them are used, a choice tells several times as much, and the loss is lower. Nobody told an expert what
+# to be. (Small, short, one seed: an observation, not a law.)
 #
 # ## 10 · Read real code
 #
@@ -726,8 +728,9 @@ check("week11.reading", reading_answers)
 #
 # **`parameters(…)`** returns two numbers: all parameters, and those that a token visits, the **active** (激活) ones.
 # Count an embedding and an output of V · h each; `attention` weights in each layer, norms among them; in `dense_layers`
-# a gated MLP of width ffn; in the other layers a router and gated experts of width expert_ffn, `experts` routed ones, of
-# which a token visits k, and `shared`. Gated: three matrices. The router and the embedding count whole. *About 4 lines.*
+# a gated MLP of width ffn; in the other layers a router and gated experts of width expert_ffn, `experts` routed ones,
+# of which a token visits k, and `shared`. Gated: three matrices. The router and the embedding count whole. *About 4
+# lines.*
 
 
 # %% exercise="week11.active"
@@ -760,16 +763,16 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
     print(f"{ceil(16 * total / h100.memory_bytes)} GPUs to hold them; of 1M tokens an expert gets {rows:,.0f}")
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: what of DeepSeek-V3 costs as a model of 37 billion does,
-# and what as one of 671? Why is "8x7B" neither 56 nor 14 billion? With a batch of 64 tokens in inference, what
+# Now the answer that you would give, in five to eight sentences: what of DeepSeek-V3 costs as a model of 37 billion
+# does, and what as one of 671? Why is "8x7B" neither 56 nor 14 billion? With a batch of 64 tokens in inference, what
 # becomes of the advantage? What does an unbalanced router cost, and which of this week's two remedies would you choose,
 # and why?
 
 # %% [markdown] manual="week11.interview" points=2
 # ### BEGIN SOLUTION
-# FLOPs follow the active parameters: 225 GFLOP per token in training, as a dense model of 37.6 billion, an eighteenth of
-# a dense one of 671. Memory follows all of them: 10.7 TB of weights, gradients and optimizer states, 125 GPUs only to
-# hold them; so do checkpoints, and the gradient traffic of the experts' copies. Each expert sees k/E, a 32nd, of the
+# FLOPs follow the active parameters: 225 GFLOP per token in training, as a dense model of 37.6 billion, an eighteenth
+# of a dense one of 671. Memory follows all of them: 10.7 TB of weights, gradients and optimizer states, 125 GPUs only
+# to hold them; so do checkpoints, and the gradient traffic of the experts' copies. Each expert sees k/E, a 32nd, of the
 # tokens, so its matrix products are thin unless the batch is large.
 #
 # In "8x7B" only the MLPs exist eight times; attention and embedding are shared: 46.7 in all, 12.9 active.
@@ -778,8 +781,8 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
 # weights are read from memory for one or two rows each, and the time is that of reading them, not of the active FLOPs.
 #
 # Unbalanced, all wait for the fullest expert: a ratio of 2 doubles the experts' time, or drops tokens. I would take the
-# bias: no gradient disturbs the model, and it is E counts per layer and step; with a very small loss per sequence beside
-# it, as DeepSeek-V3 has. The floor is luck, 1.25 at 128 rows per expert.
+# bias: no gradient disturbs the model, and it is E counts per layer and step; with a very small loss per sequence
+# beside it, as DeepSeek-V3 has. The floor is luck, 1.25 at 128 rows per expert.
 #
 # Full marks: FLOPs by active, memory by total, both with numbers; what is shared in 8x7B; reading weights at small
 # batches; the fullest expert; a remedy with its reason.
@@ -815,7 +818,8 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
 # ## 14 · Going further
 #
 # - Fedus and others, *Switch Transformers*, arXiv 2101.03961. Look for: why k = 1 is enough, and equations 4 to 6.
-# - Jiang and others, *Mixtral of Experts*, arXiv 2401.04088. Look for: section 5, what the experts did *not* specialise in.
+# - Jiang and others, *Mixtral of Experts*, arXiv 2401.04088. Look for: section 5, what the experts did *not* specialise
+#   in.
 # - Dai and others, *DeepSeekMoE*, arXiv 2401.06066. Look for: why many small experts, and why a shared one.
 # - Wang and others, *Auxiliary-Loss-Free Load Balancing*, arXiv 2408.15664. Look for: algorithm 1, and the sign.
 # - The DeepSeek team, *DeepSeek-V3*, arXiv 2412.19437. Look for: section 2.1.2, the node limit of your slider.
@@ -824,6 +828,6 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
 # **An experiment, not graded.** Let `skewed` drift: the skew of step 50 another one than that of step 0. Which of your
 # rates should no longer fall?
 #
-# **Next week** the experts move: each rank has some of them, and rows travel by all-to-all. The order in which you sorted
-# them is the order in which they are sent; the expert without rows is a rank that must answer nevertheless; and the
-# fullest expert becomes the GPU that everyone waits for.
+# **Next week** the experts move: each rank has some of them, and rows travel by all-to-all. The order in which you
+# sorted them is the order in which they are sent; the expert without rows is a rank that must answer nevertheless; and
+# the fullest expert becomes the GPU that everyone waits for.

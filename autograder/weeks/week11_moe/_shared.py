@@ -44,16 +44,22 @@ def value_on(reply: Reply, rank: int) -> Any:
 
 
 def wrong_tensors(
-    rank: int, received: Any, expected: Mapping[str, Tensor], why: Mapping[str, str], *, relative: float = TOLERANCE
+    rank: int,
+    received: Any,
+    expected: Mapping[str, Tensor],
+    why: Mapping[str, str],
+    *,
+    relative: float = TOLERANCE,
+    rooms: Mapping[str, float] | None = None,
 ) -> str | None:
     """Hold a tuple of tensors against {name: tensor}, in order; whole numbers exactly.
 
-    `why` has the question to ask oneself where a name's tensor is wrong.
+    `why` has the question to ask oneself where a name's tensor is wrong; `rooms` the names with another tolerance.
     """
     if not isinstance(received, list | tuple) or len(received) != len(expected):
         return f"Return {len(expected)} tensors: {', '.join(expected)}."
     for one, (name, wanted) in zip(received, expected.items(), strict=True):
-        room = relative if wanted.dtype.is_floating_point and wanted.numel() else 0.0
+        room = (rooms or {}).get(name, relative) if wanted.dtype.is_floating_point and wanted.numel() else 0.0
         if problem := wrong_value(rank, one, wanted, name, relative=room):
             return f"{problem} {why.get(name, '')}{_multiple(one, wanted)}".strip()
     return None

@@ -60,7 +60,7 @@ def _make(case: Case, rng: Random) -> Task:
     tokens, hidden, width, num_experts, k = (case[name] for name in ("tokens", "hidden", "width", "experts", "k"))
     wanted = torch.rand(tokens, num_experts, generator=torch.Generator().manual_seed(rng.randrange(1 << 31)))
     if case.get("skewed"):
-        wanted[:, : num_experts // 2] += torch.tensor([0.9, 0.1]).repeat(num_experts)[: num_experts // 2]
+        wanted += torch.linspace(0.8, 0, num_experts)
         wanted[:, -1] -= 2  # nobody's choice
     weights, experts = wanted.topk(k, -1)
     if case["part"] == DROPS:

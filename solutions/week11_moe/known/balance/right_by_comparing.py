@@ -4,7 +4,7 @@ import torch
 
 
 def balance_loss(scores, experts):
-    tokens, num = scores.shape
+    num = scores.shape[1]
     shares = scores / scores.sum(1, keepdim=True)
     loss = scores.new_zeros(())
     for expert in range(num):

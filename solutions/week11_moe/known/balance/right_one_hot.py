@@ -1,7 +1,7 @@
 """Different: a one-hot table, a dot product, counts in float64."""
 
 import torch
-from torch.nn.functional import one_hot, normalize
+from torch.nn.functional import normalize, one_hot
 
 
 def balance_loss(scores, experts):
