@@ -16,6 +16,7 @@ from shardlab.model.moe import MoE, MoEConfig
 from shardlab.model.permutation import rows_by_expert
 
 from autograder import known, weeks
+from autograder.course import ROOT
 from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week11_moe import _shared, active, balance, bill, fifty_steps, flow, layer, router
 from autograder.weeks.week11_moe.reading import READING
@@ -111,6 +112,7 @@ def test_counts_beyond_two_to_the_24_need_whole_numbers():
     task = balance.CHECK.make(case, Random(1))
     bias, load, rate = task.inputs[0]["args"]
     assert not torch.equal(model.updated_bias(bias, load.float(), rate=rate), task.expected[0])
+    torch.testing.assert_close(model.updated_bias(bias, load, rate=rate), task.expected[0])
 
 
 def test_own_counts_punish_a_perfect_router_of_the_page():
@@ -164,6 +166,32 @@ def test_the_interviews_numbers():
     assert (round(total / 1e9), round(visited / 1e9, 1), round(total / visited)) == (671, 37.6, 18)
     assert round(6 * visited / 1e9) == 225 and round(16 * total / 1e12, 1) == 10.7
     assert -(-16 * total // costs.find_accelerator("h100").memory_bytes) == 125 and round((1 - 1 / 32) ** 64, 2) == 0.13
+
+
+def trained(rate):
+    """As the page trains: how full the fullest expert is over the mean, and bits of an expert about a character."""
+    torch.manual_seed(0)
+    text, choice = model.read_text(ROOT / "docs"), model.Choice(8, 2, score=torch.sigmoid, renormalise=True)
+    config = model.GPTConfig(layers=2, hidden=32, heads=4, sequence=32)
+    network = model.MoEGPT(config, MoEConfig(32, 32, choice, shared=1, gated=True))
+    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
+    for step in range(250):
+        tokens, targets = model.batch_of(text, step=step, rank=0, batch=8, sequence=32)
+        model.next_token_loss(network(tokens), targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        for block in network.blocks:
+            block.get_submodule("moe").update_bias(rate=rate)
+    tokens, _ = model.batch_of(text, step=10_000, rank=0, batch=32, sequence=32)
+    experts = model.routed(network, tokens)[0][0].experts_TK
+    load = model.load_of(experts, 8)
+    return (load.max() / load.float().mean()).item(), model.specialisation(experts, tokens.flatten())
+
+
+@pytest.mark.slow
+def test_a_bias_evens_the_load_and_experts_specialise_more():
+    (full, bits), (full_with, bits_with) = trained(0.0), trained(0.005)
+    assert full > 2 > 1.6 > full_with and bits_with > bits + 0.3
 
 
 def test_what_the_reading_questions_ask_is_so():

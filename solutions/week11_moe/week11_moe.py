@@ -207,8 +207,8 @@ for experts, k in ((64, 6), (256, 8)):
     print(f"{experts} experts, k = {k}: the fullest has {full:.2f} times the mean, {predicted:.2f} by formula")
 
 # %% [markdown]
-# So **1.25 is what luck does** with 128 rows per expert; no balancing gets below. And a factor of 1.25 is enough for a
-# perfect router with 64 rows, while a fresh one as above loses much more.
+# So **1.25 is what luck does** with 128 rows per expert: a router that is fair on average gets no further. And a
+# factor of 1.25 is enough for a perfect router with 64 rows, while a fresh one as above loses much more.
 #
 # ## 4 · A router
 #
@@ -370,10 +370,10 @@ for layer in (dense_layer, moe_layer):
 # **A bias, by hand.** Loads `[6, 4, 2]`, mean 4: the bias moves by `[−u, 0, +u]`. No gradient, no loss; once per step
 # (arXiv 2408.15664, algorithm 1; DeepSeek-V3: u = 0.001).
 #
-# **`balance_loss(scores, experts)`** divides each token's scores by their sum (sigmoids do not add up to 1) and returns
-# the loss. **`moved_bias(bias, load, rate)`** returns the new bias; `load` is int64. Counts of 2²⁵ and more occur:
-# [Megatron-LM#7081](https://github.com/NVIDIA/Megatron-LM/pull/7081) added them up in bf16, and the sign flipped.
-# *About 3 lines each.*
+# **`balance_loss(scores, experts)`** divides each token's scores by their sum (sigmoids do not add up to 1) and
+# returns the loss. **`moved_bias(bias, load, rate)`** returns the new bias; `load` is int64. Some cases count
+# beyond 2²⁵: keep whole numbers whole. In bf16, counts around 40,000 were rounded so much that a sign flipped
+# ([Megatron-LM#7081](https://github.com/NVIDIA/Megatron-LM/pull/7081)). *About 3 lines each.*
 
 
 # %% exercise="week11.balance"
@@ -418,7 +418,7 @@ check("week11.balance", loss_step, moved_bias, cases=cases)
 # MoEAuxLossAutoScaler.apply(weights, aux_loss * weights.shape[0])
 # ```
 #
-# **Before you run: which three things are wrong with the line?** It logged a fine loss for months.
+# **Before you run: which three things are wrong with the line?**
 
 
 # %%
@@ -458,8 +458,8 @@ for way in ("added", "as found", "returned"):
     print(f"{way:9}: {asked_for(way) / asked_for('added'):6.0f} times what it should be, with 64 tokens")
 
 # %% [markdown]
-# Dropped, the gradient is zero, and with the return value used it is tokens/coefficient times too strong: here 6,400;
-# in the issue's example 180,000. Each mistake hid the other. Three more, each with its own address:
+# Dropped, the gradient is zero, and with the return value used it is tokens/coefficient times too strong: here
+# 6,400; the issue estimates 180,000. The first mistake hid the other two. Three more, each with its own address:
 #
 # - **once per microbatch** (微批次): M microbatches give M losses, and the sum was not divided
 #   ([Automodel#3359](https://github.com/NVIDIA-NeMo/Automodel/pull/3359)); a factor that held the microbatch's size
@@ -495,9 +495,10 @@ for way in ("kept", "recomputed"):
     print(f"{way:10}: {load.tolist()} of 10 tokens; the bias moves by {torch.sign(load.sum() - 4 * load).tolist()}")
 
 # %% [markdown]
-# The sign does not see a factor of two, which is why nobody noticed. Logged loads are doubled; and once a step also
-# counts an evaluation ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign is wrong too. The
-# first run of a recomputed layer, and an evaluation, keep no graph: `torch.is_grad_enabled()` tells.
+# The sign does not see a factor of two, so the training does not show it; the logged loads do. Where an
+# evaluation is counted as well ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign may
+# be wrong too. The first run of a recomputed layer, and an evaluation, keep no graph: `torch.is_grad_enabled()`
+# tells.
 #
 # **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of`, with its loss attached, and adds the
 # choices of all ranks to `counts`: once. `moe_step` is given. It plays the recomputation, divides the task's loss by
@@ -644,7 +645,7 @@ check("week11.fifty-steps", balanced, cases=[{"part": part, "k": 2} for part in 
 # %%
 figure, ax = figures.new_axes(8, 3)
 runs = {"yours": fullest_by_step(next_bias)} | {"sign, rate 0.01": runs["sign, rate 0.01"]}
-title = f"Yours ends at {sum(runs['yours'][-10:]) / 10:.2f}"
+title = f"Yours has {sum(runs['yours'][-10:]) / 10:.2f} times the mean in the last ten steps"
 figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 
 # %% [markdown]

@@ -108,11 +108,10 @@ def draw_fullest(ax: Axes, runs: Mapping[str, Sequence[float]], *, target: float
         raise ValueError(f"{len(runs)} runs cannot be told apart: draw 1 to {MOST_LINES}, each of one step or more")
     styles = ["-", "--", ":", "-.", (0, (5, 1)), (0, (1, 3))]
     colours = [PALETTE[name] for name in ("communication", "backward", "optimizer", "parameters", "forward", "weights")]
-    longest = max(map(len, runs.values()))
     for (label, ratios), style, colour in zip(runs.items(), styles, colours, strict=False):
         ax.plot(range(len(ratios)), ratios, linestyle=style, color=colour, linewidth=1.6, label=label)
     ax.axhline(target, color=MEASURED, linewidth=0.8)
-    ax.annotate(f"target {target:g}", (longest - 1, target), (0, 2), textcoords="offset points", ha="right", fontsize=8)
+    ax.text(1.01, target, f"target {target:g}", transform=ax.get_yaxis_transform(), va="center", fontsize=8)
     ax.set_yscale("log")
     ticks = [tick for tick in (1, 1.5, 2, 3, 5, 8, 16) if tick <= 1.2 * max(max(ratios) for ratios in runs.values())]
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=8)
