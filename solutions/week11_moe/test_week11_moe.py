@@ -15,9 +15,7 @@ from shardlab.model.experts import by_batch
 from shardlab.model.moe import MoE, MoEConfig
 from shardlab.model.permutation import rows_by_expert
 
-from autograder import known, weeks
 from autograder.course import ROOT
-from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week11_moe import _shared, active, balance, bill, fifty_steps, flow, layer, router
 from autograder.weeks.week11_moe.reading import READING
 
@@ -191,7 +189,7 @@ def trained(rate):
 @pytest.mark.slow
 def test_a_bias_evens_the_load_and_experts_specialise_more():
     (full, bits), (full_with, bits_with) = trained(0.0), trained(0.005)
-    assert full > 2 > 1.6 > full_with and bits_with > bits + 0.3
+    assert full > 2 and full_with < 1.6 and bits_with > bits + 0.3
 
 
 def test_what_the_reading_questions_ask_is_so():
@@ -214,26 +212,21 @@ def test_rows_that_are_not_clear_cut_are_not_drawn():
         _shared.clear_cut(rows, 2, lambda x: x, 2)
 
 
-def judged(judge, exercise, name, seed=3):
-    check, source = weeks.find(exercise), known.find(exercise, name).source
-    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=seed)
-
-
-def test_all_experts_on_all_tokens_earn_two_thirds(judge):
-    verdict = judged(judge, "week11.layer", "all_experts_on_all_tokens")
+def test_all_experts_on_all_tokens_earn_two_thirds(judged):
+    verdict = judged("week11.layer", "all_experts_on_all_tokens")
     assert verdict.points == 2 and "does an expert see tokens of others" in verdict.text
 
 
-def test_a_loss_that_never_flows_is_asked_whether_it_does(judge):
-    verdict = judged(judge, "week11.flow", "return_value_dropped")
+def test_a_loss_that_never_flows_is_asked_whether_it_does(judged):
+    verdict = judged("week11.flow", "return_value_dropped")
     assert verdict.points == 0 and "Does the loss flow?" in verdict.text
 
 
-def test_a_bias_that_counts_in_float32_earns_half(judge):
-    verdict = judged(judge, "week11.balance", "counts_in_float32")
+def test_a_bias_that_counts_in_float32_earns_half(judged):
+    verdict = judged("week11.balance", "counts_in_float32")
     assert verdict.points == 1 and "above 2^24" in verdict.text
 
 
-def test_rates_that_never_settle_and_never_arrive_are_told_apart(judge):
-    assert "It swings" in judged(judge, "week11.fifty-steps", "rate_0_1").text
-    assert "It has not arrived" in judged(judge, "week11.fifty-steps", "rate_of_deepseek").text
+def test_rates_that_never_settle_and_never_arrive_are_told_apart(judged):
+    assert "It swings" in judged("week11.fifty-steps", "rate_0_1").text
+    assert "It has not arrived" in judged("week11.fifty-steps", "rate_of_deepseek").text

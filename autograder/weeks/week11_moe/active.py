@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.formulas import formula_task, judge_numbers
 
 SIZES = ("layers", "dense_layers", "hidden", "attention", "ffn", "expert_ffn", "experts", "k", "shared", "vocab")
 MATRICES = 3  # of a gated MLP
@@ -41,7 +41,7 @@ CHECK = Check(
     public=(MIXTRAL, DEEPSEEK_V3),
     draw=_draw,
     make=formula_task("parameters", SIZES, expected),
-    judge=judge_pair(("number of parameters in all", "number of parameters that a token visits")),
+    judge=judge_numbers(("the number of all parameters", "the number of those that a token visits")),
     program="without_ranks",
     masked=("shardlab.costs", "shardlab.model"),
     hints=(

@@ -7,8 +7,8 @@ from random import Random
 
 from shardlab.costs.experts import dropped_share
 
-from autograder.checks.base import Case, Check, Reply, Task, close
-from autograder.checks.formulas import formula_task, numbers_of, shown, trouble_in_call
+from autograder.checks.base import Case, Check
+from autograder.checks.formulas import formula_task, judge_numbers
 
 SIZES = ("tokens", "experts", "k", "factor")
 NAMES = (
@@ -25,18 +25,6 @@ def expected(case: Case) -> list[float]:
     rows = ceil(factor * tokens * k / experts)
     even = dropped_share(tokens * k / experts, k_of_experts=k / experts)
     return [rows, even, max(0.0, 1 - rows / tokens)]
-
-
-def _judge(case: Case, task: Task, reply: Reply) -> str | None:
-    if problem := trouble_in_call(reply):
-        return problem
-    received = numbers_of(reply)
-    if not isinstance(received, list | tuple) or len(received) != len(NAMES):
-        return f"Return three numbers: {'; '.join(NAMES)}."
-    for name, number, right in zip(NAMES, received, task.expected[0], strict=True):
-        if not close(number, right):
-            return f"For ({shown(case)}) {number!r} is not {name}."
-    return None
 
 
 def _draw(rng: Random) -> list[Case]:
@@ -64,7 +52,7 @@ CHECK = Check(
     ),
     draw=_draw,
     make=formula_task("expert_bill", SIZES, expected),
-    judge=_judge,
+    judge=judge_numbers(NAMES),
     program="without_ranks",
     masked=("shardlab.costs", "shardlab.model"),
     hints=(
