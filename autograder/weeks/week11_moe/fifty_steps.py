@@ -56,8 +56,11 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if mean <= TARGET:
         return None
     begun = fullest(fresh, torch.zeros(EXPERTS), k)
-    swings = max(ratios) - min(ratios)
-    why = "It swings: smaller steps at the end." if swings > 0.25 else "It has not arrived: larger steps at first."
+    why = "Does it arrive too late, or swing?"
+    if max(ratios) - min(ratios) > 0.25:
+        why = "It swings: smaller steps at the end."
+    elif mean > 1.5:
+        why = "It has not arrived: larger steps at first."
     return (
         f"A {case['part']} router began with {begun:.2f} times the mean on its fullest expert; with your biases of the "
         f"last {LAST} steps it has {mean:.2f}, on fresh tokens, where {TARGET} is asked. {why}"

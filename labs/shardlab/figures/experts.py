@@ -74,8 +74,8 @@ def _loads(ax: Axes, loads: Sequence[Sequence[int]], num_tokens: int) -> None:
         stay, drop = (length * number / most for number in (stays, dropped))
         ax.add_patch(Rectangle((left, expert - 0.38), stay, 0.76, facecolor=PALETTE["forward"]))
         if dropped:
-            edge = {"facecolor": "white", "edgecolor": PALETTE["backward"], "hatch": "////"}
-            ax.add_patch(Rectangle((left + stay, expert - 0.38), drop, 0.76, **edge))
+            at, edge = (left + stay, expert - 0.38), PALETTE["backward"]
+            ax.add_patch(Rectangle(at, drop, 0.76, facecolor="white", edgecolor=edge, hatch="////"))
         ax.text(left + 1.14 * length, expert, str(stays + dropped), ha="right", va="center", fontsize=7)
     mean = left + length * sum(map(sum, loads)) / len(loads) / most
     ax.plot([mean, mean], [-0.5, len(loads) - 0.5], "--", color=MEASURED, linewidth=1)
