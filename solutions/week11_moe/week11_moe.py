@@ -54,10 +54,10 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# A larger model is a better model, and costs more FLOPs for each token. **Experts** (专家) cut that tie: each layer
-# has many MLPs, and a **router** (路由器) sends each token to a few of them. DeepSeek-V3 has 256 in a layer, and a
-# token visits 8, and one **shared expert** (共享专家) that everybody visits. **How much of the model does a token
-# use?** Guess, then run.
+# A larger model learns more, and costs more FLOPs for each token. **Experts** (专家) cut that tie: each layer has many
+# MLPs, and a **router** (路由器) sends each token to a few of them. DeepSeek-V3 has 256 per layer; a token visits 8 of
+# them, and one **shared expert** (共享专家) that everybody visits. **How much of the model does a token use?** Guess,
+# then run.
 
 # %%
 v3 = costs.find_model("deepseek-v3")
@@ -133,7 +133,7 @@ draw_map(k=2, factor=1.0, bias_steps=50)
 # Each rank drops from its own 16 tokens, two rows for an expert: what is even over 64 tokens need not be even over 16.
 #
 # Now touch it. `nodes` is how many of four nodes, with four neighbouring experts each, a token may use: fewer copies
-# travel (week 12). **Which of the sliders makes the balance worse?**
+# travel (week 12). **Which slider does most for the balance, and which does nothing to it?**
 
 
 # %% tags=["interactive"]
@@ -143,6 +143,12 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 
 
 # %% [markdown]
+# <details><summary>An answer</summary>
+#
+# The bias does most; a larger k helps, as second choices spread. The capacity does nothing: it drops what was
+# chosen, and the choices stay as they are.
+# </details>
+#
 # ## 3 · Even a perfect router drops
 #
 # **Notation.** T tokens, E experts, k choices of a token, H the hidden size, F the width of an expert. A shape's
@@ -275,7 +281,8 @@ check("week11.router", router_step, cases=cases)
 # **rows** (行). Expert 1 has three of them: one matrix product with three rows. With a capacity of two, choice 4 is
 # dropped, the last one in the queue; or, *by score*, the one of the three with the smallest weight.
 #
-# Sorting is **permute** (重排), adding weighted rows back to their tokens **unpermute**. Each is the other's backward.
+# Sorting is **permute** (重排), adding weighted rows back to their tokens **unpermute**. But for the
+# weights, each is the other's backward.
 #
 # **`kept(experts, weights, rows, by_score)`**: which choices stay, bool `[T, k]`. **`moe_layer`**: the shared expert's
 # output, plus weight times expert of each choice that stays. An MLP is `gelu(x @ up) @ down`. Two demands: compute an
@@ -578,8 +585,8 @@ for ranks in (1, 2, 4):
 # %% [markdown]
 # ## 8 · Challenge: balance a skewed router in 50 steps
 #
-# Sigmoid scores, 16 experts, k = 2, 1,024 tokens a step. The router is skewed, and `next_bias` sees what a real system
-# has: the E counts of the last step, nothing else. Luck alone gives 1.15.
+# Sigmoid scores, 16 experts, k = 2, 1,024 tokens per step. The router is skewed, and `next_bias` sees what a real
+# system has: the E counts of the last step, nothing else. Luck alone gives 1.15.
 
 # %%
 print(f"the fullest of 16 experts, uniform router, 1,024 tokens: {costs.fullest_expert(16, 2, 1024):.2f}")
@@ -651,7 +658,7 @@ figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 # %% [markdown]
 # ## 9 · What experts learn
 #
-# Three small GPTs with 8 experts a layer learn this course's text, byte by byte, each on a rank of its own:
+# Three small GPTs with 8 experts per layer learn this course's text, byte by byte, each on a rank of its own:
 # without balance, with the loss (coefficient 0.1), with the bias (rate 0.005). **Predict:** does balance help or
 # harm an expert that wants to specialise (专门化)? It is measured in bits: how much the choice of an expert says
 # about the character, the mutual information (互信息) of the two.
