@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import torch
@@ -56,11 +57,8 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if mean <= TARGET:
         return None
     begun = fullest(fresh, torch.zeros(EXPERTS), k)
-    why = "Does it arrive too late, or swing?"
-    if max(ratios) - min(ratios) > 0.25:
-        why = "It swings: smaller steps at the end."
-    elif mean > 1.5:
-        why = "It has not arrived: larger steps at first."
+    rises = sum(after > before for before, after in pairwise(ratios))
+    why = "It has not arrived: larger steps at first." if rises < LAST / 4 else "It swings: smaller steps at the end."
     return (
         f"A {case['part']} router began with {begun:.2f} times the mean on its fullest expert; with your biases of the "
         f"last {LAST} steps it has {mean:.2f}, on fresh tokens, where {TARGET} is asked. {why}"
