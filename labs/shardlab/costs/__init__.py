@@ -35,6 +35,7 @@ __getattr__ = lazily(
     machines=("find_accelerator",),
     memory=("MemoryBytes", "memory_of_stage", "peak_memory"),
     memory_states=("parameters_on_stage", "shard_elements", "state_bytes", "zero_state_bytes"),
+    model=("num_parameters",),
     model_file=("load_model",),
     model_zoo=("ZOO", "find_model"),
     zero_plus_plus=("plus_bytes", "quantized_bytes"),
