@@ -1,12 +1,16 @@
 """What all tests share: one judge with one sandbox, levels of isolation, and an end that leaves nothing."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from autograder.judge import Judge
+from autograder import known, weeks
+from autograder.judge import Judge, Verdict
+from autograder.kill_matrix import PREAMBLE
 from tests import levels
 
 pytest_plugins = ["pytester", "tests.at_the_end", "tests.fast", "tests.left_behind", "tests.side_by_side"]
@@ -17,6 +21,17 @@ def judge() -> Iterator[Judge]:
     """One judge for all tests of a process: its sandbox, which imports torch, is started once."""
     with Judge() as one:
         yield one
+
+
+@pytest.fixture(scope="session")
+def judged(judge: Judge) -> Callable[..., Verdict]:
+    """`judged("week05.bill", "logits_in_float32")` is the verdict on that known answer; or of a changed check."""
+
+    def verdict_on(exercise: str, name: str, seed: int = 3, **changes: Any) -> Verdict:
+        answer = {"preamble": PREAMBLE, "cells": [[exercise, known.find(exercise, name).source, True]]}
+        return judge.judge(replace(weeks.find(exercise), **changes), answer, seed=seed)
+
+    return verdict_on
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -301,3 +302,9 @@ def test_the_reader_of_imports_sees_them_all(tmp_path):
     path.write_text(source + "if TYPE_CHECKING:\n    import k\n")
     names = imports_of("p.q.module", path)
     assert names == {"a.b", "c", "d.e.f", "p.q.g", "p.h.i", "j"}
+
+
+def test_no_two_test_files_share_a_name():
+    """pytest imports test files by their base names and refuses the second of two."""
+    names = sorted(path.name for folder in ("tests", "solutions") for path in (ROOT / folder).rglob("test_*.py"))
+    assert [name for name, same in itertools.groupby(names) if len(list(same)) > 1] == []

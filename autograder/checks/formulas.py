@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -11,7 +12,9 @@ import torch
 from autograder.checks.base import Case, Reply, Task, close, trouble
 
 MOST_NUMBERS = 1000
+COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 FORMULAS = ("shardlab.collectives", "shardlab.costs.traffic")  # a formula is asked for: these hold it
+Judging = Callable[[Case, Task, Reply], str | None]
 
 
 def formula_task(call: str, names: tuple[str, ...], expected: Any) -> Any:
@@ -64,18 +67,20 @@ def shown(case: Case) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in case.items())
 
 
-def judge_pair(names: tuple[str, str], relative: float = 1e-6) -> Any:
+def judge_numbers(names: Sequence[str], relative: float = 1e-6, unit: str = "") -> Judging:
+    """The judge of a list of numbers, one for each name; the sentence names the first that is not right."""
+    units = f", in {unit}" if unit else ""
+
     def judge(case: Case, task: Task, reply: Reply) -> str | None:
         if problem := trouble_in_call(reply):
             return problem
         received = numbers_of(reply)
-        if not isinstance(received, list | tuple) or len(received) != 2:
-            return f"Return two numbers: {names[0]} and {names[1]}."
+        if not isinstance(received, list | tuple) or len(received) != len(names):
+            return f"Return {COUNTS[len(names)]} numbers{units}: {'; '.join(names)}."
         for name, number, expected in zip(names, received, task.expected[0], strict=True):
             if not close(number, expected, relative):
-                return (
-                    f"For ({shown(case)}) {number!r} is not the {name}." if case else f"{number!r} is not the {name}."
-                )
+                where = f"For ({shown(case)}) " if case else ""
+                return f"{where}{number!r} is not {name}{units}."
         return None
 
     return judge

@@ -11,10 +11,9 @@ from shardlab.costs import overlap, traffic
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
-from autograder import known, notebooks, weeks
+from autograder import notebooks
 from autograder.jobs.marked import marked_mlp
 from autograder.jobs.trained import mlp
-from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week02_ddp import ten_and_eight, top_k, unused
 from autograder.weeks.week02_ddp.assign_buckets import expected_buckets
 from autograder.weeks.week02_ddp.reading import READING
@@ -82,8 +81,6 @@ def test_marks_change_nothing_on_one_process():
         ("top-k", "no_feedback", 1.5, "Right: one step."),
     ],
 )
-def test_partial_credit(judge, exercise, name, points, words):
-    check = weeks.find(f"week02.{exercise}")
-    source = known.find(check.exercise, name).source
-    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
+def test_partial_credit(judged, exercise, name, points, words):
+    verdict = judged(f"week02.{exercise}", name)
     assert verdict.points == pytest.approx(points, abs=1e-3) and words in verdict.text

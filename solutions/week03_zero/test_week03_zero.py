@@ -12,9 +12,7 @@ from shardlab.data_parallel.zero1 import Zero1
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-from autograder import known, weeks
 from autograder.checks import shards
-from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week03_zero.reading import READING
 
 
@@ -53,8 +51,6 @@ def test_what_the_reading_questions_ask_is_so():
     assert f"dist.{READING['params_by']}(" in inspect.getsource(ZeroRedundancyOptimizer._broadcast_params_from_rank)
 
 
-def test_half_of_the_cut_earns_half_of_the_points(judge):
-    check = weeks.find("week03.flatten")
-    source = known.find("week03.flatten", "no_padding").source
-    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=3)
+def test_half_of_the_cut_earns_half_of_the_points(judged):
+    verdict = judged("week03.flatten", "no_padding")
     assert verdict.points == 1 and "1858 are expected" in verdict.text and "Right: unflatten." in verdict.text

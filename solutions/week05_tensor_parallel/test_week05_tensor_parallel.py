@@ -12,8 +12,7 @@ from megatron.core.tensor_parallel import cross_entropy as megatron_loss
 from megatron.core.tensor_parallel import layers, mappings
 from shardlab.costs.machines import find_accelerator
 
-from autograder import known, notebooks, weeks
-from autograder.kill_matrix import PREAMBLE
+from autograder import notebooks, weeks
 from autograder.weeks.week05_tensor_parallel import bill, cross_entropy, heads, mlp, operators, why_eight
 from autograder.weeks.week05_tensor_parallel.reading import READING
 
@@ -128,11 +127,6 @@ def test_megatrons_reduce_returns_what_is_not_contiguous_unreduced():
         assert torch.equal(transposed, x.T)
 
 
-def judged(judge, exercise, mutant, seed=3):
-    check, source = weeks.find(exercise), known.find(exercise, mutant).source
-    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=seed)
-
-
 @pytest.mark.parametrize(
     ("exercise", "mutant", "points", "words"),
     [
@@ -146,8 +140,8 @@ def judged(judge, exercise, mutant, seed=3):
         ("week05.dropout", "own_numbers_everywhere", 0, "their activations are no longer copies"),
     ],
 )
-def test_a_wrong_answer_is_told_what_to_ask_itself(judge, exercise, mutant, points, words):
-    verdict = judged(judge, exercise, mutant)
+def test_a_wrong_answer_is_told_what_to_ask_itself(judged, exercise, mutant, points, words):
+    verdict = judged(exercise, mutant)
     assert verdict.points == points and words in verdict.text, verdict.text
 
 

@@ -10,8 +10,7 @@ from megatron.core.tensor_parallel import layers, mappings, random
 from shardlab.costs.flops import hardware_flops_per_token, model_flops_per_token
 from shardlab.costs.model_zoo import ZOO
 
-from autograder import known, notebooks, weeks
-from autograder.kill_matrix import PREAMBLE
+from autograder import notebooks, weeks
 from autograder.weeks.week06_sequence_parallel import _shared, activations, block, memory_cap, norm, operators
 from autograder.weeks.week06_sequence_parallel.reading import READING
 
@@ -143,31 +142,26 @@ def test_what_the_reading_questions_ask_is_so():
     assert places == sorted(places)
 
 
-def judged(judge, exercise, name, seed=3):
-    check, source = weeks.find(exercise), known.find(exercise, name).source
-    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=seed)
-
-
-def test_a_recomputation_that_keeps_everything_earns_two_thirds(judge):
-    verdict = judged(judge, "week06.recompute", "keeps_everything")
+def test_a_recomputation_that_keeps_everything_earns_two_thirds(judged):
+    verdict = judged("week06.recompute", "keeps_everything")
     assert verdict.points == 2 and "look at what the forward leaves behind" in verdict.text
 
 
-def test_partial_norm_gradients_are_named(judge):
-    verdict = judged(judge, "week06.block", "partial_norms")
+def test_partial_norm_gradients_are_named(judged):
+    verdict = judged("week06.block", "partial_norms")
     assert verdict.points == 0 and "Who has the others'?" in verdict.text
 
 
-def test_a_norm_on_everything_is_right_and_splits_nothing(judge):
-    verdict = judged(judge, "week06.block", "norm_on_everything")
+def test_a_norm_on_everything_is_right_and_splits_nothing(judged):
+    verdict = judged("week06.block", "norm_on_everything")
     assert verdict.points == 2 and "look at what the first line of your layer works on" in verdict.text
 
 
-def test_a_gradient_that_is_t_times_too_long_is_told_so(judge):
-    verdict = judged(judge, "week06.norm", "reduces_what_is_whole")
+def test_a_gradient_that_is_t_times_too_long_is_told_so(judged):
+    verdict = judged("week06.norm", "reduces_what_is_whole")
     assert verdict.points == 0 and "times what it should be" in verdict.text
 
 
-def test_a_sequence_that_does_not_divide_must_be_refused(judge):
-    verdict = judged(judge, "week06.operators", "drops_the_rest")
+def test_a_sequence_that_does_not_divide_must_be_refused(judged):
+    verdict = judged("week06.operators", "drops_the_rest")
     assert verdict.points == 0 and "cannot be split over" in verdict.text and "raise a ValueError" in verdict.text

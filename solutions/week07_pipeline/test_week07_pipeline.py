@@ -15,7 +15,6 @@ from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from torch.distributed.pipelining import Schedule1F1B
 
 from autograder import known, notebooks, weeks
-from autograder.judge import Judge, Verdict
 from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week07_pipeline import pipeline_step, smallest, split_stages
 from autograder.weeks.week07_pipeline.reading import READING
@@ -61,20 +60,15 @@ def test_one_process_is_the_mean_over_all_rows():
     assert [gradient.shape for gradient in gradients] == [(2, 2), (2, 2)]
 
 
-def judged(judge: Judge, exercise: str, source: str) -> Verdict:
-    check = weeks.find(exercise)
-    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
-
-
 @pytest.mark.parametrize(
-    ("exercise", "folder", "name", "points", "right"),
+    ("exercise", "name", "points", "right"),
     [
-        ("week07.pipeline-step", "pipeline_step", "mean_of_means", 2, "Right: equal microbatches."),
-        ("week07.one-f-one-b", "one_f_one_b", "forgets_few_microbatches", 2, "Right: as many microbatches as ranks."),
+        ("pipeline-step", "mean_of_means", 2, "Right: equal microbatches."),
+        ("one-f-one-b", "forgets_few_microbatches", 2, "Right: as many microbatches as ranks."),
     ],
 )
-def test_partial_credit(judge, exercise, folder, name, points, right):
-    verdict = judged(judge, exercise, answer_of(folder, name))
+def test_partial_credit(judged, exercise, name, points, right):
+    verdict = judged(f"week07.{exercise}", name)
     assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
 
 
@@ -100,7 +94,8 @@ def gpipe(num_ranks, num_microbatches):
 
 @pytest.mark.isolated
 def test_of_a_package_that_a_check_hides_no_file_is_left(judge):
-    assert "FileNotFoundError" in judged(judge, "week07.gpipe", READS_THE_FILE).text
+    answer = {"preamble": PREAMBLE, "cells": [["week07.gpipe", READS_THE_FILE, True]]}
+    assert "FileNotFoundError" in judge.judge(weeks.find("week07.gpipe"), answer, seed=3).text
 
 
 def test_numbers_in_the_text_are_those_of_the_functions():

@@ -14,8 +14,6 @@ from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from torch import nn
 from torch.distributed.pipelining import _backward
 
-from autograder import known, weeks
-from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week08_zero_bubble import bubbles, v_schedule, wins
 from autograder.weeks.week08_zero_bubble.reading import READING
 
@@ -65,18 +63,15 @@ def test_1f1b_wins_where_the_formula_says(seed):
 
 
 @pytest.mark.parametrize(
-    ("folder", "name", "points", "right"),
+    ("exercise", "name", "points", "right"),
     [
-        ("v_schedule", "zbv_only", 1.5, "Right: ZBV."),
-        ("v_schedule", "half_only", 1.5, "Right: half."),
-        ("split_backward", "last_layer_first", 2 / 3, "Right: W."),
+        ("v-schedule", "zbv_only", 1.5, "Right: ZBV."),
+        ("v-schedule", "half_only", 1.5, "Right: half."),
+        ("split-backward", "last_layer_first", 2 / 3, "Right: W."),
     ],
 )
-def test_partial_credit(judge, folder, name, points, right):
-    exercise = f"week08.{folder.replace('_', '-')}"
-    check = weeks.find(exercise)
-    source = known.find(f"week08.{folder.replace('_', '-')}", name).source
-    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
+def test_partial_credit(judged, exercise, name, points, right):
+    verdict = judged(f"week08.{exercise}", name)
     assert verdict.points == pytest.approx(points, abs=1e-3) and right in verdict.text
 
 

@@ -1,7 +1,6 @@
 """Week 9: the numbers that its page names, partial credit, and the facts that its reading questions ask for."""
 
 import inspect
-from dataclasses import replace
 
 import pytest
 from megatron.core import parallel_state
@@ -14,8 +13,7 @@ from shardlab.mesh import MEGATRON_ORDER, Mesh
 from shardlab.mesh.axes import DENSE
 from shardlab.mesh.nodes import link_bytes_per_second
 
-from autograder import known, notebooks, weeks
-from autograder.kill_matrix import PREAMBLE
+from autograder import notebooks
 from autograder.weeks.week09_hybrid.axis_bytes import GPT3, expected
 from autograder.weeks.week09_hybrid.rank_37 import MESH, RANK
 from autograder.weeks.week09_hybrid.reading import READING
@@ -64,23 +62,17 @@ def test_what_the_reading_questions_ask_is_so():
     assert READING["order"] == list(DENSE)
 
 
-def judged(judge, exercise, mutant, seed=3, **changes):
-    check = replace(weeks.find(exercise), **changes)
-    source = known.find(exercise, mutant).source
-    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=seed)
-
-
-def test_gradients_over_the_wrong_group_are_named_by_their_place(judge):
-    verdict = judged(judge, "week09.hybrid-step", "dp_over_tp")
+def test_gradients_over_the_wrong_group_are_named_by_their_place(judged):
+    verdict = judged("week09.hybrid-step", "dp_over_tp")
     assert verdict.points == 0 and "is not that of one process on the whole batch" in verdict.text
 
 
-def test_a_step_that_forgets_the_replicas_earns_half(judge):
-    verdict = judged(judge, "week09.hybrid-step", "no_dp")
+def test_a_step_that_forgets_the_replicas_earns_half(judged):
+    verdict = judged("week09.hybrid-step", "no_dp")
     assert verdict.points == 1.5 and "Right: one replica." in verdict.text
 
 
 @pytest.mark.slow
-def test_a_hang_ends_with_the_line_of_every_rank(judge):
-    verdict = judged(judge, "week09.same-order", "own_group_first", timeout=6.0)
+def test_a_hang_ends_with_the_line_of_every_rank(judged):
+    verdict = judged("week09.same-order", "own_group_first", timeout=6.0)
     assert verdict.points == 0 and "in sum_on_each_axis()" in verdict.text

@@ -16,8 +16,6 @@ from shardlab.costs.model_zoo import find_model
 from shardlab.costs.planning import claims, planner
 from shardlab.costs.validation.published import read_runs
 
-from autograder import known, weeks
-from autograder.kill_matrix import PREAMBLE
 from autograder.weeks.week10_planning import _clusters, calculator, cut, fits
 from autograder.weeks.week10_planning.reading import READING
 
@@ -105,8 +103,6 @@ def test_what_the_reading_questions_ask_is_so():
         ("week10.calculator", "two_byte_gradients", 0.82 * 3, "parameters"),
     ],
 )
-def test_half_of_an_answer_earns_its_part(judge, exercise, name, points, right):
-    check = weeks.find(exercise)
-    source = known.find(exercise, name).source
-    verdict = judge.judge(check, {"preamble": PREAMBLE, "cells": [[exercise, source, True]]}, seed=3)
+def test_half_of_an_answer_earns_its_part(judged, exercise, name, points, right):
+    verdict = judged(exercise, name)
     assert verdict.points == pytest.approx(points, abs=0.01) and right in verdict.text

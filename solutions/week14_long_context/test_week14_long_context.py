@@ -11,8 +11,7 @@ from shardlab.figures import chunk_owners, chunk_work
 from torch.distributed.tensor.experimental._context_parallel import _attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from autograder import known, weeks
-from autograder.kill_matrix import PREAMBLE
+from autograder import weeks
 from autograder.weeks.week14_long_context import _shared, batch, bill, memory_cap, ring
 from autograder.weeks.week14_long_context.reading import READING
 
@@ -103,31 +102,26 @@ def test_what_the_reading_questions_ask_is_so():
     assert places == sorted(places)
 
 
-def judged(judge, exercise, name, seed=3):
-    check, source = weeks.find(exercise), known.find(exercise, name).source
-    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=seed)
-
-
-def test_a_ring_that_keeps_every_block_earns_two_thirds(judge):
-    verdict = judged(judge, "week14.ring", "keeps_all_blocks")
+def test_a_ring_that_keeps_every_block_earns_two_thirds(judged):
+    verdict = judged("week14.ring", "keeps_all_blocks")
     assert verdict.points == 2 and "which older blocks do you still hold" in verdict.text
 
 
-def test_whole_blocks_of_scores_earn_one_third(judge):
-    verdict = judged(judge, "week14.memory-cap", "whole_blocks")
+def test_whole_blocks_of_scores_earn_one_third(judged):
+    verdict = judged("week14.memory-cap", "whole_blocks")
     assert verdict.points == 1 and "the largest tile of scores" in verdict.text
 
 
-def test_a_mean_of_means_is_asked_for_its_count(judge):
-    verdict = judged(judge, "week14.batch", "mean_of_means")
+def test_a_mean_of_means_is_asked_for_its_count(judged):
+    verdict = judged("week14.batch", "mean_of_means")
     assert verdict.points == 0 and "Over how many tokens is the mean" in verdict.text
 
 
-def test_a_backward_with_a_blocks_own_sums_is_asked_for_the_rows(judge):
-    verdict = judged(judge, "week14.ring-backward", "own_o_and_lse")
+def test_a_backward_with_a_blocks_own_sums_is_asked_for_the_rows(judged):
+    verdict = judged("week14.ring-backward", "own_o_and_lse")
     assert verdict.points == 0 and ("numbers of dk are wrong" in verdict.text or "numbers of dq" in verdict.text)
 
 
-def test_an_exchange_without_a_backward_is_asked_for_it(judge):
-    verdict = judged(judge, "week14.ulysses", "no_gradient")
+def test_an_exchange_without_a_backward_is_asked_for_it(judged):
+    verdict = judged("week14.ulysses", "no_gradient")
     assert verdict.points == 0 and "The backward of an exchange is the exchange back" in verdict.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardlab.costs import traffic
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import FORMULAS, formula_task, judge_pair
+from autograder.checks.formulas import FORMULAS, formula_task, judge_numbers
 
 
 def _factors(case: Case) -> tuple[float, float]:
@@ -21,7 +21,7 @@ CHECK = Check(
     public=({},),
     draw=lambda rng: [{}],
     make=formula_task("eight_to_sixty_four", (), _factors),
-    judge=judge_pair(("factor of the bandwidth term", "factor of the latency term"), 0.01),
+    judge=judge_numbers(("the factor of the bandwidth term", "the factor of the latency term"), 0.01),
     program="without_ranks",
     masked=FORMULAS,
     hints=(

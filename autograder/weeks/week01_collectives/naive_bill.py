@@ -7,7 +7,7 @@ from random import Random
 from shardlab.costs import traffic
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import FORMULAS, formula_task, judge_pair
+from autograder.checks.formulas import FORMULAS, formula_task, judge_numbers
 
 
 def _naive_bill(case: Case) -> tuple[float, float]:
@@ -28,7 +28,7 @@ CHECK = Check(
     public=({"num_ranks": 8, "num_bytes": 14e9}, {"num_ranks": 3, "num_bytes": 1000}),
     draw=_draw_bills,
     make=formula_task("naive_all_reduce_bill", ("num_ranks", "num_bytes"), _naive_bill),
-    judge=judge_pair(("number of messages", "number of bytes at rank 0")),
+    judge=judge_numbers(("the number of messages", "the number of bytes at rank 0")),
     program="without_ranks",
     masked=FORMULAS,
     hints=(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.weeks.week02_ddp.efficiency import FORMULAS, expected_efficiency
 
 
@@ -21,7 +21,7 @@ CHECK = Check(
     public=({},),
     draw=lambda rng: [{}],
     make=formula_task("ten_and_eight", (), both),
-    judge=judge_pair(("efficiency without overlap", "efficiency when the backward hides what it can"), 0.01),
+    judge=judge_numbers(("the efficiency without overlap", "the efficiency when the backward hides what it can"), 0.01),
     program="without_ranks",
     masked=FORMULAS,
     hints=(

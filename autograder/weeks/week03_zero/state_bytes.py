@@ -7,9 +7,9 @@ from random import Random
 from shardlab.costs.memory_states import zero_state_bytes
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task
+from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.checks.shards import TABLES_MASKED
-from autograder.weeks.week03_zero._stages import judge_stages
+from autograder.weeks.week03_zero._stages import STAGES
 
 
 def _table(case: Case) -> list[float]:
@@ -27,7 +27,7 @@ CHECK = Check(
     public=({"num_parameters": 7e9, "num_ranks": 8}, {"num_parameters": 1e9, "num_ranks": 64}),
     draw=_draw,
     make=formula_task("state_bytes", ("num_parameters", "num_ranks"), _table),
-    judge=judge_stages("bytes", 1e-6),
+    judge=judge_numbers(STAGES, unit="bytes"),
     program="without_ranks",
     masked=TABLES_MASKED,
     hints=(

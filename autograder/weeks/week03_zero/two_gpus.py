@@ -5,9 +5,9 @@ from __future__ import annotations
 from shardlab.costs.memory_states import zero_state_bytes
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task
+from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.checks.shards import TABLES_MASKED
-from autograder.weeks.week03_zero._stages import judge_stages
+from autograder.weeks.week03_zero._stages import STAGES
 
 
 def _gigabytes(case: Case) -> list[float]:
@@ -21,7 +21,7 @@ CHECK = Check(
     public=({},),
     draw=lambda rng: [{}],
     make=formula_task("hundred_million_on_two", (), _gigabytes),
-    judge=judge_stages("GB", 1e-3),
+    judge=judge_numbers(STAGES, 1e-3, "GB"),
     program="without_ranks",
     masked=TABLES_MASKED,
     hints=(

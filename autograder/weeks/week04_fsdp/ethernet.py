@@ -7,7 +7,7 @@ from random import Random
 from shardlab.costs import traffic
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.checks.shards import TABLES_MASKED
 
 BF16 = 2
@@ -40,7 +40,7 @@ CHECK = Check(
     ),
     draw=_draw,
     make=formula_task("seconds_a_step", ("num_parameters", "num_ranks", "bits_per_second"), _seconds),
-    judge=judge_pair(("seconds of DDP", "seconds of ZeRO-3"), 0.01),
+    judge=judge_numbers(("the seconds of DDP", "the seconds of ZeRO-3"), 0.01),
     program="without_ranks",
     masked=TABLES_MASKED,
     hints=(

@@ -7,7 +7,7 @@ from random import Random
 from shardlab.costs.memory_states import zero_state_bytes
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.checks.shards import TABLES_MASKED
 
 
@@ -38,7 +38,7 @@ CHECK = Check(
     ),
     draw=_draw,
     make=formula_task("zero3_saves", ("num_parameters", "num_ranks", "activation_bytes"), _saved),
-    judge=judge_pair(("factor of the model states", "factor of states and activations together")),
+    judge=judge_numbers(("the factor of the model states", "the factor of states and activations together")),
     program="without_ranks",
     masked=TABLES_MASKED,
     hints=(

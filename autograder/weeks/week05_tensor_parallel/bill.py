@@ -9,8 +9,8 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.model_zoo import gpt
 from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes
 
-from autograder.checks.base import Case, Check, Reply, Task, close
-from autograder.checks.formulas import formula_task, numbers_of, shown, trouble_in_call
+from autograder.checks.base import Case, Check
+from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.weeks.week05_tensor_parallel._shared import COSTS_MASKED
 
 SIZES = ("num_ranks", "batch", "sequence", "hidden", "vocabulary")
@@ -35,18 +35,6 @@ def expected(case: Case) -> list[float]:
     ]
 
 
-def _judge(case: Case, task: Task, reply: Reply) -> str | None:
-    if problem := trouble_in_call(reply):
-        return problem
-    received = numbers_of(reply)
-    if not isinstance(received, list | tuple) or len(received) != len(NAMES):
-        return f"Return three numbers, in bytes: {'; '.join(NAMES)}."
-    for name, number, right in zip(NAMES, received, task.expected[0], strict=True):
-        if not close(number, right):
-            return f"For ({shown(case)}) {number!r} is not {name}."
-    return None
-
-
 def _draw(rng: Random) -> list[Case]:
     """One rank, two, and many; batches of one sequence and of several."""
 
@@ -64,7 +52,7 @@ CHECK = Check(
     public=(LLAMA, {"num_ranks": 2, "batch": 4, "sequence": 1024, "hidden": 768, "vocabulary": 50257}),
     draw=_draw,
     make=formula_task("tensor_parallel_bill", SIZES, expected),
-    judge=_judge,
+    judge=judge_numbers(NAMES, unit="bytes"),
     program="without_ranks",
     masked=COSTS_MASKED,
     hints=(

@@ -9,7 +9,7 @@ from shardlab.costs.model_zoo import gpt
 from shardlab.costs.traffic import ring_all_reduce_bytes
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.weeks.week05_tensor_parallel._shared import COSTS_MASKED
 
 SIZES = ("num_ranks", "sequence", "hidden", "flops", "inside", "between", "per_node")
@@ -45,7 +45,7 @@ CHECK = Check(
     public=({"num_ranks": 8, **GPT3, **H100}, {"num_ranks": 16, **GPT3, **H100}),
     draw=_draw,
     make=formula_task("layer_seconds", SIZES, expected),
-    judge=judge_pair(("number of seconds of computing", "number of seconds of messages")),
+    judge=judge_numbers(("the number of seconds of computing", "the number of seconds of messages")),
     program="without_ranks",
     masked=COSTS_MASKED,
     hints=(

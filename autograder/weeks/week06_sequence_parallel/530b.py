@@ -6,8 +6,8 @@ from shardlab.costs.flops import attention_core_flops, layer_matmul_flops
 from shardlab.costs.memory import gpt_layer_activation_bytes
 from shardlab.costs.model_zoo import ZOO
 
-from autograder.checks.base import Case, Check, Reply, Task, close
-from autograder.checks.formulas import formula_task, numbers_of, trouble_in_call
+from autograder.checks.base import Case, Check
+from autograder.checks.formulas import formula_task, judge_numbers
 
 MODEL, TENSOR = ZOO["mt-nlg-530b"], 8
 NAMES = (
@@ -31,18 +31,6 @@ def expected(case: Case) -> list[float]:
     return [alone, both, 1 - both / split, core / (3 * forward), 1 / 3]
 
 
-def _judge(case: Case, task: Task, reply: Reply) -> str | None:
-    if problem := trouble_in_call(reply):
-        return problem
-    received = numbers_of(reply)
-    if not isinstance(received, list | tuple) or len(received) != len(NAMES):
-        return f"Return five numbers: {'; '.join(NAMES)}."
-    for name, number, right in zip(NAMES, received, task.expected[0], strict=True):
-        if not close(number, right, ROUNDED):
-            return f"{number!r} is not {name}."
-    return None
-
-
 CHECK = Check(
     exercise="week06.530b",
     points=1,
@@ -50,7 +38,7 @@ CHECK = Check(
     public=({},),
     draw=lambda rng: [{}],
     make=formula_task("layer_of_530b", (), expected),
-    judge=_judge,
+    judge=judge_numbers(NAMES, ROUNDED),
     program="without_ranks",
     masked=("shardlab.costs",),
     hints=(

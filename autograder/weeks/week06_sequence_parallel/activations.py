@@ -6,8 +6,8 @@ from random import Random
 
 from shardlab.costs.memory import gpt_layer_activation_bytes
 
-from autograder.checks.base import Case, Check, Reply, Task, close
-from autograder.checks.formulas import FORMULAS, formula_task, numbers_of, shown, trouble_in_call
+from autograder.checks.base import Case, Check
+from autograder.checks.formulas import FORMULAS, formula_task, judge_numbers
 
 SIZES = ("s", "b", "h", "a", "t")
 ROWS: dict[str, dict] = {
@@ -26,18 +26,6 @@ def expected(case: Case) -> list[float]:
     """Bytes of each row, in the order of ROWS."""
     sizes = {name: case[name] for name in SIZES}
     return [gpt_layer_activation_bytes(**(sizes | row)) for row in ROWS.values()]
-
-
-def _judge(case: Case, task: Task, reply: Reply) -> str | None:
-    if problem := trouble_in_call(reply):
-        return problem
-    received = numbers_of(reply)
-    if not isinstance(received, list | tuple) or len(received) != len(ROWS):
-        return f"Return six numbers, the bytes of a layer {'; '.join(ROWS)}."
-    for name, number, right in zip(ROWS, received, task.expected[0], strict=True):
-        if not close(number, right):
-            return f"For ({shown(case)}) {number!r} is not what a rank keeps {name}, in bytes."
-    return None
 
 
 def _draw(rng: Random) -> list[Case]:
@@ -62,7 +50,7 @@ CHECK = Check(
     public=(GPT3, SMALL),
     draw=_draw,
     make=formula_task("activation_bytes", SIZES, expected),
-    judge=_judge,
+    judge=judge_numbers([f"what a rank keeps {row}" for row in ROWS], unit="bytes"),
     program="without_ranks",
     masked=(*FORMULAS, "shardlab.costs"),
     hints=(

@@ -7,7 +7,7 @@ from random import Random
 from shardlab.costs.clock.step import bubble_share
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.formulas import formula_task, judge_numbers
 
 FORMULAS = ("shardlab.costs.clock.step",)
 
@@ -29,7 +29,7 @@ CHECK = Check(
     public=tuple({"num_ranks": ranks, "num_microbatches": num} for ranks, num in ((2, 1), (2, 4), (4, 8))),
     draw=_draw_bubbles,
     make=formula_task("bubble_and_speedup", ("num_ranks", "num_microbatches"), _bubble_and_speedup),
-    judge=judge_pair(("idle share of a rank", "speed-up over one GPU")),
+    judge=judge_numbers(("the idle share of a rank", "the speed-up over one GPU")),
     program="without_ranks",
     masked=FORMULAS,
     hints=(

@@ -13,7 +13,7 @@ from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.simulation import simulate
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.checks.schedules import BUILDERS
 
 NAMES = ("num_ranks", "forward", "input_gradient", "weight_gradient")
@@ -42,7 +42,7 @@ CHECK = Check(
     public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((4, 1.0, 1.0, 1.0), (3, 1.0, 1.2, 0.8))),
     draw=_draw_bubbles,
     make=formula_task("bubbles", NAMES, _bubbles),
-    judge=judge_pair(("idle time of a rank in 1F1B", "idle time of a rank in ZB-H1")),
+    judge=judge_numbers(("the idle time of a rank in 1F1B", "the idle time of a rank in ZB-H1")),
     program="without_ranks",
     masked=BUILDERS,
     hints=(

@@ -9,8 +9,8 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.model_zoo import gpt
 from shardlab.costs.traffic import ring_all_reduce_bytes
 
-from autograder.checks.base import Case, Check, Reply, Task, close
-from autograder.checks.formulas import formula_task, numbers_of, shown, trouble_in_call
+from autograder.checks.base import Case, Check
+from autograder.checks.formulas import formula_task, judge_numbers
 
 NAMES = (
     "the payload of a tensor-parallel all-reduce",
@@ -51,18 +51,6 @@ def expected(case: Case) -> list[float]:
     ]
 
 
-def _judge(case: Case, task: Task, reply: Reply) -> str | None:
-    if problem := trouble_in_call(reply):
-        return problem
-    received = numbers_of(reply)
-    if not isinstance(received, list | tuple) or len(received) != len(NAMES):
-        return f"Return five numbers, in bytes: {'; '.join(NAMES)}."
-    for name, number, right in zip(NAMES, received, task.expected[0], strict=True):
-        if not close(number, right):
-            return f"For ({shown(case)}) {number!r} is not {name}."
-    return None
-
-
 def _draw(rng: Random) -> list[Case]:
     """Each axis of one rank, of two and of more, and microbatches of several sequences."""
 
@@ -82,7 +70,7 @@ CHECK = Check(
     public=(GPT3, SMALL),
     draw=_draw,
     make=formula_task("axis_bytes", SIZES, expected),
-    judge=_judge,
+    judge=judge_numbers(NAMES, unit="bytes"),
     program="without_ranks",
     masked=("shardlab.collectives", "shardlab.costs", "shardlab.hybrid"),
     hints=(

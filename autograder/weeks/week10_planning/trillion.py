@@ -8,7 +8,7 @@ from random import Random
 from shardlab.costs.flops import utilisation
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.weeks.week10_planning._clusters import MASKED
 
 NAMES = ("num_parameters", "tokens_per_step", "step_seconds", "num_gpus", "peak_flops", "total_tokens")
@@ -45,7 +45,9 @@ CHECK = Check(
     ),
     draw=_draw,
     make=formula_task("used_and_days", NAMES, _used_and_days),
-    judge=judge_pair(("share of the peak", "number of days"), relative=1e-4),  # a last step may be a whole one
+    judge=judge_numbers(
+        ("the share of the peak", "the number of days"), relative=1e-4
+    ),  # a last step may be a whole one
     program="without_ranks",
     masked=MASKED,
     hints=(

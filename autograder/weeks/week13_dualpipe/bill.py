@@ -12,7 +12,7 @@ from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.checks.schedules import BUILDERS
 
 NAMES = ("num_ranks", "forward", "weight_gradient", "pair")
@@ -44,7 +44,7 @@ CHECK = Check(
     ),
     draw=_draw_bills,
     make=formula_task("dualpipe_bill", NAMES, _bill),
-    judge=judge_pair(("idle time of the rank that idles most", "number of activations that a rank holds")),
+    judge=judge_numbers(("the idle time of the rank that idles most", "the number of activations that a rank holds")),
     program="without_ranks",
     masked=BUILDERS,
     hints=(

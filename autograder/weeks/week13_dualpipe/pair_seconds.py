@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from autograder.checks.base import Case, Check
-from autograder.checks.formulas import formula_task, judge_pair
+from autograder.checks.formulas import formula_task, judge_numbers
 
 NAMES = ("forward", "backward", "all_to_all")
 TRANSFERS = 4  # dispatch and combine, forward and backward
@@ -32,7 +32,7 @@ CHECK = Check(
     public=tuple(dict(zip(NAMES, case, strict=True)) for case in ((1.0, 2.0, 0.5), (1.0, 2.0, 1.0), (1.5, 2.5, 0.5))),
     draw=_draw,
     make=formula_task("pair_seconds", NAMES, _seconds),
-    judge=judge_pair(("seconds one after the other", "seconds of a perfectly overlapped pair")),
+    judge=judge_numbers(("the seconds one after the other", "the seconds of a perfectly overlapped pair")),
     program="without_ranks",
     hints=(
         "How many all-to-alls does one MoE layer run, forward and backward together?",

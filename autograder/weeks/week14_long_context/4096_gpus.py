@@ -9,8 +9,8 @@ from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.model_zoo import ZOO
 from shardlab.costs.traffic import ring_all_gather_bytes
 
-from autograder.checks.base import Case, Check, Reply, Task, close
-from autograder.checks.formulas import formula_task, numbers_of, trouble_in_call
+from autograder.checks.base import Case, Check
+from autograder.checks.formulas import formula_task, judge_numbers
 
 GPUS, TP, PP, SEQUENCE = 4096, 8, 16, 262_144
 MODEL = replace(ZOO["llama3-405b"], sequence=SEQUENCE)
@@ -35,18 +35,6 @@ def expected(case: Case) -> list[float]:
     return [SEQUENCE / cp, ring_all_gather_bytes(cp, kv), MODEL.heads // TP, hidden_from, share]
 
 
-def _judge(case: Case, task: Task, reply: Reply) -> str | None:
-    if problem := trouble_in_call(reply):
-        return problem
-    received = numbers_of(reply)
-    if not isinstance(received, list | tuple) or len(received) != len(NAMES):
-        return f"Return five numbers: {'; '.join(NAMES)}."
-    for name, number, right in zip(NAMES, received, task.expected[0], strict=True):
-        if not close(number, right, ROUNDED):
-            return f"{number!r} is not {name}."
-    return None
-
-
 CHECK = Check(
     exercise="week14.4096-gpus",
     points=1,
@@ -54,7 +42,7 @@ CHECK = Check(
     public=({},),
     draw=lambda rng: [{}],
     make=formula_task("on_4096_gpus", (), expected),
-    judge=_judge,
+    judge=judge_numbers(NAMES, ROUNDED),
     program="without_ranks",
     masked=("shardlab.costs",),
     hints=(

@@ -6,8 +6,8 @@ from random import Random
 
 from shardlab.costs.traffic import all_to_all_bytes, ring_all_gather_bytes
 
-from autograder.checks.base import Case, Check, Reply, Task, close
-from autograder.checks.formulas import FORMULAS, formula_task, numbers_of, shown, trouble_in_call
+from autograder.checks.base import Case, Check
+from autograder.checks.formulas import FORMULAS, formula_task, judge_numbers
 
 SIZES = ("c", "b", "s", "heads", "kv_heads", "width")
 NAMES = (
@@ -28,18 +28,6 @@ def expected(case: Case) -> list[float]:
     while least * case["kv_heads"] <= case["heads"] + case["kv_heads"]:
         least += 1
     return [ring, all_to_all_bytes(case["c"], local), least]
-
-
-def _judge(case: Case, task: Task, reply: Reply) -> str | None:
-    if problem := trouble_in_call(reply):
-        return problem
-    received = numbers_of(reply)
-    if not isinstance(received, list | tuple) or len(received) != len(NAMES):
-        return f"Return three numbers: {'; '.join(NAMES)}."
-    for name, number, right in zip(NAMES, received, task.expected[0], strict=True):
-        if not close(number, right):
-            return f"For ({shown(case)}) {number!r} is not {name}."
-    return None
 
 
 def _draw(rng: Random) -> list[Case]:
@@ -69,7 +57,7 @@ CHECK = Check(
     public=(LLAMA3_405B, {"c": 4, "b": 2, "s": 8192, "heads": 32, "kv_heads": 32, "width": 128}),
     draw=_draw,
     make=formula_task("kv_bill", SIZES, expected),
-    judge=_judge,
+    judge=judge_numbers(NAMES),
     program="without_ranks",
     masked=(*FORMULAS, "shardlab.costs"),
     hints=(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import accumulate, chain
 
 import torch
 from torch import Tensor
@@ -62,6 +62,21 @@ class SequenceLayout:
     def positions(self, rank: int) -> Tensor:
         """Positions [s/c] of a rank's tokens, as int64."""
         return torch.tensor([*chain(*self.chunks[rank])])
+
+    def strips(self, most: int) -> list[tuple[tuple[int, int], ...]]:
+        """A rank's places 0 to s/c - 1 in at most so many pieces, each as (begin, end) of a strip of every chunk.
+
+        The pieces are the same on every rank, and where ranks have as much to do with a whole block, they have with a
+        piece: of half a zig-zag block one rank would see everything, and another nothing.
+        """
+        lengths = {tuple(map(len, chunks)) for chunks in self.chunks}
+        sizes = lengths.pop() if len(lengths) == 1 else (self.tokens_per_rank,)
+        num = max(1, min(most, *sizes))
+        chunks = [(end - size, size) for end, size in zip(accumulate(sizes), sizes, strict=True)]
+        return [
+            tuple((begin + size * piece // num, begin + size * (piece + 1) // num) for begin, size in chunks)
+            for piece in range(num)
+        ]
 
     def all_positions(self) -> Tensor:
         """Positions [s] of the tokens of rank 0, then of rank 1, and so on."""

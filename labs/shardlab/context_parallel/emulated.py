@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from shardlab.context_parallel.messages import Group, Pass, Wait, pass_right
+from shardlab.context_parallel.messages import Group, Pass, Passing, pass_right
 
 
 def over_link(bytes_per_second: float) -> Pass:
@@ -20,17 +20,25 @@ def over_link(bytes_per_second: float) -> Pass:
         raise ValueError(f"nothing travels at {bytes_per_second} bytes a second: use more than 0")
     free_at = 0.0
 
-    def pass_on(tensors: Sequence[Tensor], group: Group) -> Wait:
+    def pass_on(tensors: Sequence[Tensor], group: Group) -> Passing:
         nonlocal free_at
         seconds = sum(one.numel() * one.element_size() for one in tensors) / bytes_per_second
-        due = free_at = max(free_at, time.monotonic()) + seconds
-        wait = pass_right(tensors, group)
-
-        def wait_for_link() -> list[Tensor]:
-            arrived = wait()
-            time.sleep(max(0.0, due - time.monotonic()))
-            return arrived
-
-        return wait_for_link
+        free_at = max(free_at, time.monotonic()) + seconds
+        return _OverLink(pass_right(tensors, group), due=free_at)
 
     return pass_on
+
+
+class _OverLink:
+    """A message that has not arrived before it is due."""
+
+    def __init__(self, real: Passing, due: float) -> None:
+        self._real, self._due = real, due
+
+    def arrived(self) -> list[Tensor]:
+        tensors = self._real.arrived()
+        time.sleep(max(0.0, self._due - time.monotonic()))
+        return tensors
+
+    def sent(self) -> None:
+        self._real.sent()

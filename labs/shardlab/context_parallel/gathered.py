@@ -50,7 +50,7 @@ class _Gathered(torch.autograd.Function):
         q_BASD, k_BKSD, v_BKSD, o_BASD, lse_BAS = ctx.saved_tensors
         found = Gradients(gradients[0], q_BASD, o_BASD, lse_BAS)
         of_all = found.of(_all_keys(k_BKSD, v_BKSD, ctx.layout, ctx.group), ctx.tiles)
-        by_rank = torch.stack(parted(torch.stack(of_all), ctx.layout, dim=3))
+        by_rank = torch.stack(parted(of_all, ctx.layout, dim=3))
         dk, dv = reduce_scattered(by_rank, group=ctx.group)
         return found.dq, dk.to(k_BKSD.dtype), dv.to(v_BKSD.dtype), None, None, None
 

@@ -1,16 +1,20 @@
 """The attention of one block: a kernel that gives, beside its result, each query's log of the sum of exponentials.
 
-Shapes: B batch, A query heads, K key-value heads, G = A/K, S queries, T keys, D width of a head. The kernel is torch's
-flash attention for a CPU, which keeps no scores (arXiv 2205.14135); on a GPU there is none here yet.
+Shapes: B batch, A query heads, K key-value heads, G = A/K, S queries, T keys, D width of a head. The kernels are
+torch's own and keep no scores (arXiv 2205.14135): flash attention on a CPU, and on a GPU in 16 bits; the
+memory-efficient one on a GPU in 32 bits. What neither takes, 64 bits or heads of an odd width, ends in plain products.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple, Protocol
+
 import torch
 from torch import Tensor
 
-flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+aten: Any = torch.ops.aten
+flash = aten._scaled_dot_product_flash_attention_for_cpu.default
+flash_backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
 def block(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, *, causal: bool) -> tuple[Tensor, Tensor]:
@@ -19,7 +23,7 @@ def block(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, *, causal: bool) -> tu
     causal: query i sees the keys 0 to i.
     """
     q, k, v = _in_groups(q_BASD, k_BKTD, v_BKTD)
-    o, lse = flash(q, k, v, 0.0, causal)
+    o, lse = kernel_for(q).forward(q, k, v, causal)
     return o.view_as(q_BASD) if q is q_BASD else o.reshape(q_BASD.shape), lse.reshape(q_BASD.shape[:3])
 
 
@@ -33,7 +37,7 @@ def block_backward(
     """
     q, k, v = _in_groups(q_BASD, k_BKTD, v_BKTD)
     do, o = (one.reshape(q.shape) for one in (do_BASD, o_BASD))
-    dq, dk, dv = flash_backward(do, q, k, v, o, lse_BAS.reshape(q.shape[:3]), 0.0, causal)
+    dq, dk, dv = kernel_for(q).backward(do, q, k, v, o, lse_BAS.reshape(q.shape[:3]), causal)
     if q is q_BASD:
         return dq, dk, dv
     shape = (*k_BKTD.shape[:2], -1, *k_BKTD.shape[2:])
@@ -41,10 +45,111 @@ def block_backward(
 
 
 def _in_groups(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Where query heads share keys: each key head a batch of its own, seen by G heads without a copy (stride 0)."""
+    """Where query heads share keys: each key head a batch of its own, seen by G heads; on a CPU without a copy."""
     num_kv = k_BKTD.shape[1]
     if q_BASD.shape[1] == num_kv:
         return q_BASD, k_BKTD, v_BKTD
     q = q_BASD.unflatten(1, (num_kv, -1)).flatten(0, 1)
     k, v = (one.flatten(0, 1).unsqueeze(1).expand(-1, q.shape[1], -1, -1) for one in (k_BKTD, v_BKTD))
-    return q, k, v
+    return (q, k, v) if q.is_cpu else (q, k.contiguous(), v.contiguous())
+
+
+# ---- the kernels -----------------------------------------------------------------------------------------------------
+
+
+class Forward(Protocol):
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, causal: bool, /) -> tuple[Tensor, Tensor]: ...
+
+
+class Backward(Protocol):
+    def __call__(
+        self, do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool, /
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+
+
+class Kernel(NamedTuple):
+    forward: Forward
+    backward: Backward
+
+
+def kernel_for(q: Tensor) -> Kernel:
+    """The kernel for queries of this device, dtype and width."""
+    if q.device.type == "cpu":
+        return CPU_FLASH
+    fits = q.device.type == "cuda" and q.shape[-1] % 8 == 0 and q.shape[-1] <= 256
+    if fits and q.dtype in (torch.float16, torch.bfloat16) and torch.cuda.get_device_capability(q.device) >= (8, 0):
+        return GPU_FLASH
+    return GPU_EFFICIENT if fits and q.dtype in (torch.float16, torch.float32) else PLAIN
+
+
+def _cpu_flash(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+    return flash(q, k, v, 0.0, causal)
+
+
+def _cpu_flash_backward(
+    do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    return flash_backward(do, q, k, v, o, lse, 0.0, causal)
+
+
+# Where nothing drops out, both states of the random generator are there and not read.
+
+
+def _gpu_flash(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+    o, lse, *_ = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
+    return o, lse
+
+
+def _gpu_flash_backward(
+    do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    state = torch.empty(2, dtype=torch.uint64, device=q.device)
+    return aten._scaled_dot_product_flash_attention_backward(
+        do, q, k, v, o, lse.contiguous(), None, None, q.shape[2], k.shape[2], 0.0, causal, state, state[:0]
+    )
+
+
+def _gpu_efficient(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+    o, lse, *_ = aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, causal)
+    return o, lse[:, :, : q.shape[2]]  # its rows are padded
+
+
+def _gpu_efficient_backward(
+    do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    padded = torch.nn.functional.pad(lse, (0, -lse.shape[2] % 32), value=torch.inf)
+    state = torch.empty((), dtype=torch.int64, device=q.device)
+    dq, dk, dv, _ = aten._scaled_dot_product_efficient_attention_backward(
+        do, q, k, v, None, o, padded, state, state, 0.0, [True, True, True, False], causal
+    )
+    return dq, dk, dv
+
+
+def _scores(q: Tensor, k: Tensor, causal: bool) -> Tensor:
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    if not causal:
+        return scores
+    return scores.masked_fill(torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1), -torch.inf)
+
+
+def _plain(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(q.dtype, torch.float32)
+    scores = _scores(q.to(wide), k.to(wide), causal)
+    lse = scores.logsumexp(-1)
+    return ((scores - lse.unsqueeze(-1)).exp() @ v.to(wide)).to(q.dtype), lse
+
+
+def _plain_backward(
+    do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
+    do, q, k, v, o = (one.to(wide) for one in (do, q, k, v, o))
+    weights = (_scores(q, k, causal) - lse.unsqueeze(-1)).exp()
+    dscores = weights * (do @ v.mT - (do * o).sum(-1, keepdim=True)) / q.shape[-1] ** 0.5
+    return (dscores @ k).to(dtype), (dscores.mT @ q).to(dtype), (weights.mT @ do).to(dtype)
+
+
+CPU_FLASH = Kernel(_cpu_flash, _cpu_flash_backward)
+GPU_FLASH = Kernel(_gpu_flash, _gpu_flash_backward)
+GPU_EFFICIENT = Kernel(_gpu_efficient, _gpu_efficient_backward)
+PLAIN = Kernel(_plain, _plain_backward)

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from shardlab.context_parallel.balance import SequenceLayout
 
+Strip = tuple[tuple[int, int], ...]  # places from a begin to an end, several times
+
 
 class Tile(NamedTuple):
     """Queries `rows` and keys `keys` of some sequences of a batch, all pairs of them; causal: query i up to key i."""
@@ -71,14 +73,22 @@ class Mask:
         return positions - first
 
 
-SMALL, LARGE = 128, 1024  # queries of a triangle that is not worth cutting, and of a rectangle that is
+SMALL, LARGE = 128, 1024  # most queries of a triangle, and of a rectangle
+STRIP = 256  # most keys of a rectangle in a backward: two squares of 256 queries and these stay in a cache of 1 MiB
 CAUSAL, FULL = Mask(), Mask(causal=False)
 
 
 @lru_cache(maxsize=4096)
-def tiles(layout: SequenceLayout, rank: int, other: int | None, mask: Mask) -> tuple[Tile, ...]:
-    """Tiles of a rank's queries with the keys of an`other` rank, or with all keys in order of positions (None)."""
+def tiles(
+    layout: SequenceLayout, rank: int, other: int | None, mask: Mask, strip: Strip | None = None
+) -> tuple[Tile, ...]:
+    """Tiles of a rank's queries with the keys of an`other` rank, or with all keys in order of positions (None).
+
+    strip: those keys alone, counted from the first one, that lie within these bounds.
+    """
     keys = torch.arange(layout.length) if other is None else layout.positions(other)
+    if strip is not None:
+        keys = torch.cat([keys[begin:end] for begin, end in strip])
     found: list[Tile] = []
     for number, lengths in enumerate(mask.documents or ((),)):
         batch = slice(number, number + 1) if len(mask.documents) > 1 else slice(None)
@@ -88,28 +98,33 @@ def tiles(layout: SequenceLayout, rank: int, other: int | None, mask: Mask) -> t
     return tuple(found)
 
 
-def halved(some: Iterable[Tile]) -> Iterator[Tile]:
-    """The same pairs in tiles that suit the kernel: a large triangle is two small ones and a square, again and again.
+def halved(some: Iterable[Tile], most_keys: int | None = None) -> Iterator[Tile]:
+    """The same pairs in tiles that suit the CPU's kernel: a large triangle is two small ones and a square, and so on.
 
     Flash attention skips what a causal mask hides in strips of hundreds of keys: of a triangle of 512 queries the CPU's
-    kernel computes the whole square. Long rectangles are cut too: the result of a tile lies beside that of all.
+    kernel computes the whole square. Large rectangles are cut too, as the result of a tile lies beside that of all.
     """
     for tile in some:
-        size = tile.rows.stop - tile.rows.start
-        if size <= (SMALL if tile.causal else LARGE):
+        if tile.causal and tile.rows.stop - tile.rows.start > SMALL:
+            (first, later), (begin, end) = cut(tile.rows, 2), cut(tile.keys, 2)
+            yield from halved((tile._replace(rows=later, keys=begin, causal=False),), most_keys)
+            yield from halved((tile._replace(rows=first, keys=begin), tile._replace(rows=later, keys=end)), most_keys)
+        elif tile.causal:
             yield tile
-            continue
-        (first, later), (begin, end) = _halves(tile.rows), _halves(tile.keys)
-        if not tile.causal:
-            yield from halved((tile._replace(rows=first), tile._replace(rows=later)))
-            continue
-        yield from halved((tile._replace(rows=later, keys=begin, causal=False),))
-        yield from halved((tile._replace(rows=first, keys=begin), tile._replace(rows=later, keys=end)))
+        else:
+            for keys in cut_at(tile.keys, most_keys) if most_keys else [tile.keys]:
+                yield from (tile._replace(rows=rows, keys=keys) for rows in cut_at(tile.rows, LARGE))
 
 
-def _halves(some: slice) -> tuple[slice, slice]:
-    middle = some.start + (some.stop - some.start) // 2
-    return slice(some.start, middle), slice(middle, some.stop)
+def cut_at(some: slice, most: int) -> list[slice]:
+    """Equal parts of at most so many."""
+    return cut(some, -(-(some.stop - some.start) // most))
+
+
+def cut(some: slice, num: int) -> list[slice]:
+    """So many equal parts."""
+    size = some.stop - some.start
+    return [slice(some.start + size * part // num, some.start + size * (part + 1) // num) for part in range(num)]
 
 
 def pieces_of(first: list[int], behind: list[int]) -> list[tuple[slice, slice, bool]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -13,29 +14,56 @@ from shardlab.meter import place
 place.hide(__file__)  # the meter names the method that sends
 
 Group = dist.ProcessGroup | None
-Wait = Callable[[], list[Tensor]]
-Pass = Callable[[Sequence[Tensor], Group], Wait]
 
 
-def pass_right(tensors: Sequence[Tensor], group: Group) -> Wait:
-    """Start to send tensors to the right neighbour; what is returned waits, and returns those of the left one.
+class Passing(Protocol):
+    """Tensors on their way to the right neighbour, and those of the left one on their way here."""
 
-    tensors: of the same shapes and dtypes on every rank, contiguous; they must stay as they are until then.
+    def arrived(self) -> list[Tensor]:
+        """Wait for the left neighbour's tensors."""
+        ...
+
+    def sent(self) -> None:
+        """Wait until the tensors that were sent may change or go; nothing here keeps them any longer."""
+        ...
+
+
+Pass = Callable[[Sequence[Tensor], Group], Passing]
+
+
+def pass_right(tensors: Sequence[Tensor], group: Group) -> Passing:
+    """Start to send tensors to the right neighbour and to receive those of the left one.
+
+    tensors: of the same shapes and dtypes on every rank, contiguous; they must stay as they are until they are sent.
     """
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     arriving = [torch.empty_like(one) for one in tensors]
     operations = [dist.P2POp(dist.irecv, one, group=group, group_peer=(rank - 1) % size) for one in arriving]
     operations += [dist.P2POp(dist.isend, one, group=group, group_peer=(rank + 1) % size) for one in tensors]
-    works = dist.batch_isend_irecv(operations)
-
-    return lambda: _waited(works, arriving, tensors)
+    return _Passing(dist.batch_isend_irecv(operations), arriving, list(tensors))
 
 
-def _waited(works: list[dist.Work], arrived: list[Tensor], _kept: Sequence[Tensor]) -> list[Tensor]:
-    """What has arrived; what is being sent stays alive until then."""
+class _Passing:
+    def __init__(self, works: list[dist.Work], arriving: list[Tensor], leaving: list[Tensor]) -> None:
+        each = len(works) == 2 * len(arriving)  # gloo; NCCL gives one work for all, which may be waited for twice
+        self._receives = works[: len(arriving)] if each else works
+        self._sends = works[len(arriving) :] if each else works
+        self._arriving, self._leaving = arriving, leaving
+
+    def arrived(self) -> list[Tensor]:
+        works, self._receives = self._receives, []
+        _wait(works)
+        return self._arriving
+
+    def sent(self) -> None:
+        works, self._sends = self._sends, []
+        _wait(works)
+        self._leaving = []
+
+
+def _wait(works: list[dist.Work]) -> None:
     for work in works:
         work.wait()
-    return arrived
 
 
 def all_to_all(x: Tensor, *, group: Group) -> Tensor:

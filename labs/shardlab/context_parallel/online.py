@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from shardlab.context_parallel.kernel import block, block_backward
-from shardlab.context_parallel.mask import Tile, halved
+from shardlab.context_parallel.mask import STRIP, Tile, halved
 
 
 def merge(o_BASD: Tensor, lse_BAS: Tensor, other_BASD: Tensor, other_lse_BAS: Tensor) -> None:
@@ -32,7 +32,7 @@ class Attended:
     def see(self, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> None:
         """Attend to the tiles of one block: its keys and values, each [B, K, T, D]."""
         k_BKTD, v_BKTD = block_kv
-        for tile in halved(tiles):
+        for tile in suited(tiles, self.q.device):
             self._see(tile, k_BKTD, v_BKTD)
 
     def _see(self, tile: Tile, k_BKTD: Tensor, v_BKTD: Tensor) -> None:
@@ -60,32 +60,33 @@ class Gradients:
     def __init__(self, do_BASD: Tensor, q_BASD: Tensor, o_BASD: Tensor, lse_BAS: Tensor) -> None:
         self.do, self.q, self.o, self.lse = do_BASD, q_BASD, o_BASD, lse_BAS
         self.dtype = torch.promote_types(q_BASD.dtype, torch.float32)
-        self._dq: Tensor | None = None
+        self._dq_BASD = torch.zeros_like(q_BASD, dtype=self.dtype)
 
-    def of(self, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> list[Tensor]:
-        """dk and dv of a block, each [B, K, T, D]; what its keys add to dq is added."""
+    def of(self, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> Tensor:
+        """dk and dv [2, B, K, T, D] of a block; what its keys add to dq is added."""
         k_BKTD, v_BKTD = block_kv
-        dk = dv = None
-        for batch, rows, keys, causal in halved(tiles):
+        total = k_BKTD.new_zeros(2, *k_BKTD.shape, dtype=self.dtype)
+        self.add(total, (k_BKTD, v_BKTD), tiles)
+        return total
+
+    def add(self, total: Tensor, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> None:
+        """Add dk and dv of a block to `total` [2, B, K, T, D], in place, and to dq what its keys add."""
+        k_BKTD, v_BKTD = block_kv
+        dk_BKTD, dv_BKTD = total
+        for batch, rows, keys, causal in suited(tiles, self.q.device, STRIP):
             do, q, o, lse = (one[batch, :, rows] for one in (self.do, self.q, self.o, self.lse))
             k, v = k_BKTD[batch, :, keys], v_BKTD[batch, :, keys]
-            parts = block_backward(do, q, k, v, o, lse, causal=causal)
-            self._dq = self._added(self._dq, self.q, (batch, slice(None), rows), parts[0])
-            dk, dv = (
-                self._added(total, k_BKTD, (batch, slice(None), keys), part)
-                for total, part in ((dk, parts[1]), (dv, parts[2]))
-            )
-        return [torch.zeros_like(k_BKTD, dtype=self.dtype) if one is None else one.contiguous() for one in (dk, dv)]
+            dq, dk, dv = block_backward(do, q, k, v, o, lse, causal=causal)
+            self._dq_BASD[batch, :, rows].add_(dq)
+            dk_BKTD[batch, :, keys].add_(dk)
+            dv_BKTD[batch, :, keys].add_(dv)
 
     @property
     def dq(self) -> Tensor:
         """In the dtype of q."""
-        return torch.zeros_like(self.q) if self._dq is None else self._dq.to(self.q.dtype)
+        return self._dq_BASD.to(self.q.dtype)
 
-    def _added(self, total: Tensor | None, whole: Tensor, place: tuple[slice, ...], part: Tensor) -> Tensor:
-        if total is None:
-            if part.shape == whole.shape:
-                return part.to(self.dtype)
-            total = torch.zeros_like(whole, dtype=self.dtype)
-        total[place].add_(part)
-        return total
+
+def suited(tiles: Iterable[Tile], device: torch.device, most_keys: int | None = None) -> Iterable[Tile]:
+    """Tiles as the device's kernel likes them: a GPU's skips by itself what a causal mask hides."""
+    return halved(tiles, most_keys) if device.type == "cpu" else tiles

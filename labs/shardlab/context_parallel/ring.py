@@ -2,11 +2,13 @@
 
 Forward (arXiv 2310.01889): in step i rank r has the keys and values of rank r-i. Backward: they go round once more, and
 the gradients of each block follow one step behind, growing with every rank's part until they are home. Each of the
-three rounds is c-1 messages of a block.
+three rounds is c-1 messages of a block. In the backward a block travels in strips: a strip that was used and passed on
+goes, so that keys and values take one block and a strip, and so do the sums of gradients.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +17,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.context_parallel.balance import SequenceLayout
-from shardlab.context_parallel.mask import Mask, Tile, tiles
-from shardlab.context_parallel.messages import Group, Pass, pass_right
+from shardlab.context_parallel.mask import Mask, Strip, Tile, tiles
+from shardlab.context_parallel.messages import Group, Pass, Passing, pass_right
 from shardlab.context_parallel.online import Attended, Gradients
+from shardlab.costs.context import ring_strips
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,14 @@ class _Round:
     def num_steps(self) -> int:
         return self.layout.num_ranks
 
-    def tiles(self, step: int) -> tuple[Tile, ...]:
+    @property
+    def strips(self) -> list[Strip]:
+        """Those in which a block travels in the backward."""
+        return self.layout.strips(ring_strips(self.layout.tokens_per_rank))
+
+    def tiles(self, step: int, strip: Strip | None = None) -> tuple[Tile, ...]:
         rank = dist.get_rank(self.group)
-        return tiles(self.layout, rank, (rank - step) % self.num_steps, self.mask)
+        return tiles(self.layout, rank, (rank - step) % self.num_steps, self.mask, strip)
 
 
 class _Ring(torch.autograd.Function):
@@ -61,10 +69,11 @@ class _Ring(torch.autograd.Function):
         attended = Attended(q_BASD)
         for step in range(way.num_steps):
             is_last = step == way.num_steps - 1
-            arriving = None if is_last else way.pass_on(here, way.group)
+            passing = None if is_last else way.pass_on(here, way.group)
             attended.see(here, way.tiles(step))
-            if arriving:
-                here, arriving = arriving(), None  # what was sent may go now
+            if passing:
+                passing.sent()
+                here, passing = passing.arrived(), None  # what was sent may go now
 
         o_BASD, lse_BAS = attended.result()
         ctx.way = way
@@ -73,30 +82,65 @@ class _Ring(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """In each step: 1. pass the block on  2. its gradients, with all keys' o and lse  3. add those of the ranks
-        before, and pass the sum on. After the last step the sum of this rank's own block comes home.
-        """
+        """1. Other ranks' blocks  2. this rank's own, while the sum of the others' gradients of it comes home."""
         way: _Round = ctx.way
         q_BASD, k_BKSD, v_BKSD, o_BASD, lse_BAS = ctx.saved_tensors
-        here, following = [k_BKSD, v_BKSD], None
         found = Gradients(gradients[0], q_BASD, o_BASD, lse_BAS)
-        own: list[Tensor] = []
-        for step in range(way.num_steps):
-            is_last = step == way.num_steps - 1
-            arriving = None if is_last else way.pass_on(here, way.group)
-            mine = found.of(here, way.tiles(step))
-            if step == 0:
-                own = mine
-            else:
-                if following:
-                    mine, following = _sum(following(), mine), None
-                following = way.pass_on(mine, way.group)
-            if arriving:
-                here, arriving = arriving(), None  # what was sent may go now
+        home = _go_round(found, k_BKSD, v_BKSD, way)
 
-        dk, dv = _sum(following(), own) if following else own
+        own_2BKSD = found.of((k_BKSD, v_BKSD), way.tiles(0))
+        for strip in way.strips if home else []:
+            _add(own_2BKSD, strip, home.popleft().arrived()[0])
+        dk, dv = own_2BKSD
         return found.dq, dk.to(k_BKSD.dtype), dv.to(v_BKSD.dtype), None
 
 
-def _sum(arrived: list[Tensor], mine: list[Tensor]) -> list[Tensor]:
-    return [one.add_(other) for one, other in zip(arrived, mine, strict=True)]
+def _go_round(found: Gradients, k_BKSD: Tensor, v_BKSD: Tensor, way: _Round) -> deque[Passing]:
+    """For each strip of another rank's block: 1. pass it on  2. add this rank's gradients, from all keys' o and lse, to
+    those of the ranks before  3. pass the sum on. Returns the sums of the own strips, on their way home.
+    """
+    keys, sums, leaving = deque[Passing](), deque[Passing](), _Leaving(way)
+    if way.num_steps > 1:
+        keys.extend(leaving.passing(_packed(k_BKSD, v_BKSD, strip)) for strip in way.strips)
+    for step in range(1, way.num_steps):
+        for strip in way.strips:
+            (here,) = keys.popleft().arrived()
+            if step < way.num_steps - 1:
+                keys.append(leaving.passing(here))
+            total = sums.popleft().arrived()[0] if step > 1 else torch.zeros_like(here, dtype=found.dtype)
+            found.add(total, here, way.tiles(step, strip))
+            sums.append(leaving.passing(total))
+    leaving.wait()
+    return sums
+
+
+class _Leaving:
+    """What is on its way to the right neighbour: two strips at most beside the latest, as each takes memory."""
+
+    def __init__(self, way: _Round) -> None:
+        self._way, self._strips = way, deque[Passing]()
+
+    def passing(self, strip: Tensor) -> Passing:
+        self._strips.append(self._way.pass_on([strip], self._way.group))
+        self.wait(2)
+        return self._strips[-1]
+
+    def wait(self, most: int = 0) -> None:
+        """Until so many are left."""
+        while len(self._strips) > most:
+            self._strips.popleft().sent()
+
+
+def _packed(k_BKSD: Tensor, v_BKSD: Tensor, strip: Strip) -> Tensor:
+    """Keys and values [2, B, K, T, D] of a strip."""
+    num = sum(end - begin for begin, end in strip)
+    packed = k_BKSD.new_empty(2, *k_BKSD.shape[:2], num, k_BKSD.shape[3])
+    for whole, part in zip((k_BKSD, v_BKSD), packed, strict=True):
+        torch.cat([whole[:, :, begin:end] for begin, end in strip], 2, out=part)
+    return packed
+
+
+def _add(total_2BKSD: Tensor, strip: Strip, part_2BKTD: Tensor) -> None:
+    sizes = [end - begin for begin, end in strip]
+    for (begin, end), piece in zip(strip, part_2BKTD.split(sizes, 3), strict=True):
+        total_2BKSD[:, :, :, begin:end].add_(piece)

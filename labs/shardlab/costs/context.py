@@ -71,6 +71,35 @@ def context_bytes(
     return ContextBytes(once, once + kv_bytes(num_ranks, tokens, kv_width, bytes_each=sum_bytes))
 
 
+class TwoLevelBytes(NamedTuple):
+    """Bytes that a rank sends to ranks of its own inner group, and to those of other ones."""
+
+    inside: ContextBytes
+    across: ContextBytes
+
+
+def two_level_context_bytes(
+    inner: int,
+    outer: int,
+    tokens: float,
+    query_width: float,
+    kv_width: float,
+    *,
+    kv_heads: int | None = None,
+    bytes_each: float = 2,
+    sum_bytes: float = 4,
+) -> TwoLevelBytes:
+    """Ulysses among `inner` ranks, then a ring of `outer` ones with `inner` times the tokens and as much less width
+    (arXiv 2405.07719, section 3). With fewer key-value heads than inner ranks each goes round several times.
+    """
+    each = {"bytes_each": bytes_each, "sum_bytes": sum_bytes}
+    copies = max(1.0, inner / kv_heads) if kv_heads else 1.0
+    return TwoLevelBytes(
+        context_bytes("ulysses", inner, tokens, query_width, kv_width, kv_heads=kv_heads, **each),
+        context_bytes("ring", outer, inner * tokens, query_width / inner, kv_width * copies / inner, **each),
+    )
+
+
 def ulysses_sends_less(num_ranks: int, heads: int, kv_heads: int) -> bool:
     """Whether Ulysses' forward sends less than a ring's: (c-1) h_kv > (c-1)/c (h + h_kv), so c > 1 + h/h_kv.
 
@@ -155,16 +184,38 @@ def imbalance(
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-def extra_kv_blocks(way: ContextWay, num_ranks: int, *, backward: bool = False) -> float:
-    """Blocks of 2 T h_kv numbers that are here beside a rank's own: in a ring the one at work and the next.
+def ring_strips(tokens: int) -> int:
+    """Strips in which a block of T tokens travels in a ring's backward: of 512 tokens, but 2 at least and 8 at most.
 
-    Its backward has three more of gradients: what it adds, what was passed on, and what arrives. Gathered: all ranks'.
+    The more there are, the less memory they take beyond a block, and the smaller are the messages.
+    """
+    return max(2, min(8, tokens // 512))
+
+
+def extra_kv_blocks(
+    way: ContextWay,
+    num_ranks: int,
+    *,
+    backward: bool = False,
+    strips: int = 8,
+    bytes_each: float = 2,
+    sum_bytes: float = 4,
+) -> float:
+    """Blocks of 2 T h_kv numbers of `bytes_each` that are here beyond what attention of T tokens takes on a rank alone.
+
+    A ring's forward has two: the one at work and the next. Its backward begins with the others' blocks, while there
+    are no gradients of the own one yet, in n strips: keys and values of n + 1 of them and sums of gradients of n + 1
+    (`sum_bytes` a number), less the room of the own gradients; in the end the own block's sums come home, a block
+    beside these. For two ranks no strip is passed on a second time. Gathered: all ranks' keys and values.
     """
     if way == "ulysses" or num_ranks == 1:
         return 0.0
     if way == "gathered":
         return float(num_ranks)
-    return min(2.0, num_ranks - 1.0) + (3.0 if backward else 0.0)
+    if not backward:
+        return min(2.0, num_ranks - 1.0)
+    wider = sum_bytes / bytes_each
+    return wider if num_ranks == 2 else max(wider, 1.0 + (1.0 + wider) / strips)
 
 
 def _check(num_ranks: int, tokens: float, width: float) -> None:
