@@ -75,7 +75,7 @@ figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_
 # ## 2 · The picture first
 #
 # A row is a rank that sends, a column one that receives, a number the rows between them. What is framed stays at home.
-# Below it stands how many rows each rank's experts get. One router is even; in the other, experts are popular by
+# Below the square: how many rows each rank's experts get. One router is even; in the other, experts are popular by
 # **Zipf's law** (齐普夫定律): the i-th one in proportion to 1/i.
 
 
