@@ -3,6 +3,7 @@
 from shardlab.figures.bars import draw_bars, draw_traffic
 from shardlab.figures.block import draw_block
 from shardlab.figures.causal import chunk_owners, chunk_work, draw_causal_square
+from shardlab.figures.exchange import draw_exchange
 from shardlab.figures.experts import draw_fullest, draw_routing, draw_visits
 from shardlab.figures.explorer import schedule_explorer
 from shardlab.figures.masks import draw_masks
@@ -31,6 +32,7 @@ __all__ = [
     "draw_bars",
     "draw_block",
     "draw_causal_square",
+    "draw_exchange",
     "draw_fullest",
     "draw_groups",
     "draw_masks",
