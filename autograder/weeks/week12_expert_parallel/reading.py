@@ -14,7 +14,7 @@ CHECK = reading_check(
     "week12.reading",
     READING,
     {
-        "kept": "read the assignments to ctx in _AlltoAllSingle.forward: which list does the backward send by?",
+        "kept": "read the assignments to ctx in _AlltoAllSingle.forward, and which list the backward sends by",
         "scatters": "read the branch for gloo in _AlltoAll.forward: over what does its loop run?",
         "order": "read custom_forward inside MoELayer.forward",
     },
