@@ -174,6 +174,7 @@ class Judge:
             reply["wire"],
             calls=packets.calls_of_ranks(reply["calls"], request["groups"], request["ranks"]),
             unread=reply["unread"],
+            reads_calls=request["reads_calls"],
             asked=reply["asked"],
             timed_out=reply["timed_out"],
             peak_bytes=[end["peak_bytes"] for end in reply["ends"]],

@@ -19,6 +19,7 @@ from benchmarks.row import Row
 NO_BENCHMARKS = ("row", "gpu_kernels", "__main__")
 ON_REQUEST = (  # minutes, a GPU, or Megatron
     "attack-batch",
+    "experts",
     "memory-bounds",
     "one-gpu-collectives",
     "one-gpu-data-parallel",

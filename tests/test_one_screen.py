@@ -13,8 +13,18 @@ HIDDEN, INNER, ROWS, STEPS = 5, (6, 10, 2, 4), 12, 3
 MOST_LINES = {"hybrid": 82, "ring-attention": 68}  # three axes; a backward by hand; the others: 65
 
 
+def programs_of(page):
+    return re.findall(r"^```python\n(.*?)^```", (PAGES / f"{page}.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
 def code_of(page):
-    (code,) = re.findall(r"^```python\n(.*?)^```", (PAGES / f"{page}.md").read_text(), re.DOTALL | re.MULTILINE)
+    return programs_of(page)[-1]
+
+
+def one_process_of(page):
+    """The program that a page must agree with: its own where its model is another one, or that of all pages."""
+    *own, _ = programs_of(page)
+    (code,) = own or programs_of("README")
     return code
 
 
@@ -56,6 +66,10 @@ def parts_of_a_stage(weights, rank):
     return columns_and_rows(weights[4 * (rank // 4) : 4 * (rank // 4) + 4], rank % 2)
 
 
+def router_and_expert(weights, rank):
+    return [one for first in (0, 5) for one in (weights[first], *weights[first + 2 * rank + 1 : first + 2 * rank + 3])]
+
+
 # page: how many ranks, who has the losses, and the weights that a rank has in the end
 EXPECTED = {
     "ddp": (4, range(4), all_weights),
@@ -63,6 +77,7 @@ EXPECTED = {
     "tensor-parallel": (2, range(2), columns_and_rows),
     "sequence-parallel": (2, range(2), columns_and_rows),
     "pipeline-1f1b": (4, [3], one_layer),
+    "expert-parallel": (2, range(2), router_and_expert),
     "hybrid": (8, range(4, 8), parts_of_a_stage),
 }
 
@@ -70,7 +85,7 @@ EXPECTED = {
 def differences(page, code):
     """The largest difference of the losses and of the weights to one process."""
     ranks, with_losses, part_of = EXPECTED[page]
-    losses, weights = train(code_of("README"))
+    losses, weights = train(one_process_of(page))
     by_rank = shardlab.run(train, code, ranks=ranks, timeout=100, transport="gloo")
     mean = torch.tensor([by_rank[rank][0] for rank in with_losses]).mean(0)
     worst = 0.0
@@ -94,6 +109,7 @@ SPOILED = {
     "tensor-parallel": ("        return summed(gradient)", "        return gradient"),
     "sequence-parallel": ("(loss / num_ranks).backward()", "loss.backward()"),
     "pipeline-1f1b": ("/ MICROBATCHES  #", "#"),
+    "expert-parallel": ("for weight in (router_HE, *expert):", "for weight in (router_HE,):"),
     "hybrid": ("summed(weight.grad, dp_group) / DP", "weight.grad"),
 }
 

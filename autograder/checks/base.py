@@ -64,6 +64,7 @@ class Reply:
     timed_out: bool = False
     calls: Sequence[Sequence[Call]] | None = None
     unread: bool = False
+    reads_calls: bool = True  # as its task
     asked: Sequence[Sequence[int]] = ()
 
 
@@ -133,8 +134,8 @@ def trouble(reply: Reply, allowed: Sequence[str] | None = None) -> str | None:
 
 
 def _forbidden_call(reply: Reply, allowed: Sequence[str] | None) -> str | None:
-    """A call of another kind than the exercise is made of."""
-    if allowed is None:
+    """A call of another kind than the exercise is made of, where calls are read or compared."""
+    if allowed is None or not reply.reads_calls:
         return None
     if reply.calls is not None:
         return packets.other_kind(reply.wire or [], allowed)
@@ -148,7 +149,7 @@ def _more_than_claimed(reply: Reply, allowed: Sequence[str] | None) -> str | Non
     """Where bytes are counted and no calls are read: other bytes than the ranks' own bills say."""
     if reply.calls is not None or reply.wire is None:
         return None
-    bills = [calls_of(reply, rank) for rank in range(len(reply.ranks))]
+    bills = [claimed_calls(reply, rank) for rank in range(len(reply.ranks))]
     return packets.other_than_billed(reply.wire, bills, only_messages=allowed is not None)
 
 
@@ -228,10 +229,16 @@ def sent(reply: Reply, rank: int, kind: str = "send") -> list[int]:
 def calls_of(reply: Reply, rank: int) -> list[Call]:
     """What one rank sent and received, call by call, in order: read outside of it, from the packets of its job.
 
-    Where nobody can read packets, it is the rank's own bill, compared with the count of bytes (see `trouble`).
+    Where nobody can read packets, it is the rank's own bill, compared with the count of bytes (see `trouble`). Raises
+    ValueError where a task asked that they be left alone: then a bill would be a claim that nobody compares.
     """
-    if reply.calls is not None:
-        return list(reply.calls[rank])
+    if not reply.reads_calls:
+        raise ValueError("the packets of this case are not read: judge it by bytes, or let its task read them")
+    return list(reply.calls[rank]) if reply.calls is not None else claimed_calls(reply, rank)
+
+
+def claimed_calls(reply: Reply, rank: int) -> list[Call]:
+    """What one rank says that it sent and received."""
     claimed = reply.ranks[rank].get("events")
     events = claimed if isinstance(claimed, list) else []
     return [

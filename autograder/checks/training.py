@@ -119,7 +119,8 @@ def peak_too_high(reply: Reply, rank: int, most_bytes: float, why: str) -> str |
     if peak is None:
         return f"Rank {rank} left before its memory could be read. Return from the function."
     if peak > most_bytes + SLACK_BYTES:
-        return f"Rank {rank} had {size(peak)} at once where {size(most_bytes)} are enough, {why}."
+        end = "" if why.endswith("?") else "."
+        return f"Rank {rank} had {size(peak)} at once where {size(most_bytes)} are enough, {why}{end}"
     return None
 
 

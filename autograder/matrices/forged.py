@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from autograder import known
-from autograder.checks.base import Check, Reply, calls_of
+from autograder.checks.base import Check, Reply, calls_of, claimed_calls
 from autograder.jobs import plain
 from autograder.judge import Judge, JudgePool, Verdict
 from autograder.kill_matrix import PREAMBLE
@@ -135,7 +135,8 @@ def honest(check: Check, source: str, judge: Judge) -> Honest:
     for request, answer in listening.heard:
         for rank, came in enumerate(answer.ranks):
             held = came.get("trained", {}).get("held_bytes", {})
-            calls = [list(call[:5]) for call in sorted(calls_of(answer, rank), key=lambda call: call.number)]
+            made = calls_of(answer, rank) if answer.reads_calls else claimed_calls(answer, rank)
+            calls = [list(call[:5]) for call in sorted(made, key=lambda call: call.number)]
             claims[_case(rank, request["inputs"][rank])] = {"calls": calls, "held": held}
     return claims
 

@@ -56,7 +56,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         if problem := wrong_slices(case, rank, reported, expected):
             return problem
         most = case.get("calls", 1) * len(expected)
-        if (num_calls := len(calls_of(reply, rank))) > most:
+        if task.reads_calls and (num_calls := len(calls_of(reply, rank))) > most:
             return f"Rank {rank} makes {num_calls} calls where {most} are enough, one per layer with weights and step."
     if case["part"] == "memory" and (problem := held_at_once(task, reply)):
         return problem

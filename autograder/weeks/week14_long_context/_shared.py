@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograder.checks.base import Case, Reply, Task, calls_of, size, touched_input, trouble, wrong_value
-from autograder.checks.groups import POINT_TO_POINT, dtype_of, members_of, working
+from autograder.checks.base import Case, Reply, Task, calls_of, size, touched_input, wrong_value
+from autograder.checks.groups import dtype_of, members_of, working
 
 MASKED = ("shardlab.context_parallel", "shardlab.tensor_parallel", "shardlab.hybrid", "shardlab.collectives")
 TOLERANCE = 1e-5  # of the largest number, in float32: sums in another order
@@ -95,9 +95,7 @@ def _not_a_number(received: Any) -> str:
 
 
 def no_ring(task: Task, reply: Reply) -> str | None:
-    """What a ring is made of: messages alone, and each rank sends to one other."""
-    if problem := trouble(reply, POINT_TO_POINT):
-        return problem
+    """Whether a rank sends to more than one other."""
     for rank in working(task):
         peers = {call.peer for call in calls_of(reply, rank) if call.kind == "send" and call.peer is not None}
         if len(peers) > 1:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from autograder.checks.base import Case, Check, Reply, Task, carried_too_much
-from autograder.checks.groups import members_of, working
+from autograder.checks.base import Case, Check, Reply, Task, carried_too_much, trouble
+from autograder.checks.groups import POINT_TO_POINT, members_of, working
 from autograder.checks.training import any_peak_too_high, training_task
 from autograder.jobs import trained
 from autograder.weeks.week14_long_context._shared import (
@@ -66,12 +66,13 @@ def _make(case: Case, rng: Random) -> Task:
 
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     relative = 1e-3 if case["part"] == MEMORY else TOLERANCE
-    if problem := no_ring(task, reply) or wrong_tensors(task, reply, WHY, relative=relative):
+    if problem := trouble(reply, POINT_TO_POINT) or wrong_tensors(task, reply, WHY, relative=relative):
         return problem
     num_ranks = len(working(task))
     most = (num_ranks - 1) * (task.facts["block"] + task.facts["positions"])
     if case["part"] == VALUES:
-        return sends_too_much(task, reply, most, "c - 1 blocks of keys and values, as they are, and their positions")
+        why = "c - 1 blocks of keys and values, as they are, and their positions"
+        return no_ring(task, reply) or sends_too_much(task, reply, most, why)
     held = 3.5 * task.facts["block"] + 4 * 2**20  # two blocks, one whose sends nobody has forgotten, scaled queries
     why = "the block that is at work and the one that comes: which older blocks do you still hold?"
     return carried_too_much(reply, int(num_ranks * most)) or any_peak_too_high(reply, held, why)

@@ -6,8 +6,8 @@ from random import Random
 
 import torch
 
-from autograder.checks.base import Case, Check, Reply, Task
-from autograder.checks.groups import group_task, members_of, working
+from autograder.checks.base import Case, Check, Reply, Task, trouble
+from autograder.checks.groups import POINT_TO_POINT, group_task, members_of, working
 from autograder.weeks.week14_long_context._shared import (
     CONTIGUOUS,
     MASKED,
@@ -47,7 +47,7 @@ def _make(case: Case, rng: Random) -> Task:
 
 
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
-    if problem := no_ring(task, reply) or wrong_tensors(task, reply, WHY):
+    if problem := trouble(reply, POINT_TO_POINT) or no_ring(task, reply) or wrong_tensors(task, reply, WHY):
         return problem
     num_ranks = len(working(task))
     most = (num_ranks > 1) * ((num_ranks - 1) * task.facts["block"] + num_ranks * task.facts["of_block"])

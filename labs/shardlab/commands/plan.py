@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -21,6 +21,11 @@ Gpu = Annotated[str, typer.Option("--gpu", help=GPU_NAMES)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 MOST_GPUS = 1_000_000
 MOST_LAYERS = 1000  # of the deepest transformer known (DeepNet); to deal them to stages takes their square
+
+
+class _Setup(TypedDict):
+    fp8: bool
+    imbalance: float
 
 
 def plan(
@@ -41,6 +46,9 @@ def plan(
         list[str] | None, typer.Option("--schedule", help="1f1b, gpipe, zero-bubble; more than one may be given.")
     ] = None,
     fp8: Annotated[bool, typer.Option("--fp8", help="Matrix products in fp8.")] = False,
+    imbalance: Annotated[
+        float, typer.Option("--imbalance", help="Tokens of the rank with the fullest experts over the mean; 1: even.")
+    ] = 1.0,
     json: Json = False,
 ) -> None:
     """Find the layouts of a model on a cluster that fit, the fastest first, and why the first one wins.
@@ -66,11 +74,13 @@ def plan(
         else:
             batch = shared_batch(tokens_per_batch, wanted.sequence, gpus)
         search = Search(zero_with_pipeline=pipeline_zero, schedules=_schedules(schedule))
-        found = find_plans(wanted, accelerator, gpus, batch.sequences, search=search, fp8=fp8, best=best)
+        found = find_plans(
+            wanted, accelerator, gpus, batch.sequences, search=search, fp8=fp8, imbalance=imbalance, best=best
+        )
     except (ValueError, RecursionError) as error:  # the latter from a file of nothing but brackets
         raise typer.BadParameter(str(error)) from None
-    winner = found[0]
-    inside = _inside_servers(wanted, accelerator, winner, search, fp8)
+    winner, setup = found[0], _Setup(fp8=fp8, imbalance=imbalance)
+    inside = _inside_servers(wanted, accelerator, winner, search, **setup)
     answer = {
         "model": wanted.name,
         "gpu": accelerator.name,
@@ -78,9 +88,9 @@ def plan(
         "sequences": batch.sequences,
         "batch": _batch(batch),
         "plans": [_row(one, wanted, accelerator) for one in found],
-        "neighbours": [_beside(winner, one) for one in neighbours(wanted, accelerator, winner, fp8=fp8)],
-        "played_seconds": _played(winner, wanted, accelerator, fp8),
-        "layers_of_stages": best_stages(wanted, winner.layout, accelerator, fp8=fp8).sizes,
+        "neighbours": [_beside(winner, one) for one in neighbours(wanted, accelerator, winner, **setup)],
+        "played_seconds": _played(winner, wanted, accelerator, **setup),
+        "layers_of_stages": best_stages(wanted, winner.layout, accelerator, **setup).sizes,
         "doubt": " ".join(doubts(winner.layout, accelerator)),
         "fastest_inside_servers": _row(inside, wanted, accelerator) if inside else None,
     }
@@ -106,7 +116,7 @@ def _schedules(names: list[str] | None) -> tuple:
     return tuple(names or get_args(ScheduleName))
 
 
-def _played(winner: Plan, model: Transformer, gpu: Accelerator, fp8: bool) -> float | None:
+def _played(winner: Plan, model: Transformer, gpu: Accelerator, *, fp8: bool, imbalance: float) -> float | None:
     """The step with its pipeline simulated slot by slot in the place of the formula; None without a pipeline."""
     from shardlab.costs.clock.setup import Setup
     from shardlab.costs.clock.step import pipeline_of
@@ -115,11 +125,14 @@ def _played(winner: Plan, model: Transformer, gpu: Accelerator, fp8: bool) -> fl
 
     if winner.layout.pp == 1:
         return None
-    pipeline = pipeline_of(model, winner.layout, Setup(gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES))
+    setup = Setup(gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES, imbalance=imbalance)
+    pipeline = pipeline_of(model, winner.layout, setup)
     return played_seconds(pipeline, winner.layout) + winner.step.data + winner.step.optimizer
 
 
-def _inside_servers(model: Transformer, gpu: Accelerator, winner: Plan, search, fp8: bool) -> Plan | None:
+def _inside_servers(
+    model: Transformer, gpu: Accelerator, winner: Plan, search, *, fp8: bool, imbalance: float
+) -> Plan | None:
     """The fastest plan whose tensor parallelism stays inside a server: the winner, another one, or none that fits."""
     from shardlab.costs.planning.planner import NothingFits
     from shardlab.costs.planning.planner import plan as find_plans
@@ -128,7 +141,8 @@ def _inside_servers(model: Transformer, gpu: Accelerator, winner: Plan, search, 
         return winner
     inside, layout = replace(search, max_tp=gpu.per_node), winner.layout
     try:
-        return find_plans(model, gpu, layout.world, layout.sequences_per_step, search=inside, fp8=fp8, best=1)[0]
+        sequences = layout.sequences_per_step
+        return find_plans(model, gpu, layout.world, sequences, search=inside, fp8=fp8, imbalance=imbalance, best=1)[0]
     except NothingFits:
         return None
 

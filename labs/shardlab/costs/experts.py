@@ -68,6 +68,31 @@ def expert_tensor_bytes(tokens: float, hidden: int, etp: int, bytes_each: float 
     return 2 * ring_all_gather_bytes(etp, etp * exchange_bytes(tokens, 1, hidden, bytes_each))
 
 
+def tokens_first(k: int, ep: int) -> bool:
+    """Whether ranks that share experts gather tokens before they are copied for their k experts, or rows afterwards.
+
+    Rows: k/e of a token's copies stay where they have arrived, and travel to t-1 partners. Tokens: one copy travels to
+    t-1 partners, but each of these sends all k on. So tokens are fewer where k > e.
+    """
+    return k > ep
+
+
+def split_expert_bytes(tokens: float, k: int, hidden: int, *, ep: int, etp: int, bytes_each: float = BF16) -> float:
+    """What a rank sends in a layer's forward with even loads, where each expert lies on etp of e * etp ranks.
+
+    Rows: 2 Tkh ((e-1)/e + t-1). Tokens: 2 Th (t-1) + 2 tTkh (e-1)/e, and with each token k weights and k numbers of
+    experts, of 4 bytes each. Which of the two: `tokens_first`.
+    """
+    if not tokens_first(k, ep):
+        rows = exchange_bytes(tokens, k, hidden, bytes_each)
+        return layer_exchange_bytes(
+            tokens, k, hidden, ep, dispatch_bytes=bytes_each, combine_bytes=bytes_each
+        ) + 2 * ring_all_gather_bytes(etp, etp * rows)
+    decisions = ring_all_gather_bytes(etp, etp * exchange_bytes(tokens, k, 1, 4 + 4))
+    dispatched = layer_exchange_bytes(etp * tokens, k, hidden, ep, dispatch_bytes=bytes_each, combine_bytes=bytes_each)
+    return expert_tensor_bytes(tokens, hidden, etp, bytes_each) + decisions + dispatched
+
+
 def dropped_share(rows_per_expert: float, factor: float = 1.0, *, k_of_experts: float = 0.0) -> float:
     """Share of the choices that a capacity of `factor` drops, of a uniform router.
 

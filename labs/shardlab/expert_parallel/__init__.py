@@ -8,9 +8,11 @@ from shardlab.exports import lazily
 __getattr__ = lazily(
     __name__,
     dispatch=("agree", "combined", "dispatched", "start_combine", "start_dispatch"),
+    emulated=("SlowLink",),
     gradients=("average_gradients", "clip_gradients", "expert_parameters", "norm_of_gradients"),
     layer=("Nodes", "ParallelMoE", "Splits", "spread_experts"),
-    messages=("all_to_all", "start_all_to_all"),
+    messages=("Travel", "all_to_all", "start_all_to_all"),
     overlap=("overlapped",),
     placement=("Placement", "placed"),
+    turns=("Turns",),
 )

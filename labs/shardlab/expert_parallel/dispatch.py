@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.expert_parallel.agreement import Group, gathered_counts, own_experts
-from shardlab.expert_parallel.messages import Started, start_all_to_all
+from shardlab.expert_parallel.messages import DIRECT, Started, Travel, start_all_to_all
 from shardlab.model.experts import places_in_batch
 from shardlab.model.permutation import Rows, from_rows, to_rows
 
@@ -33,6 +33,7 @@ class Exchange:
     chunks: list[list[int]]
     place_R: Tensor | None
     group: Group
+    travel: Travel
 
     @property
     def received(self) -> list[int]:
@@ -40,7 +41,14 @@ class Exchange:
         return [sum(of_source) for of_source in self.chunks]
 
 
-def agree(rows: Rows, *, group: Group, has_gradient: bool = True, padded_to: int | None = None) -> Exchange:
+def agree(
+    rows: Rows,
+    *,
+    group: Group,
+    has_gradient: bool = True,
+    padded_to: int | None = None,
+    travel: Travel = DIRECT,
+) -> Exchange:
     """Exchange the counts: rank r has the r-th part of the experts.
 
     padded_to: every expert gets so many rows from this rank. has_gradient: whether rows need one in the backward.
@@ -54,7 +62,7 @@ def agree(rows: Rows, *, group: Group, has_gradient: bool = True, padded_to: int
     sent = [sum(sizes[first : first + each]) for first in range(0, num_experts, each)]
     device = rows.choice_R.device
     place_R = None if padded_to is None else places_in_batch(rows.sizes, padded_to, device)
-    return Exchange(rows, sent, [counts[mine] for counts in table], place_R, group)
+    return Exchange(rows, sent, [counts[mine] for counts in table], place_R, group, travel)
 
 
 def start_dispatch(x_TH: Tensor, exchange: Exchange) -> Started:
@@ -62,12 +70,14 @@ def start_dispatch(x_TH: Tensor, exchange: Exchange) -> Started:
     x_RH = to_rows(x_TH, exchange.rows)
     if exchange.place_R is not None:
         x_RH = x_RH.new_zeros(sum(exchange.sent), x_RH.shape[1]).index_copy(0, exchange.place_R, x_RH)
-    return start_all_to_all(x_RH, exchange.sent, exchange.received, group=exchange.group)
+    group, travel = exchange.group, exchange.travel
+    return start_all_to_all(x_RH, exchange.sent, exchange.received, group=group, travel=travel)
 
 
 def start_combine(y_AH: Tensor, weights_TK: Tensor, exchange: Exchange) -> Started:
     """Send the experts' rows home; `started()` is each token's weighted sum [T, H]."""
-    started = start_all_to_all(y_AH, exchange.received, exchange.sent, group=exchange.group)
+    group, travel = exchange.group, exchange.travel
+    started = start_all_to_all(y_AH, exchange.received, exchange.sent, group=group, travel=travel)
 
     def tokens() -> Tensor:
         y_RH = started()

@@ -1,22 +1,38 @@
-"""Ranks that share each expert's matrices: every rank has a part of the width F, so it needs its partners' rows, too.
+"""Ranks that share each expert's matrices: every rank has a part of the width F, so it needs its partners' tokens, too.
 
-Shapes: A rows of this rank, G rows of all partners together, H hidden, F width, t partners.
+They are gathered before they are copied for their k experts, or after that, as rows (`costs.tokens_first` says when
+which of the two sends less).
+
+Shapes: T tokens of this rank, A rows that arrive at it, G tokens or rows of all partners together, H hidden, F width,
+K choices of a token, t partners.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.costs.model import divisors
 from shardlab.expert_parallel.agreement import Group, gathered_counts
 from shardlab.expert_parallel.dispatch import Chunks, by_expert, by_source, sizes_of
-from shardlab.expert_parallel.messages import all_to_all
+from shardlab.expert_parallel.messages import Travel, all_to_all
 from shardlab.model.experts import Experts
 
 Computed = Callable[[Tensor, Chunks], Tensor]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens and what a router decided for them; kept_TK: which choices are not dropped, None for all."""
+
+    x_TH: Tensor
+    experts_TK: Tensor
+    weights_TK: Tensor
+    kept_TK: Tensor | None = None
 
 
 def own_part(experts: Experts, mine: slice, *, group: dist.ProcessGroup | None) -> Experts:
@@ -51,23 +67,50 @@ def computed_alone(experts: Experts) -> Computed:
     return computed
 
 
-def computed_in_parts(experts: Experts, *, group: Group) -> Computed:
-    """The same by t partners: gather all their rows, compute with this rank's part of F, add up and take the own rows.
+def gathered_tokens(tokens: Tokens, *, group: Group, travel: Travel) -> tuple[Tokens, list[int]]:
+    """The tokens of all t partners, with what their own rank decided for them, and how many are whose.
 
-    An all-gather and a reduce-scatter of uneven parts, as all-to-alls: each sends (t-1)/t of t*A rows. The partners
-    must have different tokens, as data-parallel ranks have.
+    A rank sends its tokens, with K weights and K numbers of experts of 4 bytes each, to t-1 partners. The backward adds
+    up what the partners' parts of F give. Raises ValueError, on every partner alike, where one of them has trouble.
+    """
+    x_TH, experts_TK = tokens.x_TH, tokens.experts_TK
+    by_rank = gathered_counts([len(x_TH)], has_gradient=x_TH.requires_grad, trouble="", group=group)
+    theirs = [counts[0] for counts in by_rank]
+    if tokens.kept_TK is not None:
+        experts_TK = experts_TK.masked_fill(~tokens.kept_TK, -1)
+    x_GH, experts_GK, weights_GK = (
+        _gathered(one, theirs, group, travel) for one in (x_TH, experts_TK.int(), tokens.weights_TK)
+    )
+    return Tokens(x_GH, experts_GK.long().clamp(min=0), weights_GK, experts_GK >= 0), theirs
+
+
+def own_sum(parts_GH: Tensor, theirs: list[int], *, group: Group, travel: Travel) -> Tensor:
+    """This rank's tokens, each the sum of its partners' parts: a reduce-scatter of uneven parts."""
+    mine, size = theirs[dist.get_rank(group)], len(theirs)
+    parts = all_to_all(parts_GH, theirs, [mine] * size, group=group, agreed=True, travel=travel)
+    return parts.view(size, mine, parts_GH.shape[1]).sum(0)
+
+
+def computed_in_parts(experts: Experts, *, group: Group, travel: Travel) -> Computed:
+    """The experts by t partners: gather all their rows, compute with this rank's part of F, take the sum of own rows.
+
+    Each partner sends (t-1)/t of t*A rows, twice. They must have different tokens, as data-parallel ranks have.
     """
     alone = computed_alone(experts)
 
     def computed(x_AH: Tensor, chunks: Chunks) -> Tensor:
-        size = dist.get_world_size(group)
         own_counts = [count for of_source in chunks for count in of_source]
         by_rank = gathered_counts(own_counts, has_gradient=x_AH.requires_grad, trouble="", group=group)
         theirs, num_own = [sum(counts) for counts in by_rank], len(chunks[0])
         all_chunks = [counts[i : i + num_own] for counts in by_rank for i in range(0, len(counts), num_own)]
-        x_GH = all_to_all(x_AH.repeat(size, 1), [len(x_AH)] * size, theirs, group=group, agreed=True)
-        part_GH = alone(x_GH, all_chunks)
-        parts = all_to_all(part_GH, theirs, [len(x_AH)] * size, group=group, agreed=True)
-        return parts.view(size, *x_AH.shape).sum(0)
+        part_GH = alone(_gathered(x_AH, theirs, group, travel), all_chunks)
+        return own_sum(part_GH, theirs, group=group, travel=travel)
 
     return computed
+
+
+def _gathered(one: Tensor, theirs: list[int], group: Group, travel: Travel) -> Tensor:
+    """An all-gather of uneven parts, as an all-to-all; its backward is a reduce-scatter."""
+    size = len(theirs)
+    copies = torch.cat([one] * size)
+    return all_to_all(copies, [len(one)] * size, theirs, group=group, agreed=True, travel=travel)

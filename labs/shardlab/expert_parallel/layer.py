@@ -5,14 +5,26 @@ Shapes: B batch, S sequence, T = B*S tokens of this rank, H hidden, E experts, K
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from shardlab.costs.experts import tokens_first
 from shardlab.expert_parallel.agreement import Group, check_same_layer, gathered_counts, own_experts
 from shardlab.expert_parallel.dispatch import Exchange, agree, combined, dispatched
-from shardlab.expert_parallel.expert_tensor import Computed, computed_alone, computed_in_parts, own_part
+from shardlab.expert_parallel.expert_tensor import (
+    Computed,
+    Tokens,
+    computed_alone,
+    computed_in_parts,
+    gathered_tokens,
+    own_part,
+    own_sum,
+)
+from shardlab.expert_parallel.messages import DIRECT, Travel
 from shardlab.expert_parallel.two_level import TwoLevels, visit_in_two_levels
 from shardlab.model.moe import MoE
 from shardlab.model.permutation import rows_by_expert
@@ -33,13 +45,15 @@ class Splits:
 
     group: ranks with different experts. tensor: ranks that share each expert's matrices, with different tokens; None
     where no ranks do. tokens: all ranks whose tokens make one batch, over which load is counted; None is the world.
-    nodes: the same ranks as `group`, for two levels; rank i of `group` is the i % L-th of node i // L.
+    nodes: the same ranks as `group`, for two levels; rank i of `group` is the i % L-th of node i // L. travel: how rows
+    travel.
     """
 
     group: Group
     tensor: dist.ProcessGroup | None = None
     tokens: Group = None
     nodes: Nodes | None = None
+    travel: Travel = DIRECT
 
     def __post_init__(self) -> None:
         if self.nodes is not None and self.tensor is not None:
@@ -48,12 +62,18 @@ class Splits:
 
 @dataclass(frozen=True)
 class Ready:
-    """Tokens that have been routed, and what the ranks have agreed to exchange."""
+    """Tokens that have been routed, and what the ranks have agreed to exchange.
+
+    tokens: those that this rank dispatches: its own, or those of its partners, too; then partners says how many are
+    whose.
+    """
 
     x_TH: Tensor
     routing: Routing
     logits_TE: Tensor
     exchange: Exchange | TwoLevels
+    tokens: Tokens
+    partners: list[int] | None = None
 
 
 class ParallelMoE(MoE):
@@ -75,48 +95,63 @@ class ParallelMoE(MoE):
     def forward(self, x_BSH: Tensor) -> Tensor:
         ready = self.prepared(x_BSH)
         if isinstance(ready.exchange, Exchange):
-            y_AH = self.computed(dispatched(ready.x_TH, ready.exchange), ready.exchange.chunks)
-            y_TH = combined(y_AH, ready.routing.weights_TK, ready.exchange)
+            y_AH = self.computed(dispatched(ready.tokens.x_TH, ready.exchange), ready.exchange.chunks)
+            y_TH = combined(y_AH, ready.tokens.weights_TK, ready.exchange)
         else:
             y_TH = visit_in_two_levels(ready.x_TH, ready.routing, self.computed, ready.exchange)
-        return self.finished(y_TH, ready.x_TH, ready.routing, ready.logits_TE).view_as(x_BSH)
+        return self.at_home(y_TH, ready).view_as(x_BSH)
 
     def prepared(self, x_BSH: Tensor) -> Ready:
         """Route, and agree on who sends what; or raise ValueError, on every rank alike."""
-        x_TH = x_BSH.flatten(0, -2)
-        try:
-            routing, logits_TE = self._routed_together(x_TH)
-            return Ready(x_TH, routing, logits_TE, self._exchange(x_TH, routing))
-        except ValueError as error:
-            if self.splits.tensor is not None:  # its ranks have sent their rows, and wait for this one's
-                num_counts = self.config.choice.experts  # of all sources and own experts
-                gathered_counts([0] * num_counts, has_gradient=True, trouble=str(error), group=self.splits.tensor)
-            raise
+        x_TH, splits, num_experts = x_BSH.flatten(0, -2), self.splits, self.config.choice.experts
+        counts = splits.group, 0 if splits.nodes else num_experts
+        first, later = [], []
+        if splits.tensor is not None and self.gathers_tokens:
+            first = [(splits.tensor, 1)]
+        elif splits.tensor is not None:  # its ranks have sent their rows, and wait for this one's
+            later = [(splits.tensor, num_experts)]  # of all sources and own experts
+        with telling(*first, counts, *later):
+            routing, logits_TE = self.routed(x_TH)
+            tokens = Tokens(x_TH, routing.experts_TK, routing.weights_TK, self.kept(routing))
+        partners = None
+        with telling(counts):
+            if splits.tensor is not None and self.gathers_tokens:
+                tokens, partners = gathered_tokens(tokens, group=splits.tensor, travel=splits.travel)
+        with telling(*later):
+            exchange = self._exchange(tokens, partners or [len(x_TH)])
+        return Ready(x_TH, routing, logits_TE, exchange, tokens, partners)
 
-    def _routed_together(self, x_TH: Tensor) -> tuple[Routing, Tensor]:
-        try:
-            return self.routed(x_TH)
-        except ValueError as error:
-            num_counts = 0 if self.splits.nodes else self.config.choice.experts
-            gathered_counts([0] * num_counts, has_gradient=True, trouble=str(error), group=self.splits.group)
-            raise
+    def _exchange(self, tokens: Tokens, num_tokens: list[int]) -> Exchange | TwoLevels:
+        choice, capacity, splits = self.config.choice, self.config.capacity, self.splits
+        has_gradient = tokens.x_TH.requires_grad
+        if splits.nodes is not None:
+            gathered_counts([], has_gradient=has_gradient, trouble="", group=splits.group)
+            return TwoLevels(choice.experts, splits.nodes.across, splits.nodes.inside, tokens.kept_TK, splits.travel)
+        rows = rows_by_expert(tokens.experts_TK, choice.experts, tokens.kept_TK)
+        padded_to = None
+        if capacity and capacity.padded:
+            padded_to = sum(capacity.rows(number, choice) for number in num_tokens)
+        return agree(rows, group=splits.group, has_gradient=has_gradient, padded_to=padded_to, travel=splits.travel)
 
-    def _exchange(self, x_TH: Tensor, routing: Routing) -> Exchange | TwoLevels:
-        choice, capacity, nodes = self.config.choice, self.config.capacity, self.splits.nodes
-        kept_TK = self.kept(routing)
-        if nodes is not None:
-            gathered_counts([], has_gradient=x_TH.requires_grad, trouble="", group=self.splits.group)
-            return TwoLevels(choice.experts, nodes.across, nodes.inside, kept_TK)
-        rows = rows_by_expert(routing.experts_TK, choice.experts, kept_TK)
-        padded_to = capacity.rows(len(x_TH), choice) if capacity and capacity.padded else None
-        return agree(rows, group=self.splits.group, has_gradient=x_TH.requires_grad, padded_to=padded_to)
+    @property
+    def gathers_tokens(self) -> bool:
+        """Whether ranks that share experts gather tokens before they are dispatched, or rows afterwards."""
+        return self.splits.tensor is not None and tokens_first(
+            self.config.choice.k, dist.get_world_size(self.splits.group)
+        )
 
     @property
     def computed(self) -> Computed:
         """The own experts, on rows that lie by source."""
-        if self.splits.tensor is None:
+        if self.splits.tensor is None or self.gathers_tokens:
             return computed_alone(self.experts)
-        return computed_in_parts(self.experts, group=self.splits.tensor)
+        return computed_in_parts(self.experts, group=self.splits.tensor, travel=self.splits.travel)
+
+    def at_home(self, y_GH: Tensor, ready: Ready) -> Tensor:
+        """The layer's output [T, H], from what the experts gave the tokens that were dispatched."""
+        if ready.partners is not None:
+            y_GH = own_sum(y_GH, ready.partners, group=self.splits.tensor, travel=self.splits.travel)
+        return self.finished(y_GH, ready.x_TH, ready.routing, ready.logits_TE)
 
     def load_of_batch(self, load_E: Tensor) -> tuple[Tensor, float]:
         """Summed over `tokens`: a loss of each rank's own counts would be another one on another mesh."""
@@ -124,6 +159,21 @@ class ParallelMoE(MoE):
         dist.all_reduce(total_E, group=self.splits.tokens)
         of_mean_rank = total_E.sum().item() / dist.get_world_size(self.splits.tokens)
         return total_E, load_E.sum().item() / max(1.0, of_mean_rank)
+
+
+@contextmanager
+def telling(*asked: tuple[Group, int]) -> Iterator[None]:
+    """A ValueError inside is told to all groups that will be asked for so many counts, before it is raised."""
+    try:
+        yield
+    except ValueError as error:
+        told = error
+        for group, num_counts in asked:
+            try:
+                gathered_counts([0] * num_counts, has_gradient=True, trouble=str(told), group=group)
+            except ValueError as with_rank:
+                told = with_rank
+        raise told from None
 
 
 def spread_experts(model: nn.Module, splits: Splits) -> nn.Module:

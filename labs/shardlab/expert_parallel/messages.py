@@ -7,6 +7,7 @@ overlaps in the forward overlaps in the backward, in the mirrored order.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,15 +17,38 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.expert_parallel.agreement import Group, check_counts
+from shardlab.expert_parallel.turns import Turns
 from shardlab.meter import place
 
 place.hide(__file__)  # the meter names what dispatches or combines
 
 Started = Callable[[], Tensor]
+Link = Callable[[Sequence[int], Sequence[int], Group], float]
+
+
+@dataclass(frozen=True)
+class Travel:
+    """How rows travel.
+
+    link: when bytes that leave and arrive, by rank, are through at the earliest, in seconds of the monotonic clock;
+    None where real links say it. turns: who may compute while rows travel; None where nobody else does.
+    """
+
+    link: Link | None = None
+    turns: Turns | None = None
+
+
+DIRECT = Travel()
 
 
 def all_to_all(
-    x_RH: Tensor, sent: Sequence[int], received: Sequence[int], *, group: Group, agreed: bool = False
+    x_RH: Tensor,
+    sent: Sequence[int],
+    received: Sequence[int],
+    *,
+    group: Group,
+    agreed: bool = False,
+    travel: Travel = DIRECT,
 ) -> Tensor:
     """The first sent[0] rows go to rank 0, the next sent[1] to rank 1, ...; returned are the rows for this rank.
 
@@ -34,14 +58,16 @@ def all_to_all(
     """
     if not agreed:
         check_counts(sent, received, len(x_RH), group=group)
-    return start_all_to_all(x_RH, sent, received, group=group)()
+    return start_all_to_all(x_RH, sent, received, group=group, travel=travel)()
 
 
-def start_all_to_all(x_RH: Tensor, sent: Sequence[int], received: Sequence[int], *, group: Group) -> Started:
+def start_all_to_all(
+    x_RH: Tensor, sent: Sequence[int], received: Sequence[int], *, group: Group, travel: Travel = DIRECT
+) -> Started:
     """Send without a check; what is returned waits, and gives the rows that have arrived."""
     if dist.get_world_size(group) == 1:
         return lambda: x_RH
-    flight = _Flight(list(sent), list(received), group)
+    flight = _Flight(list(sent), list(received), group, travel)
     arriving = _Start.apply(x_RH, flight)
     return lambda: _Wait.apply(arriving, flight)  # type: ignore[return-value]
 
@@ -53,6 +79,8 @@ class _Flight:
     sent: list[int]
     received: list[int]
     group: Group
+    travel: Travel
+    through_at: float = 0.0
     under_way: tuple[Any, Tensor, Tensor] | None = None  # its handle, what arrives, and what leaves, kept till then
 
     def start(self, x: Tensor, sent: list[int], received: list[int]) -> Tensor:
@@ -60,12 +88,19 @@ class _Flight:
         arriving = leaving.new_empty(sum(received), *x.shape[1:])
         work = dist.all_to_all_single(arriving, leaving, received, sent, group=self.group, async_op=True)
         self.under_way = work, arriving, leaving
+        if self.travel.link is not None:
+            row_bytes = x.element_size() * x.shape[1:].numel()
+            out, into = ([rows * row_bytes for rows in some] for some in (sent, received))
+            self.through_at = self.travel.link(out, into, self.group)
         return arriving
 
     def wait(self) -> Tensor:
         assert self.under_way is not None
         work, arrived, _ = self.under_way
+        if self.travel.turns is not None:
+            self.travel.turns.give()
         work.wait()
+        time.sleep(max(0.0, self.through_at - time.monotonic()))
         self.under_way = None
         return arrived
 

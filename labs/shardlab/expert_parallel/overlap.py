@@ -28,12 +28,12 @@ def overlapped(layer: ParallelMoE, a_BSH: Tensor, b_BSH: Tensor) -> tuple[Tensor
     to_a, to_b = a.exchange, b.exchange
     if isinstance(to_a, TwoLevels) or isinstance(to_b, TwoLevels):
         raise ValueError("two levels cannot overlap: the dispatch inside a node waits for that across; use one level")
-    rows_a = start_dispatch(a.x_TH, to_a)()
+    rows_a = start_dispatch(a.tokens.x_TH, to_a)()
 
-    dispatching_b = start_dispatch(b.x_TH, to_b)
-    combining_a = start_combine(layer.computed(rows_a, to_a.chunks), a.routing.weights_TK, to_a)
-    combining_b = start_combine(layer.computed(dispatching_b(), to_b.chunks), b.routing.weights_TK, to_b)
+    dispatching_b = start_dispatch(b.tokens.x_TH, to_b)
+    combining_a = start_combine(layer.computed(rows_a, to_a.chunks), a.tokens.weights_TK, to_a)
+    combining_b = start_combine(layer.computed(dispatching_b(), to_b.chunks), b.tokens.weights_TK, to_b)
 
-    done_a = layer.finished(combining_a(), a.x_TH, a.routing, a.logits_TE)
-    done_b = layer.finished(combining_b(), b.x_TH, b.routing, b.logits_TE)
+    done_a = layer.at_home(combining_a(), a)
+    done_b = layer.at_home(combining_b(), b)
     return done_a.view_as(a_BSH), done_b.view_as(b_BSH)

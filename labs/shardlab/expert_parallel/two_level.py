@@ -19,7 +19,7 @@ from torch import Tensor
 from shardlab.expert_parallel.agreement import Group, own_experts
 from shardlab.expert_parallel.dispatch import agree, combined, dispatched, start_combine, start_dispatch
 from shardlab.expert_parallel.expert_tensor import Computed
-from shardlab.expert_parallel.messages import all_to_all
+from shardlab.expert_parallel.messages import DIRECT, Travel, all_to_all
 from shardlab.model.permutation import rows_by_expert
 from shardlab.model.router import Routing
 
@@ -32,6 +32,7 @@ class TwoLevels:
     across: Group
     inside: Group
     kept_TK: Tensor | None = None
+    travel: Travel = DIRECT
 
 
 def visit_in_two_levels(x_TH: Tensor, routing: Routing, computed: Computed, levels: TwoLevels) -> Tensor:
@@ -47,11 +48,12 @@ def visit_in_two_levels(x_TH: Tensor, routing: Routing, computed: Computed, leve
     on_node = nodes_touched(node_TK, kept_TK, dist.get_world_size(across))
     nodes_TN = torch.arange(on_node.shape[1], device=x_TH.device).expand_as(on_node)
     rows = rows_by_expert(nodes_TN, on_node.shape[1], on_node)
-    outer = agree(rows, group=across, has_gradient=x_TH.requires_grad)
+    travel = levels.travel
+    outer = agree(rows, group=across, has_gradient=x_TH.requires_grad, travel=travel)
     started = start_dispatch(x_TH, outer)
     token_R = outer.rows.token_R
     experts_TK = routing.experts_TK.masked_fill(~kept_TK, -1).int()
-    counts = {"sent": outer.sent, "received": outer.received, "group": across, "agreed": True}
+    counts = {"sent": outer.sent, "received": outer.received, "group": across, "agreed": True, "travel": travel}
     experts_MK = all_to_all(experts_TK[token_R], **counts).long()
     weights_MK = all_to_all(routing.weights_TK[token_R], **counts)
     x_MH = started()
@@ -59,7 +61,7 @@ def visit_in_two_levels(x_TH: Tensor, routing: Routing, computed: Computed, leve
     mine = own_experts(num_experts, group=across)
     kept_MK = (experts_MK >= mine.start) & (experts_MK < mine.stop)
     rows = rows_by_expert((experts_MK - mine.start).clamp(0, each - 1), each, kept_MK)
-    inner = agree(rows, group=levels.inside, has_gradient=x_MH.requires_grad)
+    inner = agree(rows, group=levels.inside, has_gradient=x_MH.requires_grad, travel=travel)
     y_AH = computed(dispatched(x_MH, inner), inner.chunks)
     y_MH = combined(y_AH, weights_MK, inner)
 

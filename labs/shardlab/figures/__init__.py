@@ -3,6 +3,8 @@
 from shardlab.figures.bars import draw_bars, draw_traffic
 from shardlab.figures.block import draw_block
 from shardlab.figures.causal import chunk_owners, chunk_work, draw_causal_square
+from shardlab.figures.exchange import draw_exchange
+from shardlab.figures.experts import draw_fullest, draw_routing, draw_visits
 from shardlab.figures.explorer import schedule_explorer
 from shardlab.figures.masks import draw_masks
 from shardlab.figures.measured import draw_predicted_against_measured, draw_ring_against_tree
@@ -30,6 +32,8 @@ __all__ = [
     "draw_bars",
     "draw_block",
     "draw_causal_square",
+    "draw_exchange",
+    "draw_fullest",
     "draw_groups",
     "draw_masks",
     "draw_memory",
@@ -39,9 +43,11 @@ __all__ = [
     "draw_regions",
     "draw_ring_against_tree",
     "draw_ring_step",
+    "draw_routing",
     "draw_step",
     "draw_timeline",
     "draw_traffic",
+    "draw_visits",
     "interact",
     "layout_text",
     "memory_rows",

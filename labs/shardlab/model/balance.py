@@ -42,8 +42,7 @@ def updated_bias(bias_E: Tensor, load_E: Tensor, *, rate: float = 1e-3) -> Tenso
 
     Once a step, after the update (arXiv 2408.15664, algorithm 1; DeepSeek-V3 has rate 0.001).
     """
-    load_E = load_E.to(bias_E.dtype)
-    return bias_E + rate * torch.sign(load_E.mean() - load_E)
+    return bias_E + rate * torch.sign(load_E.sum() - len(load_E) * load_E)  # whole numbers, exact beyond 2^24
 
 
 def with_loss(y: Tensor, loss: Tensor) -> Tensor:

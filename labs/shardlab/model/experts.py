@@ -7,6 +7,7 @@ up is [E, H, 2F]: what passes, then its gate.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +25,35 @@ def gated(x: Tensor) -> Tensor:
 
 def by_loop(x_RH: Tensor, sizes: Sequence[int], up: Tensor, down: Tensor, activation: Activation) -> Tensor:
     """One expert after the other; one without rows multiplies none, so that its gradient is zero and not missing."""
-    pieces = zip(x_RH.split(list(sizes)), up.unbind(0), down.unbind(0), strict=True)
-    return torch.cat([activation(x @ up_HF) @ down_FH for x, up_HF, down_FH in pieces])
+    return _Products.apply(activation(_Products.apply(x_RH, up, sizes)), down, sizes)  # type: ignore[return-value]
+
+
+class _Products(torch.autograd.Function):
+    """Each expert's rows times its matrix, every product written where it belongs: nothing is joined afterwards."""
+
+    @staticmethod
+    def forward(ctx: Any, x_RA: Tensor, weight_EAB: Tensor, sizes: Sequence[int]) -> Tensor:
+        ctx.save_for_backward(x_RA, weight_EAB)
+        ctx.sizes = list(sizes)
+        return _by_expert(x_RA, weight_EAB, ctx.sizes)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        (x_RA, weight_EAB), dy_RB = ctx.saved_tensors, gradients[0]
+        of_x = _by_expert(dy_RB, weight_EAB.mT, ctx.sizes) if ctx.needs_input_grad[0] else None
+        if not ctx.needs_input_grad[1]:
+            return of_x, None, None
+        of_weight = torch.empty_like(weight_EAB)
+        for x, dy, out in zip(x_RA.split(ctx.sizes), dy_RB.split(ctx.sizes), of_weight, strict=True):
+            torch.mm(x.t(), dy, out=out)
+        return of_x, of_weight, None
+
+
+def _by_expert(x_RA: Tensor, weight_EAB: Tensor, sizes: list[int]) -> Tensor:
+    y_RB = x_RA.new_empty(len(x_RA), weight_EAB.shape[-1])
+    for x, weight, y in zip(x_RA.split(sizes), weight_EAB, y_RB.split(sizes), strict=True):
+        torch.mm(x, weight, out=y)
+    return y_RB
 
 
 def by_batch(x_RH: Tensor, sizes: Sequence[int], up: Tensor, down: Tensor, activation: Activation) -> Tensor:

@@ -5,13 +5,18 @@ Shapes: B batch, S sequence, H hidden, T tokens, K choices of a token.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from shardlab.model.attention import Attention
+from shardlab.model.balance import load_of
 from shardlab.model.dropout import Dropout
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.model.moe import MoE, MoEConfig
+from shardlab.model.router import Router, Routing
+from shardlab.model.text import KINDS, VOCABULARY, kind_of
 
 
 class MoEBlock(nn.Module):
@@ -46,6 +51,28 @@ class MoEGPT(GPT):
                 nn.init.normal_(one, std=0.02)  # as in GPT
             elif name.endswith("bias"):
                 nn.init.zeros_(one)
+
+
+@torch.no_grad()
+def routed(model: nn.Module, tokens_BS: Tensor) -> list[tuple[Routing, Tensor]]:
+    """What each router of a model decides about the tokens, and its logits [T, E], layer by layer."""
+    seen: list[Any] = []
+    hooks = [
+        one.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+        for one in model.modules()
+        if isinstance(one, Router)
+    ]
+    model(tokens_BS)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+def visits_by_kind(experts_TK: Tensor, tokens_T: Tensor, num_experts: int) -> dict[str, list[int]]:
+    """For each kind of token how many of its choices fell on each expert, in the order of `KINDS`."""
+    kinds = [kind_of(token) for token in range(VOCABULARY)]
+    of_kind = {kind: torch.tensor([one == kind for one in kinds])[tokens_T] for kind in [*KINDS, "other"]}
+    return {kind: load_of(experts_TK[mine], num_experts).tolist() for kind, mine in of_kind.items()}
 
 
 def specialisation(experts_TK: Tensor, tokens_T: Tensor) -> float:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from string import ascii_uppercase, digits, punctuation
 
 import torch
 from torch import Tensor
 
 VOCABULARY = 256
+KINDS = {
+    "space": " ",
+    "new line": "\n",
+    "vowel": "aeiou",
+    "consonant": "bcdfghjklmnpqrstvwxyz",
+    "capital": ascii_uppercase,
+    "digit": digits,
+    "sign": punctuation,
+}  # "other": bytes beyond ASCII, such as those of a Chinese character
 
 
 def read_text(folder: str | Path) -> Tensor:
@@ -15,7 +25,8 @@ def read_text(folder: str | Path) -> Tensor:
 
     Raises ValueError for a folder with less than 10 KB of text.
     """
-    files = sorted(path for path in Path(folder).rglob("*.md") if not any(part.startswith(".") for part in path.parts))
+    inside = ((path, path.relative_to(folder).parts) for path in Path(folder).rglob("*.md"))
+    files = sorted(path for path, parts in inside if not any(part.startswith(".") for part in parts))
     text = b"\n".join(path.read_bytes() for path in files)
     if len(text) < 10_000:
         raise ValueError(
@@ -30,3 +41,8 @@ def batch_of(text: Tensor, *, step: int, rank: int, batch: int, sequence: int) -
     starts = torch.randint(len(text) - sequence - 1, (batch, 1), generator=generator)
     rows = text[starts + torch.arange(sequence + 1)]
     return rows[:, :-1], rows[:, 1:]
+
+
+def kind_of(token: int) -> str:
+    """What sort of character a byte is: one of the keys of `KINDS`, or "other"."""
+    return next((kind for kind, characters in KINDS.items() if chr(token) in characters), "other")

@@ -1,9 +1,9 @@
 """Run a schedule on real ranks. There is one loop for all schedules, as the order is data."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import torch
@@ -31,6 +31,10 @@ from shardlab.pipeline_parallel.stages import Stage
 RECEIVE_AHEAD = 1  # slots; gloo tells the sender that a buffer is ready, which takes a while on a busy machine
 
 
+Work = Callable[[], None]
+Together = Callable[[Work, Work], None]
+
+
 class RankTimes(NamedTuple):
     """Begin and end of each slot of one rank, in seconds of the machine's monotonic clock."""
 
@@ -45,12 +49,14 @@ def execute(
     group: dist.ProcessGroup | None,
     verify: bool = False,
     pair_times: list[PairTimes] | None = None,
+    pair: Together | None = None,
 ) -> RankTimes:
     """Run this rank's part: check, weave the messages in, compute, add up the gradients of weights that are held twice.
 
     schedule: the whole one, the same on every rank. stages: those of this rank, by number. verify: name every message.
-    An overlapped pair runs on two streams of a GPU, and its F before its B on a CPU. pair_times: a list that gets the
-    GPU's events of each pair.
+    An overlapped pair runs on two streams of a GPU, and its F before its B on a CPU. pair: does the two halves of a
+    pair in another way, such as `expert_parallel.Turns().together`. pair_times: a list that gets the GPU's events of
+    each pair.
     Raises ValueError, on every rank alike and before any message, when the schedule cannot be run by this group.
     """
     rank, size = dist.get_rank(group), dist.get_world_size(group)
@@ -62,7 +68,8 @@ def execute(
         raise ValueError(f"rank {rank} has slots of the stages {missing}, but no such stage: give stages[{missing[0]}]")
 
     program = _with_messages(tuple(map(tuple, schedule)))
-    times = run_program(program, stages, num_stages(schedule), group=group, verify=verify, pair_times=pair_times)
+    in_all = num_stages(schedule)
+    times = run_program(program, stages, in_all, group=group, verify=verify, pair_times=pair_times, pair=pair)
     add_twin_gradients(schedule, stages, group=group)
     average_over_replicas(stages)
     return times
@@ -82,6 +89,7 @@ def run_program(
     group: dist.ProcessGroup | None,
     verify: bool = False,
     pair_times: list[PairTimes] | None = None,
+    pair: Together | None = None,
 ) -> RankTimes:
     """Do the steps of this rank one after the other: post a batch, or wait for the inputs of a slot and compute."""
     rank = dist.get_rank(group)
@@ -101,9 +109,15 @@ def run_program(
         inputs = [_input(action, mailbox, stages_in_all) for action in actions_of(step)]
         begins.append(time.monotonic())
         with streams.slot(step) if streams else nullcontext():
-            for action, tensor in zip(actions_of(step), inputs, strict=True):
-                with streams.action(action, tensor) if streams else nullcontext():
-                    _compute(action, tensor, stages[action.stage], mailbox, stages_in_all)
+            halves = [
+                partial(_compute, action, tensor, stages[action.stage], mailbox, stages_in_all, streams)
+                for action, tensor in zip(actions_of(step), inputs, strict=True)
+            ]
+            if pair is not None and len(halves) > 1:
+                pair(*halves)
+            else:
+                for half in halves:
+                    half()
         ends.append(time.monotonic())
     mailbox.finish()
     return RankTimes(begins, ends)
@@ -119,8 +133,20 @@ def _input(action: Action, mailbox: Mailbox, stages_in_all: int) -> torch.Tensor
     return mailbox.take(Action(Kind.I, stage + 1, microbatch))
 
 
-def _compute(action: Action, tensor: torch.Tensor | None, stage: Stage, mailbox: Mailbox, stages_in_all: int) -> None:
-    """One pass; what others need of it goes into the mailbox."""
+def _compute(
+    action: Action,
+    tensor: torch.Tensor | None,
+    stage: Stage,
+    mailbox: Mailbox,
+    stages_in_all: int,
+    streams: Streams | None,
+) -> None:
+    """One pass, on its stream where there are some; what others need of it goes into the mailbox."""
+    with streams.action(action, tensor) if streams else nullcontext():
+        _pass(action, tensor, stage, mailbox, stages_in_all)
+
+
+def _pass(action: Action, tensor: torch.Tensor | None, stage: Stage, mailbox: Mailbox, stages_in_all: int) -> None:
     microbatch = action.microbatch
     if action.kind is Kind.F:
         output = stage.forward(microbatch, tensor)

@@ -71,6 +71,25 @@ def test_only_the_schedules_that_are_asked_for(schedule):
     assert all(one["virtual"] == 1 for one in plans) == (schedule != "1f1b")
 
 
+def test_uneven_experts_take_longer_and_even_ones_are_the_default():
+    typed = ("plan", "--model", "mixtral-8x7b", "--gpus", "64", "--best", "1", "--json")
+    even, same, uneven = (
+        json.loads(shardlab(*typed, *more).stdout) for more in ((), ("--imbalance", "1"), ("--imbalance", "2.5"))
+    )
+    assert even == same and even["plans"][0]["layout"]["ep"] > 1
+    assert uneven["plans"][0]["step_seconds"] > even["plans"][0]["step_seconds"]
+    assert uneven["neighbours"] != even["neighbours"]  # they have the same fullest experts
+    dense = ("plan", "--model", "llama2-7b", "--gpus", "8")
+    assert shardlab(*dense).stdout == shardlab(*dense, "--imbalance", "2").stdout
+
+
+@pytest.mark.parametrize("wrong", ["0.5", "nan", "inf"])
+def test_an_imbalance_that_is_none(wrong):
+    failed = shardlab("plan", "--model", "mixtral-8x7b", "--imbalance", wrong)
+    assert failed.exit_code == 2 and "use 1.0 for even ones, or more" in failed.output
+    assert "fullest experts over the mean" in shardlab("plan", "--help").output
+
+
 def test_a_schedule_that_is_none():
     failed = shardlab("plan", "--schedule", "2f2b")
     assert failed.exit_code == 2 and "use 1f1b, gpipe, zero-bubble" in failed.output

@@ -13,6 +13,8 @@ from shardlab.costs.experts import (
     fullest_expert,
     layer_exchange_bytes,
     nodes_of_token,
+    split_expert_bytes,
+    tokens_first,
     two_level_bytes,
 )
 from shardlab.costs.hardware import ACCELERATORS
@@ -46,6 +48,19 @@ def test_bytes_of_a_layers_exchanges():
 def test_experts_over_ranks_and_widths_over_ranks_send_as_much_where_a_token_has_as_many_choices_as_ranks(size, k):
     assert layer_exchange_bytes(100, k, 64, size) == expert_tensor_bytes(100, 64, size)
     assert layer_exchange_bytes(100, 1, 64, size) < expert_tensor_bytes(100, 64, size)
+
+
+@pytest.mark.parametrize("ep", [1, 2, 4])
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 8])
+def test_tokens_are_gathered_first_where_that_sends_less(k, ep):
+    """Without the k weights and numbers that travel along: 2(t-1)T(k/e - 1)h less."""
+    rows = layer_exchange_bytes(100, k, 4096, ep) + 2 * 3 * exchange_bytes(100, k, 4096)
+    tokens = layer_exchange_bytes(400, k, 4096, ep) + expert_tensor_bytes(100, 4096, 4)
+    assert rows - tokens == pytest.approx(2 * 3 * 100 * (k / ep - 1) * 4096 * 2)
+    found = split_expert_bytes(100, k, 4096, ep=ep, etp=4)
+    assert tokens_first(k, ep) == (tokens < rows)
+    assert found == pytest.approx(tokens + 3 * 100 * 8 * k if tokens_first(k, ep) else rows)
+    assert split_expert_bytes(100, k, 4096, ep=4, etp=1) == pytest.approx(layer_exchange_bytes(100, k, 4096, 4))
 
 
 def test_dropped_choices_and_the_fullest_expert_are_those_that_were_drawn():

@@ -8,7 +8,9 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import meter
-from shardlab.expert_parallel import Nodes, ParallelMoE, Splits, all_to_all, overlapped, placed
+from shardlab.costs import exchange_bytes, split_expert_bytes, two_level_bytes
+from shardlab.expert_parallel import Nodes, ParallelMoE, SlowLink, Splits, Travel, all_to_all, overlapped, placed
+from shardlab.model.capacity import Capacity
 from shardlab.model.experts import by_loop
 from shardlab.model.moe import MoE, MoEConfig
 from shardlab.model.router import Choice
@@ -126,6 +128,70 @@ def test_in_two_levels_a_token_crosses_once_for_each_node():
         assert sorted(twice[:3]) == sorted([6 * 8 * 4, 6 * 4 * 4, 6 * 4 * 4])
 
 
+def across_nodes(num_tokens, k, two_level):
+    """Bytes that leave this rank's node, forward and backward, and seconds of a link that they have kept busy."""
+    pairs = [[0, 2], [1, 3]], [[0, 1], [2, 3]]
+    nodes = Nodes(*(dist.new_subgroups_by_enumeration(lists)[0] for lists in pairs))
+    config = MoEConfig(8, 8, Choice(8, k, groups=2, groups_per_token=1))
+    link = SlowLink(ranks_per_node=2, bytes_per_second=1e6)
+    layer, x = spread(config, nodes=nodes if two_level else None, travel=Travel(link)), own_batch(num_tokens)
+    began = time.monotonic()
+    y = layer(x)
+    forward = link.sent_bytes
+    y.sum().backward()
+    leaves = (layer.router(x)[0].experts_TK[:, 0] // 4 != dist.get_rank() // 2).sum().item()
+    return forward, link.sent_bytes, leaves, time.monotonic() - began
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_two_levels_send_across_nodes_what_the_formula_says_and_wait_for_a_slow_link(k):
+    """A token has one node. Out: a copy, k weights and numbers of experts; home: a row. Backward the reverse."""
+    by_rank = shardlab.run(across_nodes, 40, k, True, ranks=4, timeout=60)
+    for rank, (forward, both, leaves, seconds) in enumerate(by_rank):
+        comes = by_rank[rank ^ 2][2]
+        assert forward == two_level_bytes(leaves, k, 8, 1, 4) + exchange_bytes(comes, 1, 8, 4)
+        back = two_level_bytes(comes, k, 8, 1, 4) - comes * k * 4 + exchange_bytes(leaves, 1, 8, 4)
+        assert both == forward + back  # numbers of experts have no gradient
+        assert seconds > both / 1e6 / 2  # out and in at one time
+
+
+def test_one_level_sends_k_rows_across_nodes():
+    """Over all ranks as much comes home as went out, and the backward sends as much."""
+    by_rank = shardlab.run(across_nodes, 40, 4, False, ranks=4, timeout=60)
+    out = sum(exchange_bytes(leaves, 4, 8, 4) for _, _, leaves, _ in by_rank)
+    assert sum(one[0] for one in by_rank) == 2 * out and sum(one[1] for one in by_rank) == 4 * out
+
+
+def test_a_link_that_carries_nothing_is_refused():
+    for wrong in ({"ranks_per_node": 0, "bytes_per_second": 1}, {"ranks_per_node": 2, "bytes_per_second": 0}):
+        with pytest.raises(ValueError, match="use more than 0 of both"):
+            SlowLink(**wrong)
+
+
+def bytes_of_shared_experts(ep, k, num_tokens):
+    """What a rank sends in a forward, and how many rows of a token's k its own expert-parallel ranks have got."""
+    size = dist.get_world_size()
+    tensor = [list(range(first, first + size // ep)) for first in range(0, size, size // ep)]
+    expert = [list(ranks) for ranks in zip(*tensor, strict=True)]
+    groups = [dist.new_subgroups_by_enumeration(lists)[0] for lists in (expert, tensor)]
+    layer, x = spread(MoEConfig(8, 8, Choice(8, k)), group=groups[0], tensor=groups[1]), own_batch(num_tokens)
+    layer.router.get_buffer("bias_E")[torch.arange(8) % (8 // ep) < k // ep] = 100.0  # k/ep experts of every rank
+    with meter.record() as bill, torch.no_grad():
+        layer(x)
+    return sum(event.sent_bytes for event in bill.events if event.kind == "all_to_all"), layer.gathers_tokens
+
+
+@pytest.mark.parametrize(
+    ("ranks", "ep", "k", "tokens_travel"),
+    [(2, 1, 1, False), (2, 1, 2, True), (4, 1, 4, True), (4, 2, 4, True), (4, 2, 2, False)],
+)
+def test_ranks_that_share_experts_send_what_the_formula_says(ranks, ep, k, tokens_travel):
+    """Tokens are gathered once, not their k copies, where that is less."""
+    due = split_expert_bytes(6, k, 8, ep=ep, etp=ranks // ep, bytes_each=4)
+    found = shardlab.run(bytes_of_shared_experts, ep, k, 6, ranks=ranks, timeout=60)
+    assert found == [(due, tokens_travel)] * ranks
+
+
 # ---- trouble --------------------------------------------------------------------------------------------------------
 
 
@@ -166,19 +232,27 @@ def test_trouble_of_one_rank_is_a_sentence_on_all_before_a_row_is_sent(what, sen
         assert text.startswith(sentence) and sent == 0
 
 
-def trouble_among_partners():
-    """Two ranks share every expert's matrices; the trouble of one stops its partner, too."""
+def trouble_among_partners(k, what):
+    """Two ranks share every expert's matrices; the trouble of one stops its partner and its expert-parallel ranks."""
     groups = [dist.new_subgroups_by_enumeration(lists)[0] for lists in ([[0, 1], [2, 3]], [[0, 2], [1, 3]])]
-    layer, x = spread(group=groups[0], tensor=groups[1]), own_batch(4)
+    capacity = Capacity(0.5) if what == "capacity" else None
+    layer = spread(MoEConfig(8, 8, Choice(8, k), capacity=capacity), group=groups[0], tensor=groups[1])
+    x = own_batch(20)
+    if dist.get_rank() == 3:
+        x = x * torch.nan if what == "nan" else x[:1]
     try:
-        layer(x * torch.nan if dist.get_rank() == 3 else x)
+        layer(x)
     except ValueError as error:
-        return "scores of token 0 are not numbers" in str(error)
-    return False
+        return str(error)
+    return ""
 
 
-def test_trouble_reaches_the_ranks_that_share_an_experts_matrices():
-    assert shardlab.run(trouble_among_partners, ranks=4, timeout=60) == [True] * 4
+@pytest.mark.parametrize("k", [2, 3], ids=["rows", "tokens"])
+@pytest.mark.parametrize(
+    ("what", "sentence"), [("nan", "scores of token 0 are not numbers"), ("capacity", "use a factor of")]
+)
+def test_trouble_reaches_the_ranks_that_share_an_experts_matrices(k, what, sentence):
+    assert all(sentence in text for text in shardlab.run(trouble_among_partners, k, what, ranks=4, timeout=60))
 
 
 # ---- overlap --------------------------------------------------------------------------------------------------------

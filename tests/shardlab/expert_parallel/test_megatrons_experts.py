@@ -22,54 +22,25 @@ pytestmark = [
 ]
 
 
-def their_layer(dispatcher, sizes, width, **options):
-    """Megatron's layer on CPU ranks, every rank with other experts."""
+def beside(dispatcher, sigmoid):
     sys.path.insert(0, LAB)
+    from megatron_experts import megatron_layer, take_expert_weights
     from on_cpu import megatron_on_cpu
 
     megatron_on_cpu(1)
-    from megatron.core import parallel_state
-    from megatron.core.models.gpt.moe_module_specs import get_moe_module_spec
-    from megatron.core.tensor_parallel import random
-    from megatron.core.transformer import TransformerConfig
-    from megatron.core.transformer.moe.moe_layer import MoELayer
-
-    parallel_state.destroy_model_parallel()
-    parallel_state.initialize_model_parallel(expert_model_parallel_size=dist.get_world_size())
-    random.model_parallel_cuda_manual_seed(1)
-    hidden, experts = sizes
-    config = TransformerConfig(
-        num_layers=1, hidden_size=hidden, num_attention_heads=2, num_moe_experts=experts, moe_ffn_hidden_size=width,
-        expert_model_parallel_size=dist.get_world_size(), moe_token_dispatcher_type=dispatcher, add_bias_linear=False,
-        use_cpu_initialization=True, bias_activation_fusion=False, gradient_accumulation_fusion=False,
-        params_dtype=torch.float32, **options,
-    )  # fmt: skip
-    spec = get_moe_module_spec(use_te=False, num_experts=experts, moe_grouped_gemm=False)
-    return MoELayer(config, submodules=spec.submodules, layer_number=1)
-
-
-def copy_weights(ours, theirs):
-    """Ours into theirs, whose matrices are [outputs, inputs], one expert after the other."""
-    with torch.no_grad():
-        theirs.router.weight.copy_(ours.router.weight)
-        for number, expert in enumerate(theirs.experts.local_experts):
-            expert.linear_fc1.weight.copy_(ours.experts.up[number].t())
-            expert.linear_fc2.weight.copy_(ours.experts.down[number].t())
-
-
-def beside(dispatcher, sigmoid):
     torch.set_num_threads(1)
     choice = Choice(EXPERTS, 2, renormalise=True, **({"score": torch.sigmoid, "scale": 2.5} if sigmoid else {}))
     options = {
-        "moe_router_topk": 2, "moe_router_load_balancing_type": "none",
+        "moe_router_topk": 2,
         **({"moe_router_score_function": "sigmoid", "moe_router_topk_scaling_factor": 2.5} if sigmoid else {}),
-    }  # fmt: skip
+    }
     torch.manual_seed(0)
     whole = MoE(MoEConfig(HIDDEN, WIDTH, choice))
     for one in whole.parameters():
         nn.init.normal_(one, std=0.3)
-    ours, theirs = ParallelMoE(whole, Splits(None)), their_layer(dispatcher, (HIDDEN, EXPERTS), WIDTH, **options)
-    copy_weights(ours, theirs)
+    ours = ParallelMoE(whole, Splits(None))
+    theirs = megatron_layer(dispatcher, hidden=HIDDEN, width=WIDTH, experts=EXPERTS, **options)
+    take_expert_weights(theirs, ours)
     x = torch.randn(6, 2, HIDDEN, generator=torch.Generator().manual_seed(dist.get_rank()))
     leaves = [x.clone().requires_grad_() for _ in range(2)]
     outputs = [ours(leaves[0]), theirs(leaves[1])[0]]

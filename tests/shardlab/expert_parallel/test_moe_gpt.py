@@ -9,7 +9,7 @@ import torch.distributed as dist
 from shardlab.expert_parallel import Splits, average_gradients, spread_experts
 from shardlab.model.gpt import GPTConfig, next_token_loss
 from shardlab.model.moe import MoEConfig
-from shardlab.model.moe_gpt import MoEGPT, specialisation
+from shardlab.model.moe_gpt import MoEGPT, routed, specialisation, visits_by_kind
 from shardlab.model.router import Choice
 from shardlab.model.text import batch_of, read_text
 
@@ -25,11 +25,7 @@ def built(seed=0):
 
 def information(model, tokens):
     """Bits about a token in the choice of an expert of the first block."""
-    seen = []
-    model.blocks[0].moe.router.register_forward_hook(lambda _, __, output: seen.append(output[0]))
-    with torch.no_grad():
-        model(tokens)
-    return specialisation(seen[0].experts_TK, tokens.flatten())
+    return specialisation(routed(model, tokens)[0][0].experts_TK, tokens.flatten())
 
 
 def test_it_learns_and_its_experts_specialise():
@@ -54,6 +50,21 @@ def test_specialisation_is_0_for_one_mixture_and_the_whole_token_for_one_expert_
     tokens = torch.arange(8).repeat(4)
     assert specialisation(tokens.unsqueeze(1), tokens) == 3
     assert abs(specialisation(torch.arange(4).repeat_interleave(8).unsqueeze(1), tokens)) < 1e-12
+
+
+def test_visits_are_counted_by_the_kind_of_character():
+    tokens = torch.tensor(list(b"a Zb7\n," + b"\xe4"))
+    experts = torch.tensor([[0, 1]] * 7 + [[2, 2]])
+    visits = visits_by_kind(experts, tokens, 3)
+    assert set(visits) == {"space", "new line", "vowel", "consonant", "capital", "digit", "sign", "other"}
+    assert all(row == [1, 1, 0] for kind, row in visits.items() if kind != "other") and visits["other"] == [0, 0, 2]
+
+
+def test_what_routers_decide_is_seen_layer_by_layer_and_no_hook_stays():
+    model, tokens = built(), torch.randint(256, (2, 8))
+    seen = routed(model, tokens)
+    assert [logits.shape for _, logits in seen] == [(16, 8), (16, 8)] and seen[0][0].experts_TK.shape == (16, 2)
+    assert not any(one._forward_hooks for one in model.modules())
 
 
 def train_beside_one_process(steps):

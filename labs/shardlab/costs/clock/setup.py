@@ -1,6 +1,7 @@
 """What a model in a layout runs on: what the time of a step depends on besides them."""
 
 from dataclasses import dataclass
+from math import inf
 
 from shardlab.costs.axis_traffic import BF16
 from shardlab.costs.clock.efficiency import FITTED, Efficiency
@@ -24,5 +25,5 @@ class Setup:
     imbalance: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.imbalance >= 1:
+        if not 1 <= self.imbalance < inf:
             raise ValueError(f"an imbalance of {self.imbalance} between experts: use 1.0 for even ones, or more")

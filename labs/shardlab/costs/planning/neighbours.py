@@ -1,9 +1,11 @@
 """Why a plan wins: what each layout costs that differs from it in one size, doubled or halved, or in one choice."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import get_args
 
+from shardlab.costs.clock.step import StepSeconds
 from shardlab.costs.context import ContextWay
 from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout, with_global_batch
@@ -26,12 +28,17 @@ class Neighbour:
     reason: str
 
 
-def neighbours(model: Transformer, gpu: Accelerator, winner: Plan, *, fp8: bool = False) -> list[Neighbour]:
+def neighbours(
+    model: Transformer, gpu: Accelerator, winner: Plan, *, fp8: bool = False, imbalance: float = 1.0
+) -> list[Neighbour]:
     """The layouts around a plan, on as many GPUs and with the same batch, each with why it loses."""
-    return [_neighbour(model, gpu, winner, change, changed, fp8) for change, changed in _moves(model, winner.layout)]
+    clock = partial(seconds_of, fp8=fp8, imbalance=imbalance)
+    return [_neighbour(model, gpu, winner, change, changed, clock) for change, changed in _moves(model, winner.layout)]
 
 
-def _neighbour(model: Transformer, gpu: Accelerator, winner: Plan, change: str, changed: dict, fp8: bool) -> Neighbour:
+def _neighbour(
+    model: Transformer, gpu: Accelerator, winner: Plan, change: str, changed: dict, clock: Callable[..., StepSeconds]
+) -> Neighbour:
     try:
         layout = _moved(model, winner.layout, changed)
         check_layout(model, layout)
@@ -40,7 +47,7 @@ def _neighbour(model: Transformer, gpu: Accelerator, winner: Plan, change: str, 
     if "virtual" not in changed and layout.virtual != winner.layout.virtual:
         change += f", virtual {layout.virtual}"
     memory = peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES)
-    found = Plan(layout, memory, seconds_of(model, layout, gpu, fp8=fp8))
+    found = Plan(layout, memory, clock(model, layout, gpu))
     too_much = memory.total - usable_bytes(gpu)
     if too_much > 0:
         return Neighbour(change, found, False, f"does not fit: {too_much / GIB:.1f} GiB too much")

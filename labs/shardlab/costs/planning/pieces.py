@@ -14,13 +14,19 @@ NOT_OF_A_LAYER = ("boundaries", "bubble", "data", "optimizer")  # parts of a ste
 
 
 def best_stages(
-    model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False, limit_bytes: float | None = None
+    model: Transformer,
+    layout: Layout,
+    gpu: Accelerator,
+    *,
+    fp8: bool = False,
+    imbalance: float = 1.0,
+    limit_bytes: float | None = None,
 ) -> Partition:
     """How many layers each stage should have, in order; of an interleaved schedule each chunk, p * v of them.
 
     limit_bytes: the memory of a GPU, looked at where a rank has one chunk. Raises ValueError when no cut fits.
     """
-    layers, extras = pieces_of(model, layout, gpu, fp8=fp8)
+    layers, extras = pieces_of(model, layout, gpu, fp8=fp8, imbalance=imbalance)
     num_chunks = layout.pp * layout.virtual
     if layout.pp > 1:
         extras = [extras[0], *[extras[1]] * (num_chunks - 2), extras[2]]
@@ -31,7 +37,7 @@ def best_stages(
 
 
 def pieces_of(
-    model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False
+    model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False, imbalance: float = 1.0
 ) -> tuple[list[Piece], list[Piece]]:
     """(every layer, [what a first, a middle and a last stage have beside their layers]); gradients are fp32.
 
@@ -39,10 +45,11 @@ def pieces_of(
     """
     dense, routed = model.layers - model.moe_layers, model.moe_layers
     kinds = [_of_kind(model, experts=experts) for experts, num in ((False, dense), (True, routed)) if num]
-    layers = [_layer(kind, layout, gpu, fp8) for kind in kinds]
+    setup = Setup(gpu, fp8=fp8, gradient_bytes=4, imbalance=imbalance)
+    layers = [_layer(kind, layout, setup) for kind in kinds]
     kind, layer = kinds[-1], layers[-1]
     held = [_left(_memory(kind, layout, 3, stage).total, layer.state_bytes + layer.kept_bytes) for stage in range(3)]
-    output = _left(_seconds(kind, layout, 1, gpu, fp8), layer.seconds)
+    output = _left(_seconds(kind, layout, 1, setup), layer.seconds)
     ends = [Piece(state_bytes=held[0]), Piece(state_bytes=held[1]), Piece(output, held[2])]
     return [layers[0]] * dense + [layers[-1]] * routed, ends
 
@@ -58,19 +65,19 @@ def _of_kind(model: Transformer, *, experts: bool) -> Transformer:
     return replace(model, dense_layers=0, experts=0, active_experts=0, expert_ffn=0, shared_experts=0)
 
 
-def _layer(kind: Transformer, layout: Layout, gpu: Accelerator, fp8: bool) -> Piece:
+def _layer(kind: Transformer, layout: Layout, setup: Setup) -> Piece:
     one, two = (_memory(kind, layout, num_layers, 0, pp=1) for num_layers in (1, 2))
     return Piece(
-        seconds=_seconds(kind, layout, 2, gpu, fp8) - _seconds(kind, layout, 1, gpu, fp8),
+        seconds=_seconds(kind, layout, 2, setup) - _seconds(kind, layout, 1, setup),
         state_bytes=two.states.total - one.states.total,
         kept_bytes=two.activations - one.activations,
     )
 
 
-def _seconds(kind: Transformer, layout: Layout, num_layers: int, gpu: Accelerator, fp8: bool) -> float:
+def _seconds(kind: Transformer, layout: Layout, num_layers: int, setup: Setup) -> float:
     """Of one microbatch through some layers and the output layer, on one stage."""
     alone = replace(layout, pp=1, virtual=1, num_microbatches=1)
-    parts = vars(step_seconds(replace(kind, layers=num_layers), alone, Setup(gpu, fp8=fp8, gradient_bytes=4)))
+    parts = vars(step_seconds(replace(kind, layers=num_layers), alone, setup))
     return sum(value for name, value in parts.items() if name not in NOT_OF_A_LAYER)
 
 

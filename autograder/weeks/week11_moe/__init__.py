@@ -1,0 +1,1 @@
+"""The checks of week 11: one file per exercise."""

@@ -1,0 +1,224 @@
+"""Expert parallelism beside plain all-to-alls, Megatron's layer of experts and torchtitan's token dispatcher, on gloo.
+
+The same weights and tokens, in turn in one process per rank, so that a busy machine slows all of them alike.
+torchtitan is measured where it can be imported: `pip install --no-deps torchtitan==0.3.0 spmd_types==0.3.1 triton tyro
+docstring-parser typeguard`, which leaves torch as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any, Literal, NamedTuple
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab.expert_parallel.dispatch import agree, combined, dispatched
+from shardlab.expert_parallel.emulated import SlowLink
+from shardlab.expert_parallel.layer import Nodes, ParallelMoE, Splits
+from shardlab.expert_parallel.messages import Travel, all_to_all
+from shardlab.model.balance import load_of
+from shardlab.model.moe import MoE, MoEConfig
+from shardlab.model.permutation import rows_by_expert
+from shardlab.model.router import Choice
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+
+from benchmarks.row import Row, at_least_times
+
+LAB = str(Path(__file__).parents[1] / "labs" / "lab02-megatron")
+TORCHTITAN = "torchtitan"
+CONFIG = MoEConfig(256, 256, Choice(8, 2, renormalise=True))
+TOKENS, ROUNDS, WARM_UP = 1024, 25, 3
+HIDDEN = 256, 2048  # of dispatch and combine alone
+NODES = MoEConfig(256, 64, Choice(16, 4, groups=2, groups_per_token=1))  # k = 4 experts of one node
+SLOW_LINK = 50e6  # bytes per second
+EXCHANGE, MEGATRON, TITAN = 1 / 1.2, 1 / 0.9, 1.0  # our time is at most 1.2 of the messages', 0.9 of Megatron's, ...
+TWO_LEVELS = 1.0  # faster
+Step = Callable[[Tensor], Tensor]
+
+
+class Taken(NamedTuple):
+    """What a step took on this rank; CPU seconds are those of all its threads."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def measure() -> list[Row]:
+    """Medians of alternating steps: wall seconds of the slowest rank, CPU seconds of all ranks together."""
+    rows = []
+    for ranks in (2, 4):
+        for hidden in HIDDEN:
+            exchanges = _by_name(exchange_race, replace(CONFIG, hidden=hidden), ranks)
+            name = f"dispatch and combine, {TOKENS * CONFIG.choice.k * hidden * 4 / 2**20:g} MiB, {ranks} ranks"
+            rows += _rows(name, exchanges, [("two all-to-alls", EXCHANGE)])
+        layers = _by_name(layer_race, CONFIG, ranks)
+        peers = [("Megatron, alltoall", MEGATRON), ("Megatron, allgather", MEGATRON), (TORCHTITAN, TITAN)]
+        rows += _rows(f"layer's step, {ranks} ranks", layers, [one for one in peers if one[0] in layers])
+    levels = _by_name(level_race, NODES, 4)
+    name = "layer's step over a slow link, two nodes of 2 ranks"
+    return rows + _rows(name, levels, [("one level", TWO_LEVELS)], units=("s",))
+
+
+def _rows(
+    name: str, taken: dict[str, Taken], peers: list[tuple[str, float]], units: tuple[str, ...] = ("s", "CPU s")
+) -> list[Row]:
+    return [
+        at_least_times(f"{name}, {unit}: beside {peer}", taken["ours"][which], taken[peer][which], times)
+        for peer, times in peers
+        for which, unit in enumerate(units)
+    ]
+
+
+def _by_name(race: Callable, config: MoEConfig, ranks: int) -> dict[str, Taken]:
+    by_rank = shardlab.run(race, config, TOKENS, ROUNDS, ranks=ranks, transport="gloo", observe=False, timeout=900)
+    found = {}
+    for name in by_rank[0]:
+        steps = list(zip(*(one[name] for one in by_rank), strict=True))
+        wall = median(max(each[0] for each in step) for step in steps)
+        found[name] = Taken(wall, median(sum(each[1] for each in step) for step in steps))
+    return found
+
+
+# ---- in each rank ---------------------------------------------------------------------------------------------------
+
+
+def exchange_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Taken]]:
+    """Tokens to the ranks of their experts and back beside two plain all-to-alls of the same rows; no gradients."""
+    torch.set_num_threads(1)
+    layer = ParallelMoE(_whole(config), Splits(None))
+    x_TH = _batch(config, tokens, 0)
+    routing, _ = layer.router(x_TH)
+
+    def ours(x_TH: Tensor) -> Tensor:
+        rows = rows_by_expert(routing.experts_TK, config.choice.experts)
+        exchange = agree(rows, group=None, has_gradient=False)
+        return combined(dispatched(x_TH, exchange), routing.weights_TK, exchange)
+
+    exchange = agree(rows_by_expert(routing.experts_TK, config.choice.experts), group=None, has_gradient=False)
+    x_RH = x_TH.repeat(config.choice.k, 1)
+
+    def plain(_: Tensor) -> Tensor:
+        y_AH = all_to_all(x_RH, exchange.sent, exchange.received, group=None, agreed=True)
+        return all_to_all(y_AH, exchange.received, exchange.sent, group=None, agreed=True)
+
+    with torch.no_grad():
+        return _in_turn({"ours": ours, "two all-to-alls": plain}, lambda _: x_TH, rounds, same=False)
+
+
+def level_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Taken]]:
+    """Forward and backward of a layer on two nodes with a slow link between them, in one level and in two."""
+    torch.set_num_threads(1)
+    pairs = [[0, 2], [1, 3]], [[0, 1], [2, 3]]
+    groups: list[Any] = [dist.new_subgroups_by_enumeration(lists)[0] for lists in pairs]
+    steps = {}
+    for name, nodes in (("one level", None), ("ours", Nodes(groups[0], groups[1]))):
+        travel = Travel(SlowLink(ranks_per_node=2, bytes_per_second=SLOW_LINK))
+        layer = ParallelMoE(_whole(config), Splits(None, nodes=nodes, travel=travel))
+        steps[name] = _step(layer, layer)
+    return _in_turn(steps, lambda number: _batch(config, tokens, number), rounds, same=True)
+
+
+def layer_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Taken]]:
+    """Forward and backward of a whole layer; the outputs must be equal."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    sys.path.insert(0, LAB)
+    from on_cpu import megatron_on_cpu
+
+    megatron_on_cpu(1)
+    ours = ParallelMoE(_whole(config), Splits(None))
+    layers: dict[str, tuple[nn.Module, Step]] = {"ours": (ours, ours)}
+    layers["Megatron, alltoall"] = of_megatron("alltoall", ours, config)
+    layers["Megatron, allgather"] = of_megatron("allgather", ours, config)
+    if find_spec(TORCHTITAN):
+        layers[TORCHTITAN] = of_torchtitan(config)
+
+    steps = {name: _step(*layer) for name, layer in layers.items()}
+    return _in_turn(steps, lambda number: _batch(config, tokens, number), rounds, same=True)
+
+
+def _step(module: nn.Module, forward: Step) -> Step:
+    def step(x_TH: Tensor) -> Tensor:
+        module.zero_grad()
+        output = forward(x_TH.requires_grad_())
+        output.square().sum().backward()
+        return output.detach()
+
+    return step
+
+
+def _in_turn(
+    steps: dict[str, Step], batch: Callable[[int], Tensor], rounds: int, *, same: bool
+) -> dict[str, list[Taken]]:
+    """What each step took, all in turn, each time in another order. Raises RuntimeError where outputs should be equal
+    and are not.
+    """
+    taken: dict[str, list[Taken]] = {name: [] for name in steps}
+    for number in range(WARM_UP + rounds):
+        outputs = []
+        for name in Random(number).sample(list(steps), len(steps)):  # the same order on every rank
+            given = batch(number).clone()
+            dist.barrier()
+            began, cpu = time.perf_counter(), time.process_time()
+            outputs.append(steps[name](given))
+            if number >= WARM_UP:
+                taken[name].append(Taken(time.perf_counter() - began, time.process_time() - cpu))
+        if same and any((one - outputs[0]).abs().max() > 1e-4 * outputs[0].abs().max() for one in outputs):
+            raise RuntimeError(f"the outputs of step {number} differ")
+    return taken
+
+
+def _whole(config: MoEConfig) -> MoE:
+    torch.manual_seed(0)
+    whole = MoE(config)
+    for one in whole.parameters():
+        nn.init.normal_(one, std=0.1)
+    return whole
+
+
+def _batch(config: MoEConfig, tokens: int, number: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1000 * number + dist.get_rank())
+    return torch.randn(tokens, config.hidden, generator=generator)
+
+
+def of_megatron(
+    dispatcher: Literal["alltoall", "allgather"], ours: ParallelMoE, config: MoEConfig
+) -> tuple[nn.Module, Step]:
+    """Megatron's layer, which takes [S, B, H]; its experts are a loop, as ours are."""
+    from megatron_experts import megatron_layer, take_expert_weights
+
+    sizes = {"hidden": config.hidden, "width": config.width, "experts": config.choice.experts}
+    theirs = megatron_layer(dispatcher, **sizes, moe_router_topk=config.choice.k)
+    take_expert_weights(theirs, ours)
+    return theirs, lambda x_TH: theirs(x_TH.unsqueeze(1))[0].squeeze(1)
+
+
+def of_torchtitan(config: MoEConfig) -> tuple[nn.Module, Step]:
+    """Our router and experts around torchtitan's dispatcher, which gives rows by expert."""
+    import torchtitan.models.common.token_dispatcher as module
+
+    module.get_spmd_backend = lambda: "dtensor"  # the other one wants a mesh of the whole trainer
+    choice = config.choice
+    theirs: Any = module.AllToAllTokenDispatcher(
+        module.AllToAllTokenDispatcher.Config(num_experts=choice.experts, top_k=choice.k)
+    )
+    theirs.wire_meshes(ep_mesh=init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("ep",)))
+    layer = ParallelMoE(_whole(config), Splits(None))
+
+    def forward(x_TH: Tensor) -> Tensor:
+        routing, _ = layer.router(x_TH)
+        counts_E = load_of(routing.experts_TK, choice.experts)
+        x_AH, sizes, way = theirs.dispatch(x_TH, routing.weights_TK, routing.experts_TK, counts_E)
+        return theirs.combine(layer.experts(x_AH, sizes.tolist()), way, x_TH)
+
+    return layer, forward

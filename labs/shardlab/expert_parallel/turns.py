@@ -1,0 +1,85 @@
+"""Two pieces of one rank's work by turns: whoever waits for an exchange lets the other compute meanwhile.
+
+    forward   | attention | dispatch ~~~~ | experts  | combine ~~~~~ | rest |
+    backward  |           | rest, combine | ~~~~~~~~ | experts       | dispatch ~~~ | attention |
+
+So the pairs of DualPipe hide their all-to-alls behind each other's computing (DeepSeek-V3, arXiv 2412.19437, figure 4).
+On a GPU two streams do that; on a CPU it takes two threads, of which one has the turn at any time. They change at waits
+alone, so that all ranks change at the same places and start their exchanges in the same order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+Work = Callable[[], None]
+
+
+@dataclass
+class _Pair:
+    """place 0 has the turn first; `goes_on` lets a place go on."""
+
+    places: dict[int, int] = field(default_factory=dict)  # by thread
+    goes_on: tuple[threading.Semaphore, ...] = field(default_factory=lambda: (_closed(), _closed()))
+    done: list[bool] = field(default_factory=lambda: [False, False])
+
+
+def _closed() -> threading.Semaphore:
+    return threading.Semaphore(0)
+
+
+class Turns:
+    """Given to a layer's `Travel` and to `pipeline_parallel.execute(pair=turns.together)`."""
+
+    def __init__(self) -> None:
+        self._pair: _Pair | None = None
+
+    def together(self, first: Work, second: Work) -> None:
+        """Do both; the first begins. Raises what one of them raised, after the other has ended, too."""
+        pair = self._pair = _Pair({threading.get_ident(): 0})
+        trouble: list[BaseException] = []
+        modes, has_gradient = _get_current_dispatch_mode_stack(), torch.is_grad_enabled()
+
+        def beside() -> None:
+            pair.places[threading.get_ident()] = 1
+            pair.goes_on[1].acquire()
+            with ExitStack() as stack, torch.set_grad_enabled(has_gradient):
+                for mode in modes:  # a thread begins without: the meter would miss what it sends
+                    stack.enter_context(mode)
+                _kept(second, trouble)
+            self._end(pair, 1)
+
+        thread = threading.Thread(target=beside, daemon=True)
+        thread.start()
+        _kept(first, trouble)
+        self._end(pair, 0)
+        thread.join()
+        self._pair = None
+        if trouble:
+            raise trouble[0]
+
+    def give(self) -> None:
+        """Let the other one compute until it waits or ends; nothing where no pair is at work."""
+        pair = self._pair
+        mine = None if pair is None else pair.places.get(threading.get_ident())
+        if pair is None or mine is None or pair.done[1 - mine]:
+            return
+        pair.goes_on[1 - mine].release()
+        pair.goes_on[mine].acquire()
+
+    def _end(self, pair: _Pair, place: int) -> None:
+        pair.done[place] = True
+        pair.goes_on[1 - place].release()
+
+
+def _kept(work: Work, trouble: list[BaseException]) -> None:
+    try:
+        work()
+    except BaseException as error:  # the other half has to end first, and raised it is then
+        trouble.append(error)

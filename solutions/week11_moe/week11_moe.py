@@ -1,0 +1,841 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Week 11 · Mixture of experts (混合专家): a model of which each token uses a part
+#
+# *3 hours · 1 to 4 ranks · no GPU needed*
+#
+# After this week you can
+#
+# - [ ] **build** a layer of experts: choose, drop, sort, compute, sort back, with every gradient right;
+# - [ ] **balance** a router by a loss or by a bias, on one rank or many, with the same result;
+# - [ ] **say** what a model with 671 billion parameters costs, of which a token uses 37.
+#
+# **Before you start**, answer three questions for yourself.
+#
+# <details><summary>In a GPT, where are most of the weights: in attention or in the MLPs?</summary>
+#
+# In the MLPs: 8h² of a layer's 12h².
+# </details>
+#
+# <details><summary>A weight takes part in one multiply-add per token. How many FLOPs is that in training?</summary>
+#
+# Six: two in the forward, four in the backward.
+# </details>
+#
+# <details><summary>100 balls fall into 100 boxes at random. Does each box get one?</summary>
+#
+# No: 37 stay empty, and the fullest gets four or five.
+# </details>
+
+# %%
+from math import ceil, pi, sqrt
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import costs, figures, model
+from shardlab.meter.alive import alive
+from torch.nn.functional import gelu
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · The problem in numbers
+#
+# A larger model learns more, and costs more FLOPs for each token. **Experts** (专家) cut that tie: each layer has many
+# MLPs, and a **router** (路由器) sends each token to a few of them. DeepSeek-V3 has 256 per layer; a token visits 8 of
+# them, and one **shared expert** (共享专家) that everybody visits. **How much of the model does a token use?** Guess,
+# then run.
+
+# %%
+v3 = costs.find_model("deepseek-v3")
+weights = {"all weights": costs.num_parameters(v3), "a token uses": costs.num_parameters(v3, active=True)}
+figure, ax = figures.new_axes(7, 1.6)
+title = f"DeepSeek-V3 in bf16: a token uses {weights['a token uses'] / weights['all weights']:.1%}"
+bars = {name: 2 * number for name, number in weights.items()} | {"one GPU holds": 80e9}
+figures.show(figure, figures.draw_bars(ax, bars, title=title))
+
+# %% [markdown]
+# The knowledge of 671 billion weights for the FLOPs of 37. The price: nobody decides beforehand how many tokens an
+# expert gets. This week is about that. It stays on one device; next week the experts move to different ranks.
+#
+# ## 2 · The picture first
+#
+# Four ranks, each with 16 characters of this course's own text. Across: tokens. Down: the 16 experts of a layer.
+# Grey is the router's **score** (得分), dark is high. Each token chooses two experts: the dots. The model is fresh:
+# nothing is trained. **Will its experts get equally many tokens?** Commit to an answer.
+
+# %%
+text = model.read_text("../../docs")
+gpt = model.GPTConfig(layers=2, hidden=32, heads=4, sequence=32)
+
+
+def fresh(experts, **more):
+    torch.manual_seed(0)
+    choice = model.Choice(experts, 2, score=torch.sigmoid, renormalise=True)
+    return model.MoEGPT(gpt, model.MoEConfig(32, 32, choice, shared=1, gated=True, **more))
+
+
+def routed_here():
+    tokens, _ = model.batch_of(text, step=3, rank=dist.get_rank(), batch=1, sequence=16)
+    return tokens[0], model.routed(fresh(16), tokens)[0][1]
+
+
+seen = shardlab.run(routed_here, ranks=4)
+characters, logits = "".join(chr(t) for tokens, _ in seen for t in tokens), [logits for _, logits in seen]
+
+
+# %%
+def draw_map(k, factor=None, bias_steps=0, nodes=4):
+    choice = model.Choice(16, k, score=torch.sigmoid, groups=4, groups_per_token=nodes)
+    bias = torch.zeros(16)
+    for _ in range(bias_steps):
+        load = model.load_of(model.route(torch.cat(logits), choice, bias).experts_TK, 16)
+        bias = model.updated_bias(bias, load, rate=0.002)
+    found = [model.route(one, choice, bias) for one in logits]
+    kept = [model.Capacity(factor or 16).kept(one, choice) for one in found]  # each rank drops from its own tokens
+    scores, experts = torch.cat([one.scores_TE for one in found]), torch.cat([one.experts_TK for one in found])
+    figure, ax = figures.new_axes(10, 3.4)
+    flags = torch.cat(kept).tolist()
+    words = figures.draw_routing(ax, scores.tolist(), experts.tolist(), flags, tokens=characters, num_ranks=4)
+    figures.show(figure, words)
+
+
+draw_map(k=2)
+
+# %% [markdown]
+# Nobody taught this router to prefer anyone. But its weights are random, so it has a taste, and text is not random:
+# what is frequent comes again and again. The dashed line is the mean.
+#
+# An expert is a matrix product with a fixed place in memory and, soon, on another GPU. So one may cap it: a
+# **capacity** (容量) of `factor` times the even share; what comes later is **dropped** (丢弃, a cross): that expert
+# adds nothing to the token. The second picture has factor 1. The third moved a **bias** (偏置) on each expert for
+# 50 steps. **Why does it still drop so many, although the bars are nearly even?**
+
+# %%
+draw_map(k=2, factor=1.0)
+draw_map(k=2, factor=1.0, bias_steps=50)
+
+
+# %% [markdown]
+# Each rank drops from its own 16 tokens, two rows for an expert: what is even over 64 tokens need not be even over 16.
+#
+# Now touch it. `nodes` is how many of four nodes, with four neighbouring experts each, a token may use: fewer copies
+# travel (week 12). **Which slider does most for the balance, and which does nothing to it?**
+
+
+# %% tags=["interactive"]
+@figures.interact(k=(1, 4), capacity=["none", 1.0, 1.25, 2.0], bias_steps=(0, 50, 10), nodes=(1, 4))
+def touch(k=2, capacity="none", bias_steps=0, nodes=2):
+    draw_map(k, None if capacity == "none" else capacity, bias_steps, nodes)
+
+
+# %% [markdown]
+# <details><summary>An answer</summary>
+#
+# The bias does most; a larger k helps, as second choices spread. The capacity does nothing: it drops what was
+# chosen, and the choices stay as they are.
+# </details>
+#
+# ## 3 · Even a perfect router drops
+#
+# **Notation.** T tokens, E experts, k choices of a token, H the hidden size, F the width of an expert. A shape's
+# letters stand behind a name: `scores_TE`. T tokens make Tk choices, n = Tk/E for each expert on average.
+#
+# Take the fairest router there is: k experts at random. An expert's **load** (负载) is then a sum of T coin tosses with
+# probability k/E: its mean is n, its variance n(1 − k/E). With 64 experts, k = 1 and 4,096 tokens that is 64 ± 7.9. At
+# factor 1 everything above the mean is dropped. A normal number exceeds its mean by σ/√(2π) on average. So the share
+# lost is
+#
+# > σ/(n√(2π)) = √((1 − k/E) / (2πn)), for k = 1 and many experts 1/√(2π·T/E).
+#
+# ### Warm-up: the bill
+#
+# **`expert_bill(tokens, experts, k, factor)`** returns three numbers: the rows that an expert takes at this factor,
+# rounded up; the share of choices that a uniform router loses at factor **1**; and the share that is lost at this
+# factor when all tokens want the same k experts. *About 3 lines.*
+#
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, scores and routers,
+# > loads near even and far from it, no tokens at all, one rank to four, groups that are only a part of the world.
+
+
+# %% exercise="week11.bill"
+def expert_bill(tokens, experts, k, factor):
+    """[rows of an expert, share lost of a uniform router at factor 1, share lost where all want the same k]."""
+    ### BEGIN SOLUTION
+    rows = ceil(factor * tokens * k / experts)
+    even = sqrt((1 - k / experts) / (2 * pi * tokens * k / experts))
+    return [rows, even, max(0, 1 - rows / tokens)]
+    ### END SOLUTION
+
+
+# %% check="week11.bill" points=1
+switch = {"tokens": 4096, "experts": 64, "k": 1, "factor": 1.25}
+some = [{"tokens": 1000, "experts": 48, "k": 4, "factor": 1.1}, {"tokens": 64, "experts": 4, "k": 2, "factor": 2.5}]
+check("week11.bill", expert_bill, cases=[switch, *some])
+
+# %% [markdown]
+# **Predict, then measure**, on four ranks, each with 4,096 random tokens, eight times. Your second number is the first
+# line's formula; `costs.dropped_share` is the same integral for other factors. And how full is the *fullest* of 256
+# experts, k = 8?
+
+
+# %%
+def uniform(experts, k, factors):
+    torch.manual_seed(dist.get_rank())
+    n, rows = 4096 * k / experts, torch.tensor([ceil(f * 4096 * k / experts) for f in factors])
+    draws = [torch.rand(4096, experts).topk(k).indices.flatten() for _ in range(8)]
+    load = torch.stack([torch.bincount(one, minlength=experts) for one in draws])  # [8 draws, E]
+    lost = (load.unsqueeze(-1) - rows).clamp(min=0).sum((0, 1)) / load.sum()
+    return [*lost.tolist(), (load.max(1).values / n).mean().item()]
+
+
+print(f"your formula at factor 1: {expert_bill(**switch)[1]:.2%}")
+factors = (1.0, 1.1, 1.25, 1.5)
+by_rank = torch.tensor(list(shardlab.run(uniform, 64, 1, factors, ranks=4))).mean(0)
+for factor, measured in zip(factors, by_rank.tolist(), strict=False):
+    print(f"factor {factor:4}: {costs.dropped_share(64, factor, k_of_experts=1 / 64):6.2%} by formula, {measured:6.2%}")
+for experts, k in ((64, 6), (256, 8)):
+    full = sum(one[-1] for one in shardlab.run(uniform, experts, k, (), ranks=4)) / 4
+    predicted = costs.fullest_expert(experts, k, 4096)
+    print(f"{experts} experts, k = {k}: the fullest has {full:.2f} times the mean, {predicted:.2f} by formula")
+
+# %% [markdown]
+# So **1.25 is what luck does** with 128 rows per expert: a router that is fair on average gets no further. And a
+# factor of 1.25 is enough for a perfect router with 64 rows, while a fresh one as above loses much more.
+#
+# ## 4 · A router
+#
+# **By hand.** One token, logits `[ln 4, ln 2, 0, 0]`, k = 2.
+#
+# | score | of the four experts | weights of experts 0 and 1 | renormalised (归一化) |
+# |---|---|---|---|
+# | softmax | 4/8, 2/8, 1/8, 1/8 | 4/8, 2/8 | 2/3, 1/3 |
+# | sigmoid | 4/5, 2/3, 1/2, 1/2 | 4/5, 2/3 | 6/11, 5/11 |
+# | sigmoid, bias `[0, 0, .4, 0]` | 4/5, 2/3, **.9**, 1/2 | **experts 2 and 0:** 1/2, 4/5 | 5/13, 8/13 |
+#
+# The last row is DeepSeek-V3's: the bias chooses, and does not weigh (arXiv 2408.15664). Softmax, renormalised, is
+# Mixtral's: the same as a softmax of the k largest logits. Choosing has no gradient; **the weight is the only road by
+# which the router learns**. That is why each expert's output is multiplied by it.
+#
+# <details><summary>With k = 1 and renormalised weights, what is the gradient of the router?</summary>
+#
+# Zero: the weight is 1, whatever the router says. Switch Transformers, k = 1, does not renormalise.
+# </details>
+#
+# **`choose(logits, bias, k, score, renormalise)`** returns a token's k experts, int64, and their weights. Scores and
+# weights are fp32, even for bf16 logits: small differences decide. `score` is a function of `[T, E]` logits. *About 5
+# lines.* Leave `router_step` as it is.
+
+
+# %% exercise="week11.router"
+def choose(logits, bias, k, score, renormalise):
+    """Experts [T, k] and weights [T, k], fp32, of logits [T, E]; the bias [E] has a say in the choice alone."""
+    ### BEGIN SOLUTION
+    scores = score(logits.float())
+    experts = (scores + bias).topk(k, -1).indices
+    weights = scores.gather(-1, experts)
+    return experts, weights / weights.sum(-1, keepdim=True) if renormalise else weights
+    ### END SOLUTION
+
+
+def router_step(logits, bias, k, sigmoid, renormalise, gradient):
+    """Given. Experts, weights, and the gradient of the logits where weight [t, e] has gradient [t, e]."""
+    leaf = logits.clone().requires_grad_()
+    score = torch.sigmoid if sigmoid else torch.nn.Softmax(-1)
+    experts, weights = choose(leaf, bias, k, score, renormalise)
+    (of_logits,) = torch.autograd.grad((weights * gradient.gather(-1, experts)).sum(), leaf)
+    return experts, weights.detach(), of_logits
+
+
+# %% check="week11.router" points=3
+tiny = {"tokens": 2, "experts": 4, "k": 2, "sigmoid": False, "renormalise": False, "biased": False}
+more = {"tokens": 12, "experts": 8, "k": 3, "sigmoid": False, "renormalise": True, "biased": False, "shift": 150}
+v3_like = {"tokens": 12, "experts": 8, "k": 2, "sigmoid": True, "renormalise": True, "biased": True}
+cases = [tiny, more, v3_like, v3_like | {"renormalise": False, "dtype": "bfloat16"}]
+check("week11.router", router_step, cases=cases)
+
+# %% [markdown]
+# ## 5 · Sort, compute, sort back
+#
+# **By hand.** Three tokens, k = 2, experts `[[1, 0], [2, 1], [1, 2]]`. Number the choices t·k + j:
+#
+# | choice | 0 | 1 | 2 | 3 | 4 | 5 |
+# |---|---|---|---|---|---|---|
+# | token | 0 | 0 | 1 | 1 | 2 | 2 |
+# | expert | 1 | 0 | 2 | 1 | 1 | 2 |
+#
+# Sorted by expert, equal ones in order: choices `[1 | 0 3 4 | 2 5]`, of tokens `[0 | 0 1 2 | 1 2]`. These are the
+# **rows** (行). Expert 1 has three of them: one matrix product with three rows. With a capacity of two, choice 4 is
+# dropped, the last one in the queue; or, *by score*, the one of the three with the smallest weight.
+#
+# Sorting is **permute** (重排), adding weighted rows back to their tokens **unpermute**. But for the
+# weights, each is the other's backward.
+#
+# **`kept(experts, weights, rows, by_score)`**: which choices stay, bool `[T, k]`. **`moe_layer`**: the shared expert's
+# output, plus weight times expert of each choice that stays. An MLP is `gelu(x @ up) @ down`. Two demands: compute an
+# expert on *its* rows alone (memory is read from outside: all experts on all tokens keep E/k times as much); and an
+# expert without rows, even a batch without tokens, still gives every weight a gradient: zeros. Next week you will see
+# who waits for whom if it does not. *About 18 lines in all.*
+
+
+# %% exercise="week11.layer"
+def kept(experts, weights, rows, by_score):
+    """Of each expert's choices the first `rows`, by token, or by score those with the largest weights; bool [T, k]."""
+    ### BEGIN SOLUTION
+    stays = torch.zeros_like(experts, dtype=torch.bool)
+    for expert in experts.unique():
+        mine = (experts == expert).nonzero()
+        if by_score:
+            mine = mine[weights[experts == expert].argsort(descending=True)]
+        stays[mine[:rows, 0], mine[:rows, 1]] = True
+    return stays
+    ### END SOLUTION
+
+
+def moe_layer(x, experts, weights, up, down, shared_up, shared_down, rows, by_score):
+    """y [T, H] of x [T, H]; up [E, H, F], down [E, F, H], and the shared expert's, [H, F] and [F, H]."""
+    ### BEGIN SOLUTION
+    stays, num_experts = kept(experts, weights, rows, by_score), len(up)
+    choice = experts.masked_fill(~stays, num_experts).flatten().argsort(stable=True)[: stays.sum()]
+    token, sizes = choice // experts.shape[1], torch.bincount(experts[stays], minlength=num_experts)
+    pieces = x[token].split(sizes.tolist())
+    y = torch.cat([gelu(piece @ up[e]) @ down[e] for e, piece in enumerate(pieces)])
+    shared = gelu(x @ shared_up) @ shared_down
+    return shared.index_add(0, token, y * weights.flatten()[choice].unsqueeze(-1))
+    ### END SOLUTION
+
+
+def layer_step(x, experts, weights, up, down, shared_up, shared_down, rows, by_score, gradient):
+    """Given. The output, and the gradients of x, weights and the four matrices."""
+    leaves = [one.clone().requires_grad_() for one in (x, weights, up, down, shared_up, shared_down)]
+    y = moe_layer(leaves[0], experts, *leaves[1:], rows, by_score)
+    return y.detach(), *torch.autograd.grad(y, leaves, gradient)
+
+
+# %% check="week11.layer" points=3
+drops = {"tokens": 6, "experts": 4, "hidden": 2, "width": 2, "k": 2, "rows": 2, "by_score": False, "part": "drops"}
+best = drops | {"tokens": 20, "rows": 4, "by_score": True, "skewed": True}
+values = {"tokens": 24, "experts": 6, "hidden": 4, "width": 6, "k": 2, "rows": 5, "by_score": False, "part": "values"}
+nobody = values | {"tokens": 0, "experts": 4}
+long = {"tokens": 2048, "experts": 32, "hidden": 16, "width": 256, "k": 2, "rows": 2048, "by_score": False}
+cases = [drops, best, values | {"skewed": True}, nobody, long | {"part": "memory"}]
+check("week11.layer", kept, layer_step, cases=cases)
+
+# %% [markdown]
+# **Predict, then measure.** 32 experts, k = 2: how much more does a layer hold that computes all experts on all tokens
+# and masks the result?
+
+
+# %%
+def dense_layer(x, experts, weights, up, down, shared_up, shared_down, rows, by_score):
+    of_expert = torch.zeros(len(x), len(up)).scatter(1, experts, weights)
+    each = gelu(x @ up) @ down
+    return gelu(x @ shared_up) @ shared_down + torch.einsum("te,eth->th", of_expert, each)
+
+
+def layer_inputs(tokens=2048, num_experts=32, hidden=16, width=256):
+    torch.manual_seed(0)
+    weights, experts = torch.rand(tokens, num_experts).topk(2)
+    up, down = torch.randn(num_experts, hidden, width) / 4, torch.randn(num_experts, width, hidden) / 16
+    return [torch.randn(tokens, hidden), experts, weights, up, down, up[0], down[0], tokens, False]
+
+
+outputs = []
+for layer in (dense_layer, moe_layer):
+    given = [
+        one.requires_grad_() if torch.is_tensor(one) and one.is_floating_point() else one for one in layer_inputs()
+    ]
+    with alive(given[:7]) as held:
+        outputs.append(layer(*given))
+    print(f"{layer.__name__:11}: {held.peak / 2**20:6.1f} MiB, the first numbers {outputs[-1][0, :3].tolist()}")
+
+# %% [markdown]
+# ## 6 · Two ways to ask for balance
+#
+# **A loss, by hand.** Four tokens, two experts, k = 1; scores `[.6 .4] [.7 .3] [.9 .1] [.2 .8]`. Expert 0 gets a share
+# of 3/4 of the choices, and 0.6 of the score on average:
+#
+# > **auxiliary loss** (辅助损失) = E · Σ shareₑ · meanₑ = 2 · (3/4 · 0.6 + 1/4 · 0.4) = **1.1**
+#
+# It is 1 where all is even and E where one takes all (Switch Transformers, arXiv 2101.03961, equations 4 to 6). The
+# share is a count and has no gradient; the mean has one. Its price: *every* token is pushed from expert 0, also those
+# that need it. The loss is added to the training's with a small coefficient, such as 0.01.
+#
+# **A bias, by hand.** Loads `[6, 4, 2]`, mean 4: the bias moves by `[−u, 0, +u]`. No gradient, no loss; once per step
+# (arXiv 2408.15664, algorithm 1; DeepSeek-V3: u = 0.001).
+#
+# **`balance_loss(scores, experts)`** divides each token's scores by their sum (sigmoids do not add up to 1) and
+# returns the loss. **`moved_bias(bias, load, rate)`** returns the new bias; `load` is int64. Some cases count
+# beyond 2²⁵: keep whole numbers whole. In bf16, counts around 40,000 were rounded so much that a sign flipped
+# ([Megatron-LM#7081](https://github.com/NVIDIA/Megatron-LM/pull/7081)). *About 3 lines each.*
+
+
+# %% exercise="week11.balance"
+def balance_loss(scores, experts):
+    """E times the sum of (share of choices) * (mean score) of scores [T, E] and experts [T, k]."""
+    ### BEGIN SOLUTION
+    num_experts = scores.shape[1]
+    share = torch.bincount(experts.flatten(), minlength=num_experts) / experts.numel()
+    return num_experts * (share * (scores / scores.sum(-1, keepdim=True)).mean(0)).sum()
+    ### END SOLUTION
+
+
+def loss_step(scores, experts):
+    """Given. The loss and the gradient of the scores."""
+    leaf = scores.clone().requires_grad_()
+    loss = balance_loss(leaf, experts)
+    return loss.detach(), torch.autograd.grad(loss, leaf)[0]
+
+
+def moved_bias(bias, load, rate):
+    """The bias [E] after a step with these loads [E], whole numbers; a load that is exactly the mean leaves it."""
+    ### BEGIN SOLUTION
+    return bias + rate * torch.sign(load.sum() - len(load) * load)
+    ### END SOLUTION
+
+
+# %% check="week11.balance" points=2
+four = {"tokens": 4, "experts": 2, "k": 1, "sigmoid": False, "part": "loss"}
+sigmoids = {"tokens": 16, "experts": 6, "k": 3, "sigmoid": True, "part": "loss"}
+near = {"experts": 5, "around": 100, "rate": 0.001, "part": "bias"}
+cases = [four, sigmoids, near, {"experts": 7, "around": 2**25 + 1, "rate": 0.1, "part": "bias"}]
+check("week11.balance", loss_step, moved_bias, cases=cases)
+
+# %% [markdown]
+# ## 7 · Bug hunt: a loss that never flows
+#
+# A layer deep inside a model cannot add to the training's loss. So it sends its loss along with its output: a Function
+# that returns y unchanged, and whose backward also sends a gradient of 1 into the loss. In
+# [Automodel#1408](https://github.com/NVIDIA-NeMo/Automodel/issues/1408) this was
+#
+# ```python
+# MoEAuxLossAutoScaler.apply(weights, aux_loss * weights.shape[0])
+# ```
+#
+# **Before you run: which three things are wrong with the line?**
+
+
+# %%
+def layer_of(x, router, scales, k):
+    """Given, small: y [T, H], where expert e multiplies by scales[e]; scores [T, E]; choices [T, k]."""
+    scores = (x @ router.T).softmax(-1)
+    weights, experts = scores.topk(k, -1)
+    return (weights.unsqueeze(-1) * scales[experts]).sum(1) * x, scores, experts
+
+
+class Scaler(torch.autograd.Function):
+    """y itself; the backward sends 1 into the loss."""
+
+    @staticmethod
+    def forward(ctx, y, loss):
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, torch.ones(())
+
+
+def asked_for(way, coefficient=0.01, tokens=64):
+    """How long the balance loss's part of the router's gradient is."""
+    torch.manual_seed(1)
+    x, router = torch.randn(tokens, 4) + 0.5, torch.randn(8, 4).requires_grad_()
+    y, scores, experts = layer_of(x, router, torch.ones(8, 4), 2)
+    loss = balance_loss(scores, experts)
+    if way == "as found":
+        Scaler.apply(y, loss * tokens)
+    y = Scaler.apply(y, loss * tokens) if way == "returned" else y
+    total = 0 * y.sum() + (coefficient * loss if way == "added" else 0)
+    return torch.autograd.grad(total, router)[0].norm().item()
+
+
+for way in ("added", "as found", "returned"):
+    print(f"{way:9}: {asked_for(way) / asked_for('added'):6.0f} times what it should be, with 64 tokens")
+
+# %% [markdown]
+# Dropped, the gradient is zero, and with the return value used it is tokens/coefficient times too strong: here
+# 6,400; the issue estimates 180,000. The first mistake hid the other two. Three more, each with its own address:
+#
+# - **once per microbatch** (微批次): M microbatches give M losses, and the sum was not divided
+#   ([Automodel#3359](https://github.com/NVIDIA-NeMo/Automodel/pull/3359)); a factor that held the microbatch's size
+#   ([Megatron-LM#5798](https://github.com/NVIDIA/Megatron-LM/pull/5798)), or the tensor-parallel size
+#   ([#5047](https://github.com/NVIDIA/Megatron-LM/pull/5047)): *the same model, another coefficient on another mesh*;
+# - **own counts.** *By hand:* two ranks, two experts. All of rank 0's tokens choose expert 0, all of rank 1's expert 1.
+#   Over both, share = (1/2, 1/2): even, the loss is 1. Each rank alone sees (1, 0), and punishes a router that is
+#   perfect. So counts are summed over ranks; scores are not needed: the ranks' mean of Σ share · (own mean) is the loss
+#   of the whole;
+# - **counted twice.** A layer that is recomputed (week 6) runs twice, and a count in its forward doubles
+#   ([torchtitan#1593](https://github.com/pytorch/torchtitan/pull/1593)). Watch:
+
+
+# %%
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.router, self.load = torch.nn.Linear(8, 4), torch.zeros(4, dtype=torch.int64)
+
+    def forward(self, x):
+        scores = self.router(x).softmax(-1)
+        self.load += torch.bincount(scores.topk(1).indices.flatten(), minlength=4)
+        return scores
+
+
+for way in ("kept", "recomputed"):
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(Counting())
+    if way == "recomputed":
+        model.recompute(network, "0")
+    network(torch.randn(10, 8)).square().sum().backward()
+    load = network[0].load
+    print(f"{way:10}: {load.tolist()} of 10 tokens; the bias moves by {torch.sign(load.sum() - 4 * load).tolist()}")
+
+# %% [markdown]
+# The sign does not see a factor of two, so the training does not show it; the logged loads do. Where an
+# evaluation is counted as well ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign may
+# be wrong too. The first run of a recomputed layer, and an evaluation, keep no graph: `torch.is_grad_enabled()`
+# tells.
+#
+# **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of`, with its loss attached, and adds the
+# choices of all ranks to `counts`: once. `moe_step` is given. It plays the recomputation, divides the task's loss by
+# the number of microbatches, and takes the mean of the gradients over ranks. Router gradient and counts must be those
+# of one process that has all tokens, for any number of ranks. Send E counts per microbatch, not scores. *About 12
+# lines.*
+
+
+# %% exercise="week11.flow"
+class WithLoss(torch.autograd.Function):
+    """y itself; the backward also sends a gradient of 1 into `loss`, a number."""
+
+    @staticmethod
+    def forward(ctx, y, loss):
+        ### BEGIN SOLUTION
+        return y.view_as(y)
+        ### END SOLUTION
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ### BEGIN SOLUTION
+        return gradient, torch.ones(())
+        ### END SOLUTION
+
+
+def balanced_layer(x, router, scales, k, coefficient, num_microbatches, counts, *, group):
+    """y [T, H] with coefficient times the balance loss of all ranks' tokens; `counts` [E] grows by their choices."""
+    ### BEGIN SOLUTION
+    y, scores, experts = layer_of(x, router, scales, k)
+    if not torch.is_grad_enabled():
+        return y
+    load = torch.bincount(experts.flatten(), minlength=len(router))
+    dist.all_reduce(load, group=group)
+    counts += load
+    loss = len(router) * (load / load.sum() * scores.mean(0)).sum()
+    return WithLoss.apply(y, coefficient * loss / num_microbatches)
+    ### END SOLUTION
+
+
+def moe_step(batches, targets, router, scales, k, coefficient, *, group):
+    """Given. The gradients of router and experts, means over ranks, and the counts, of a step with microbatches."""
+    router, scales = (one.clone().requires_grad_() for one in (router, scales))
+    counts, num = torch.zeros(len(router), dtype=torch.int64), len(batches)
+    for x, target in zip(batches, targets, strict=True):
+        with torch.no_grad():  # the forward, which keeps nothing
+            balanced_layer(x, router, scales, k, coefficient, num, counts, group=group)
+        y = balanced_layer(x, router, scales, k, coefficient, num, counts, group=group)  # again, in the backward
+        ((y - target).square().mean() / num).backward()
+    for one in (router, scales):
+        dist.all_reduce(one.grad, group=group)
+        one.grad /= dist.get_world_size(group)
+    return router.grad, scales.grad, counts
+
+
+# %% check="week11.flow" points=3
+pair = {"ranks": 2, "microbatches": 1, "tokens": 12, "experts": 4, "hidden": 4, "k": 1, "coefficient": 0.5}
+three = {"ranks": 4, "subgroup": [1, 2, 3], "microbatches": 3, "tokens": 16, "experts": 6, "hidden": 5, "k": 2}
+check("week11.flow", moe_step, cases=[pair, three | {"coefficient": 0.25}])
+
+# %% [markdown]
+# **One number on every mesh.** The same 48 tokens on 1, 2 and 4 ranks:
+
+
+# %%
+def of_my_tokens():
+    torch.manual_seed(2)
+    x, target, router, scales = torch.randn(48, 4) + 0.5, torch.randn(48, 4), torch.randn(8, 4), torch.randn(8, 4)
+    mine = [[one.chunk(dist.get_world_size())[dist.get_rank()]] for one in (x, target)]
+    of_router, _, counts = moe_step(*mine, router, scales, 2, 0.5, group=dist.group.WORLD)
+    return of_router.norm().item(), counts.tolist()
+
+
+for ranks in (1, 2, 4):
+    length, counts = shardlab.run(of_my_tokens, ranks=ranks)[0]
+    print(f"{ranks} ranks: router gradient {length:.6f}, choices {counts}")
+
+# %% [markdown]
+# ## 8 · Challenge: balance a skewed router in 50 steps
+#
+# Sigmoid scores, 16 experts, k = 2, 1,024 tokens per step. The router is skewed, and `next_bias` sees what a real
+# system has: the E counts of the last step, nothing else. Luck alone gives 1.15.
+
+# %%
+print(f"the fullest of 16 experts, uniform router, 1,024 tokens: {costs.fullest_expert(16, 2, 1024):.2f}")
+
+
+def skewed(steps=50):
+    torch.manual_seed(3)
+    router, skew = torch.randn(16, 16), 1.2 * torch.randn(16)
+    return torch.randn(steps, 1024, 16) @ (0.35 * router / router.norm(dim=0)) + skew
+
+
+def loads(logits, bias, k=2):
+    return torch.bincount((logits.sigmoid() + bias).topk(k).indices.flatten(), minlength=len(bias))
+
+
+def fullest_by_step(rule):
+    bias, ratios = torch.zeros(16), []
+    for step, logits in enumerate(skewed()):
+        load = loads(logits, bias)
+        ratios.append((load.max() / load.float().mean()).item())
+        bias = rule(bias, load, step)
+    return ratios
+
+
+rules = {
+    f"sign, rate {rate}": lambda bias, load, step, rate=rate: moved_bias(bias, load, rate)
+    for rate in (0.001, 0.01, 0.1)
+}
+runs = {name: fullest_by_step(rule) for name, rule in rules.items()}
+figure, ax = figures.new_axes(8, 3)
+title = "0.001 does not arrive, 0.1 never settles"
+figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
+
+# %% [markdown]
+# **`next_bias(bias, load, step)`**: the bias for the next step. The target: with the biases of the last ten steps the
+# fullest expert has at most **1.2** times the mean on average, on 8,192 tokens that were never shown. Three kinds of
+# router, a point each: skewed by chance; one *hot* expert that everybody prefers; one *cold* that nobody chooses. *1 to
+# 5 lines.*
+
+
+# %% exercise="week11.fifty-steps"
+def next_bias(bias, load, step):
+    """The bias [E] after step `step`, 0 to 49, whose loads [E] were these; int64."""
+    ### BEGIN SOLUTION
+    missing = 1 - load / load.float().mean()
+    return bias + 0.2 * 0.05 ** (step / 49) * missing.clamp(-1, 1)
+    ### END SOLUTION
+
+
+def balanced(batches, k):
+    """Given. The bias after each of the steps, [steps, E]."""
+    bias, biases = torch.zeros(batches.shape[-1]), []
+    for step, logits in enumerate(batches):
+        experts = (logits.sigmoid() + bias).topk(k, -1).indices
+        bias = next_bias(bias, torch.bincount(experts.flatten(), minlength=len(bias)), step)
+        biases.append(bias)
+    return torch.stack(biases)
+
+
+# %% check="week11.fifty-steps" points=3
+check("week11.fifty-steps", balanced, cases=[{"part": part, "k": 2} for part in ("skewed", "hot", "cold")])
+
+# %%
+figure, ax = figures.new_axes(8, 3)
+runs = {"yours": fullest_by_step(next_bias)} | {"sign, rate 0.01": runs["sign, rate 0.01"]}
+title = f"Yours has {sum(runs['yours'][-10:]) / 10:.2f} times the mean in the last ten steps"
+figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
+
+# %% [markdown]
+# ## 9 · What experts learn
+#
+# Three small GPTs with 8 experts per layer learn this course's text, byte by byte, each on a rank of its own:
+# without balance, with the loss (coefficient 0.1), with the bias (rate 0.005). **Predict:** does balance help or
+# harm an expert that wants to specialise (专门化)? It is measured in bits: how much the choice of an expert says
+# about the character, the mutual information (互信息) of the two.
+
+# %%
+ways = {"nothing": (0.0, 0.0), "loss": (0.1, 0.0), "bias": (0.0, 0.005)}
+
+
+def trained(steps=250):
+    auxiliary, rate = list(ways.values())[dist.get_rank()]
+    torch.set_num_threads(1)
+    network = fresh(8, auxiliary=auxiliary)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
+    for step in range(steps):
+        tokens, targets = model.batch_of(text, step=step, rank=0, batch=8, sequence=32)
+        model.next_token_loss(network(tokens), targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        for block in network.blocks:
+            block.moe.update_bias(rate=rate)
+    tokens, targets = model.batch_of(text, step=10_000, rank=0, batch=32, sequence=32)
+    experts = model.routed(network, tokens)[0][0].experts_TK
+    return model.next_token_loss(network(tokens), targets).item(), experts, tokens.flatten()
+
+
+for way, (loss, experts, tokens) in zip(ways, after := shardlab.run(trained, ranks=3, timeout=120), strict=True):
+    load = model.load_of(experts, 8)
+    full, bits = load.max() / load.float().mean(), model.specialisation(experts, tokens)
+    print(
+        f"{way:8}: loss {loss:.2f}, fullest {full:.2f} times the mean, an expert tells {bits:.2f} bits of a character"
+    )
+
+# %%
+visits = model.visits_by_kind(after[2][1], after[2][2], 8)
+figure, ax = figures.new_axes(7, 3)
+title = "With the bias: where the choices of each kind of character go (even: 12.5%)"
+figures.show(figure, figures.draw_visits(ax, visits, title=title))
+
+# %% [markdown]
+# Without balance two experts get nearly everything, and whoever gets everything knows nothing in particular. With
+# balance all of them are used, a choice tells several times as much, and the loss is lower. Nobody told an expert what
+# to be. (Small, short, one seed: an observation, not a law.)
+#
+# ## 10 · Read real code
+#
+# In your installed `megatron-core` 0.16.1, `megatron/core/transformer/moe`, `moe_utils.py` and `router.py`.
+#
+# 1. `"drops"`: which choices does `apply_router_token_dropping` keep unless told otherwise? The default, a word.
+# 2. `"groups"`: k = 8, a token may use 4 of 8 groups. How many scores of each group does `group_limited_topk` add up to
+#    rank the groups? A number.
+# 3. `"order"`: in which order does `TopKRouter.routing` call `_apply_aux_loss`, `_apply_expert_bias`, `apply_z_loss`,
+#    `apply_router_token_dropping` and `topk_routing_with_score_function`? A list.
+#
+# <details><summary>Do loss and bias count the same choices there, when some are dropped?</summary>
+#
+# No. The loss counts choices made anew from the logits, without bias, groups or drops
+# (`compute_routing_scores_for_aux_loss`). The bias's counts, `_apply_expert_bias`, come after the drops: a full expert
+# looks no fuller than its capacity. In this repository, `labs/shardlab/model/moe.py` counts what was chosen, for both.
+# </details>
+
+# %% exercise="week11.reading"
+reading_answers = {"drops": None, "groups": None, "order": None}
+### BEGIN SOLUTION
+reading_answers["drops"] = "probs"
+reading_answers["groups"] = 2
+reading_answers["order"] = ["apply_z_loss", "topk_routing_with_score_function", "apply_router_token_dropping"]
+reading_answers["order"] += ["_apply_aux_loss", "_apply_expert_bias"]
+### END SOLUTION
+
+# %% check="week11.reading" points=1
+check("week11.reading", reading_answers)
+
+# %% [markdown]
+# ## 11 · Interview: active against total parameters
+#
+# **`parameters(…)`** returns two numbers: all parameters, and those that a token visits, the **active** (激活) ones.
+# Count an embedding and an output of V · h each; `attention` weights in each layer, norms among them; in `dense_layers`
+# a gated MLP of width ffn; in the other layers a router and gated experts of width expert_ffn, `experts` routed ones,
+# of which a token visits k, and `shared`. Gated: three matrices. The router and the embedding count whole. *About 4
+# lines.*
+
+
+# %% exercise="week11.active"
+def parameters(layers, dense_layers, hidden, attention, ffn, expert_ffn, experts, k, shared, vocab):
+    """[parameters in all, parameters that a token visits]."""
+    ### BEGIN SOLUTION
+    moe_layers, each = layers - dense_layers, 3 * hidden * expert_ffn
+    around = 2 * vocab * hidden + layers * attention + dense_layers * 3 * hidden * ffn + moe_layers * hidden * experts
+    return [around + moe_layers * (routed + shared) * each for routed in (experts, k)]
+    ### END SOLUTION
+
+
+# %% check="week11.active" points=1
+mixtral = {"layers": 32, "dense_layers": 0, "hidden": 4096, "attention": 41_951_232, "ffn": 0, "expert_ffn": 14_336}
+deepseek = {"layers": 61, "dense_layers": 3, "hidden": 7168, "attention": 187_121_664, "ffn": 18_432}
+mixtral |= {"experts": 8, "k": 2, "shared": 0, "vocab": 32_000}
+deepseek |= {"expert_ffn": 2048, "experts": 256, "k": 8, "shared": 1, "vocab": 129_280}
+check("week11.active", parameters, cases=[mixtral, deepseek])
+
+# %% [markdown]
+# Published: Mixtral 8x7B 47 and 13 billion (arXiv 2401.04088), DeepSeek-V3 671 and 37 (arXiv 2412.19437). Yours:
+
+# %%
+h100 = costs.find_accelerator("h100")
+for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
+    total, active = parameters(**sizes)
+    rows = 1e6 * sizes["k"] / sizes["experts"]
+    print(f"{name:12} {total / 1e9:5.1f} billion, active {active / 1e9:4.1f}: {total / active:4.1f} times as many")
+    print(f"{'':12} training: {6 * active / 1e9:.0f} GFLOP per token, {16 * total / 1e12:.2f} TB of states,", end=" ")
+    print(f"{ceil(16 * total / h100.memory_bytes)} GPUs to hold them; of 1M tokens an expert gets {rows:,.0f}")
+
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: what of DeepSeek-V3 costs as a model of 37 billion
+# does, and what as one of 671? Why is "8x7B" neither 56 nor 14 billion? With a batch of 64 tokens in inference, what
+# becomes of the advantage? What does an unbalanced router cost, and which of this week's two remedies would you choose,
+# and why?
+
+# %% [markdown] manual="week11.interview" points=2
+# ### BEGIN SOLUTION
+# FLOPs follow the active parameters: 225 GFLOP per token in training, as a dense model of 37.6 billion, an eighteenth
+# of a dense one of 671. Memory follows all of them: 10.7 TB of weights, gradients and optimizer states, 125 GPUs only
+# to hold them; so do checkpoints, and the gradient traffic of the experts' copies. Each expert sees k/E, a 32nd, of the
+# tokens, so its matrix products are thin unless the batch is large.
+#
+# In "8x7B" only the MLPs exist eight times; attention and embedding are shared: 46.7 in all, 12.9 active.
+#
+# With 64 tokens and k = 8 of 256 nearly every expert is visited by some token: (1 − 1/32)^64 = 13% are not. So most
+# weights are read from memory for one or two rows each, and the time is that of reading them, not of the active FLOPs.
+#
+# Unbalanced, all wait for the fullest expert: a ratio of 2 doubles the experts' time, or drops tokens. I would take the
+# bias: no gradient disturbs the model, and it is E counts per layer and step; with a very small loss per sequence
+# beside it, as DeepSeek-V3 has. The floor is luck, 1.25 at 128 rows per expert.
+#
+# Full marks: FLOPs by active, memory by total, both with numbers; what is shared in 8x7B; reading weights at small
+# batches; the fullest expert; a remedy with its reason.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 12 · Recap
+#
+# <details><summary>By which road does a router learn, though choosing has no gradient?</summary>
+#
+# Each expert's output is multiplied by its weight, and the weight is the router's score.
+# </details>
+#
+# <details><summary>A uniform router, 64 rows per expert, capacity factor 1: what share is dropped?</summary>
+#
+# 1/√(2π · 64) = 5%.
+# </details>
+#
+# <details><summary>Which numbers must ranks exchange so that the auxiliary loss is the same on every mesh?</summary>
+#
+# The E counts of each microbatch, summed. And each loss is divided by the number of microbatches.
+# </details>
+#
+# ## 13 · Take away
+#
+# > **One.** A token uses a part: FLOPs follow the active parameters, memory all of them.
+#
+# > **Two.** Balance is never free and never perfect: luck alone fills one expert 25% above the mean.
+#
+# > **Three.** A side loss can be missing, or a thousand times too strong, and the training still runs. Compare its
+# > gradient with one process.
+#
+# ## 14 · Going further
+#
+# - Fedus and others, *Switch Transformers*, arXiv 2101.03961. Look for: why k = 1 is enough, and equations 4 to 6.
+# - Jiang and others, *Mixtral of Experts*, arXiv 2401.04088. Look for: section 5, what the experts did *not* specialise
+#   in.
+# - Dai and others, *DeepSeekMoE*, arXiv 2401.06066. Look for: why many small experts, and why a shared one.
+# - Wang and others, *Auxiliary-Loss-Free Load Balancing*, arXiv 2408.15664. Look for: algorithm 1, and the sign.
+# - The DeepSeek team, *DeepSeek-V3*, arXiv 2412.19437. Look for: section 2.1.2, the node limit of your slider.
+# - Qiu and others, *Demons in the Detail*, arXiv 2501.11873. Look for: what happens when each rank balances by itself.
+#
+# **An experiment, not graded.** Let `skewed` drift: the skew of step 50 another one than that of step 0. Which of your
+# rates should no longer fall?
+#
+# **Next week** the experts move: each rank has some of them, and rows travel by all-to-all. The order in which you
+# sorted them is the order in which they are sent; the expert without rows is a rank that must answer nevertheless; and
+# the fullest expert becomes the GPU that everyone waits for.

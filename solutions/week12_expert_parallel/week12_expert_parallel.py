@@ -1,0 +1,786 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Week 12 · Expert parallelism (专家并行): rows travel, experts stay
+#
+# *3 hours · 2 to 8 ranks · no GPU needed*
+#
+# Last week a router chose experts, and they all lay on one device. Now each rank has a part of the experts and tokens
+# of its own, so rows must travel to their experts and back.
+#
+# After this week you can
+#
+# - [ ] **build** dispatch and combine from all-to-alls of uneven sizes, with their backward;
+# - [ ] **find** what breaks in silence: a gradient ep times too large, a norm without experts, a rank without rows;
+# - [ ] **decide** from bytes and load between EP and TP, one level and two, copies and none.
+#
+# **Before you start**, answer three questions for yourself.
+#
+# <details><summary>A layer has 8 experts, k = 2, and a rank has 5 tokens. How many rows go to experts?</summary>
+#
+# Ten. Each token is copied once for each of its experts.
+# </details>
+#
+# <details><summary>What does an all-to-all do with N ranks?</summary>
+#
+# Each rank has a piece for each rank. Piece j of rank i goes to rank j, so 1/N of an even load stays at home.
+# </details>
+#
+# <details><summary>Which gradient does the router learn from?</summary>
+#
+# That of the weights: how much each expert's result would have helped its token.
+# </details>
+
+# %%
+from random import Random
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab import costs, figures, meter
+from shardlab.expert_parallel import ParallelMoE, Splits, all_to_all, placed
+from shardlab.model import Choice, MoE, MoEConfig, route
+from torch.nn.functional import gelu
+
+from autograder import check
+
+# %% [markdown]
+# ## 1 · The problem in numbers
+#
+# DeepSeek-V3 has 671 billion parameters and uses 37 billion of them for a token. Almost all the others are experts.
+# **How many GPUs must share the experts until their bf16 weights alone fit?** Guess, then run.
+
+# %%
+v3 = costs.find_model("deepseek-v3")
+bars = {f"routed experts, ep {ep}": costs.expert_state_bytes(v3, ep=ep).parameters for ep in (8, 16, 32, 64)}
+figure, ax = figures.new_axes(7, 1.9)
+title = "Sixteen GPUs are not enough for the experts' weights"
+figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_label="one GPU"))
+
+# %% [markdown]
+# Cutting each expert, as tensor parallelism does, would fit too. Section 10 compares. Here whole experts are spread:
+# with **ep** ranks, rank r has the r-th part of them.
+#
+# ## 2 · The picture first
+#
+# A row is a rank that sends, a column one that receives, a number the rows between them. What is framed stays at home.
+# Below it stands how many rows each rank's experts get. One router is even; in the other, experts are popular by
+# **Zipf's law** (齐普夫定律): the i-th one in proportion to 1/i.
+
+
+# %%
+def table_of(skew, ep, tokens=512, k=2):
+    torch.manual_seed(0)
+    popular = -skew * torch.arange(1, 4 * ep + 1).log()
+    noise = -(-torch.rand(ep, tokens, 4 * ep).log()).log()  # makes topk a draw without replacement
+    ranks = (popular + noise).topk(k).indices // 4
+    return [torch.bincount(mine.flatten(), minlength=ep).tolist() for mine in ranks]
+
+
+for skew in (0.0, 1.0):
+    figure, ax = figures.new_axes(4.6, 3.4)
+    figures.show(figure, figures.draw_exchange(ax, table_of(skew, 4)))
+
+
+# %% tags=["interactive"]
+@figures.interact(skew=(0.0, 2.0, 0.25), ep=(2, 8), k=(1, 4))
+def exchange_square(skew=0.5, ep=8, k=2):
+    figure, ax = figures.new_axes(5.2, 4.2)
+    figures.show(figure, figures.draw_exchange(ax, table_of(skew, ep, k=k)))
+
+
+# %% [markdown]
+# Everyone waits for the fullest column. Note also that the diagonal is 1/ep of an even table: the larger ep, the less
+# stays at home.
+#
+# ## 3 · The bill
+#
+# **Notation.** A rank has T tokens of width h; each chooses k of E experts. bf16, 2 bytes. Sending rows to their
+# experts is **dispatch** (分发), bringing results home and adding them up is **combine** (合并). Each is an all-to-all
+# of T·k rows, of which (ep − 1)/ep leave the rank when the router is even. The backward has two more.
+#
+# A token's k experts lie on some of N **nodes**. All k miss one node with probability C(E − E/N, k) / C(E, k). So how
+# many nodes does a token visit? **Node-limited routing** (节点受限路由; DeepSeek-V3, arXiv 2412.19437) lets it choose
+# among the experts of M nodes only: the same question with M nodes.
+#
+# ### Warm-up: four numbers
+#
+# **`exchange_bill(tokens, k, hidden, ep, experts, nodes, allowed)`** returns bytes that a rank sends in one all-to-all;
+# bytes in a layer's forward and backward; nodes per token; and nodes per token within `allowed` nodes. *About 6 lines.*
+#
+# > **What the grade varies.** Checks show some cases; the grade draws fresh ones: other sizes and routers, one rank to
+# > six, ranks without tokens, experts without rows, one that takes all, and groups that are a part of the world.
+
+
+# %% exercise="week12.bill"
+def exchange_bill(tokens, k, hidden, ep, experts, nodes, allowed):
+    """[bytes of one all-to-all, bytes of a layer's step, nodes per token, nodes per token within `allowed`]; bf16."""
+    ### BEGIN SOLUTION
+    from math import comb
+
+    def visited(count):
+        each = experts // nodes
+        return count * (1 - comb((count - 1) * each, k) / comb(count * each, k))
+
+    once = tokens * k * hidden * 2 * (ep - 1) / ep
+    return [once, 4 * once, visited(nodes), visited(allowed)]
+    ### END SOLUTION
+
+
+# %% check="week12.bill" points=1
+v3_layer = {"tokens": 4096, "k": 8, "hidden": 7168, "ep": 64, "experts": 256, "nodes": 8, "allowed": 4}
+small = {"tokens": 2048, "k": 2, "hidden": 4096, "ep": 8, "experts": 8, "nodes": 2, "allowed": 1}
+check("week12.bill", exchange_bill, cases=[v3_layer, small])
+
+# %% [markdown]
+# 5.29 nodes become 3.63. **Predict, then measure:** the package's layer on four ranks, 512 tokens, k = 2, h = 32,
+# float32. The meter sees what each call is handed, and `sent` says how much of it goes to others. Which of the four
+# all-to-alls has the same payload on every rank, and why not all?
+
+
+# %%
+def measured():
+    torch.manual_seed(0)
+    layer, rank = ParallelMoE(MoE(MoEConfig(32, 16, Choice(8, 2))), Splits(dist.group.WORLD)), dist.get_rank()
+    x = torch.randn(512, 32, generator=torch.Generator().manual_seed(rank)).requires_grad_()
+    sent = layer.prepared(x).exchange.sent
+    with meter.record() as bill:
+        layer(x).sum().backward()
+    return [e.payload_bytes for e in bill.events if e.kind == "all_to_all"], (sum(sent) - sent[rank]) * 32 * 4
+
+
+formula = 2 * exchange_bill(512, 2, 32, 4, 8, 1, 1)[0]  # float32
+found = shardlab.run(measured, ranks=4)
+for rank, (payloads, leaves) in enumerate(found):
+    print(f"rank {rank}: all-to-alls of {payloads} bytes; of the first one {leaves} leave")
+print(f"formula {formula:.0f}; mean of the ranks {sum(leaves for _, leaves in found) / 4:.0f}")
+
+# %% [markdown]
+# Dispatch is handed T·k rows. What comes back is what *arrived*, and that is the router's choice. Your checks below
+# compare with packets on the wire, and there the counts of the case are exact.
+#
+# ## 4 · An exchange of uneven parts
+#
+# **By hand.** Two ranks, an expert each. Rank 0 has tokens a, b, c for experts 0, 1, 1. Rank 1 has d for expert 1.
+#
+# | | sends | receives | has then |
+# |---|---|---|---|
+# | rank 0 | `[1, 2]` | `[1, 0]` | a |
+# | rank 1 | `[0, 1]` | `[2, 1]` | b c d |
+#
+# Rank 0 knows `[1, 2]`, but it cannot know that rank 1 has nothing for it. So counts travel first. Backward, the
+# gradients of b, c and d lie on rank 1, and two of them go to rank 0: the same exchange, *the two lists swapped*.
+#
+# Now a trap. Does the collective carry a gradient?
+
+
+# %%
+def asks_for_a_gradient():
+    x = torch.ones(4, 2, requires_grad=True)
+    came = torch.empty(4, 2)
+    dist.all_to_all_single(came, x, [2, 2], [2, 2])
+    return came.requires_grad
+
+
+print("the result wants a gradient:", shardlab.run(asks_for_a_gradient, ranks=2))
+
+# %% [markdown]
+# No error, no warning, no gradient. Everything in front of the layer would simply stop learning from its experts.
+#
+# **`exchange(x, sent, *, group)`** returns the rows that arrive, source after source, and a list: how many came from
+# each rank. Its backward sends gradients where the rows came from. Send each row once, counts aside; a rank without
+# rows takes part, forward and backward. *About 14 lines with the Function.* `exchange_step` is given.
+
+
+# %% exercise="week12.exchange"
+def moved(x, sent, received, group):
+    """The first sent[0] rows to rank 0, the next to rank 1, …; returns received[0] rows of rank 0, …"""
+    ### BEGIN SOLUTION
+    came = x.new_empty(sum(received), *x.shape[1:])
+    dist.all_to_all_single(came, x.contiguous(), received, sent, group=group)
+    return came
+    ### END SOLUTION
+
+
+class AllToAll(torch.autograd.Function):
+    """`moved`, with its adjoint as the backward."""
+
+    @staticmethod
+    def forward(ctx, x, sent, received, group):
+        ctx.way = sent, received, group
+        return moved(x, sent, received, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ### BEGIN SOLUTION
+        sent, received, group = ctx.way
+        return moved(gradient, received, sent, group), None, None, None
+        ### END SOLUTION
+
+
+def exchange(x, sent, *, group):
+    """Of x (rows, …) sent[r] rows to each rank r: the rows that arrive, and the list of how many from each."""
+    ### BEGIN SOLUTION
+    counts = torch.tensor(sent)
+    received = torch.empty_like(counts)
+    dist.all_to_all_single(received, counts, group=group)
+    received = received.tolist()
+    return AllToAll.apply(x, sent, received, group), received
+    ### END SOLUTION
+
+
+def exchange_step(x, sent, gradient, *, group):
+    """Given. What arrives, the counts, and the gradient of x."""
+    leaf = x.clone().requires_grad_()
+    rows, received = exchange(leaf, sent, group=group)
+    return rows.detach(), torch.tensor(received), *torch.autograd.grad(rows, leaf, gradient)
+
+
+# %% check="week12.exchange" points=3
+uneven = {"ranks": 2, "width": 32, "routing": "even"}
+idle = {"routing": "a rank receives no row", "special": 1, "subgroup": [1, 2, 3], "dtype": "bfloat16"}
+quiet = {"ranks": 3, "width": 32, "routing": "a rank has no token", "special": 2}
+check("week12.exchange", exchange_step, cases=[uneven, {"ranks": 4, "width": 32} | idle, quiet])
+
+# %% [markdown]
+# ## 5 · Dispatch, experts, combine
+#
+# **By hand.** Rank 0's tokens a, b choose `[[1, 0], [1, 2]]`, k = 2, and each rank has two experts. The four choices,
+# flat, are `1 0 1 2`. In the order of the experts they are choices `1 0 2 3`, tokens `a a b b`: three rows stay on
+# rank 0, one goes to rank 1. With a row must travel *which* of the rank's experts it wants. Results come home in the
+# same order; undo it, weigh, add up.
+#
+# The experts are given: `numbers[i]` says which of this rank's experts row i goes through.
+
+
+# %%
+def run_experts(rows, numbers, up, down):
+    """gelu(row · up[e]) · down[e] for each row; up (own, h, f), down (own, f, h)."""
+    order = numbers.argsort(stable=True)
+    pieces = rows[order].split(torch.bincount(numbers, minlength=len(up)).tolist())
+    done = torch.cat([gelu(piece @ up[e]) @ down[e] for e, piece in enumerate(pieces)])
+    return done[order.argsort()]
+
+
+# %% [markdown]
+# **`expert_layer(x, experts, weights, up, down, *, group)`** returns each token's weighted sum, (T, h). `experts` and
+# `weights` are (T, k), experts numbered over all ranks. Use your `exchange`: four all-to-alls of rows for forward and
+# backward, and a few numbers. T may be 0, and a shape of 0 rows and −1 cannot be guessed. *About 9 lines.*
+
+
+# %% exercise="week12.layer"
+def expert_layer(x, experts, weights, up, down, *, group):
+    """The weighted sum (T, h) of the experts of each token of x (T, h); this rank has len(up) experts."""
+    ### BEGIN SOLUTION
+    own, k, chosen = len(up), experts.shape[1], experts.flatten()
+    order = chosen.argsort(stable=True)
+    sent = torch.bincount(chosen // own, minlength=dist.get_world_size(group)).tolist()
+    rows, received = exchange(x[order // k], sent, group=group)
+    numbers, _ = exchange(chosen[order] % own, sent, group=group)
+    back, _ = exchange(run_experts(rows, numbers, up, down), received, group=group)
+    y = back[order.argsort()].view(*experts.shape, x.shape[1])
+    return (y * weights[..., None]).sum(1)
+    ### END SOLUTION
+
+
+def layer_step(x, experts, weights, up, down, gradient, *, group):
+    """Given. The output, and the gradients of x, weights, up and down."""
+    leaves = [one.clone().requires_grad_() for one in (x, weights, up, down)]
+    y = expert_layer(leaves[0], experts, *leaves[1:], group=group)
+    return y.detach(), *torch.autograd.grad(y, leaves, gradient)
+
+
+# %% check="week12.layer" points=3
+pair = {"ranks": 2, "own": 1, "k": 1, "tokens": 9, "hidden": 32, "routing": "even"}
+two = {"own": 2, "k": 2, "tokens": 9, "hidden": 32}
+idle = two | {"ranks": 4, "routing": "a rank receives no row", "special": 1, "subgroup": [1, 2, 3]}
+quiet = two | {"ranks": 3, "routing": "a rank has no token", "special": 0}
+check("week12.layer", layer_step, cases=[pair, idle, quiet])
+
+# %% [markdown]
+# ## 6 · Hang hunt: the rank that had nothing to do
+#
+# A fast product of many experts may refuse empty inputs. So a public code looked first, and a rank that had received no
+# row returned a new empty tensor ([PaddleFormers#3010](https://github.com/PaddlePaddle/PaddleFormers/pull/3010);
+# [Megatron-LM#3626](https://github.com/NVIDIA/Megatron-LM/pull/3626) has a cousin). The shape is right, and so is the
+# output. **Which rank waits, in which call?** Here the exchange is the package's, and x is added, as in a transformer.
+
+
+# %%
+def kernel(rows, up, down):
+    if not len(rows):
+        raise ValueError("this product needs a row")
+    return gelu(rows @ up) @ down
+
+
+def as_found(rows, sizes, up, down):
+    if not len(rows):
+        return torch.empty(0, down.shape[2])
+    return torch.cat([kernel(one, up[e], down[e]) for e, one in enumerate(rows.split(sizes))])
+
+
+def hunt_by(run, x, sizes, up, down, gradient, *, group):
+    """x + experts(x); rows lie by expert, `sizes` for all experts; the output and gradients of x, up and down."""
+    counts, own, size = torch.tensor(sizes), len(up), dist.get_world_size(group)
+    theirs = torch.empty_like(counts)
+    dist.all_to_all_single(theirs, counts, group=group)
+    sent, received = (one.view(size, own).sum(1).tolist() for one in (counts, theirs))
+    leaves = [one.clone().requires_grad_() for one in (x, up, down)]
+    rows = all_to_all(leaves[0], sent, received, group=group, agreed=True)
+    order = torch.arange(own).repeat(size).repeat_interleave(theirs).argsort(stable=True)
+    y = run(rows[order], theirs.view(size, own).sum(0).tolist(), *leaves[1:])
+    y = leaves[0] + all_to_all(y[order.argsort()], received, sent, group=group, agreed=True)
+    y.backward(gradient)
+    return y.detach(), *(one.grad for one in leaves)
+
+
+# %%
+def all_to_rank_0(run):
+    x, up = torch.ones(3, 4), torch.ones(1, 4, 4)
+    return [one is not None for one in hunt_by(run, x, [3, 0], up, up, x, group=None)]
+
+
+try:
+    shardlab.run(all_to_rank_0, as_found, ranks=2, timeout=4)
+except shardlab.RanksFailed as failure:
+    print(failure)
+
+# %% [markdown]
+# On rank 1 the result hangs on nothing. Its backward goes through the residual alone and ends, happily. Rank 0 wants
+# to send gradients to rank 1, and waits.
+#
+# **`run_anyway(rows, sizes, up, down)`** computes with `kernel`, which is never to be called without rows, and keeps
+# its place in the backward on every rank. And one more thing: a rank's experts need gradients even if no row came,
+# zeros and not None. Else the next all-reduce over their copies, or the optimizer, waits or skips. *About 3 lines.*
+
+
+# %% exercise="week12.empty-rank"
+def run_anyway(rows, sizes, up, down):
+    """Of `rows` the first sizes[0] through expert 0, …; some sizes, or all, may be 0."""
+    ### BEGIN SOLUTION
+    pieces = enumerate(rows.split(sizes))
+    return torch.cat([kernel(one, up[e], down[e]) if len(one) else one @ up[e] @ down[e] for e, one in pieces])
+    ### END SOLUTION
+
+
+def hunt_step(x, sizes, up, down, gradient, *, group):
+    """Given. The step above with your experts."""
+    return hunt_by(run_anyway, x, sizes, up, down, gradient, group=group)
+
+
+# %% check="week12.empty-rank" points=2
+some = {"ranks": 2, "own": 2, "routing": "even"}
+none = {"ranks": 2, "own": 1, "routing": "a rank receives no row", "special": 1}
+one = {"ranks": 4, "own": 2, "routing": "one expert takes all", "special": 3, "subgroup": [1, 2, 3]}
+check("week12.empty-rank", hunt_step, cases=[some, none, one])
+
+# %%
+print("output and gradients are there:", shardlab.run(all_to_rank_0, run_anyway, ranks=2))
+
+# %% [markdown]
+# ## 7 · Bug hunt: gradients that are ep times too large
+#
+# Four ranks, ep = 2. Ranks 0 and 1 share one set of experts, ranks 2 and 3 a copy of it. So there are three groups:
+#
+# | group | ranks | what it is for |
+# |---|---|---|
+# | dp | 0 1 2 3 | all have tokens of their own; dense weights are the same everywhere |
+# | ep | 0 1 · 2 3 | different experts; rows travel here |
+# | edp (专家数据并行) | 0 2 · 1 3 | copies of the same experts |
+#
+# **By hand.** Let each rank's tokens give an expert the gradient 1, so that the mean over four ranks is 1. After the
+# backward an expert on rank 0 already holds 2: the all-to-all brought the gradients of ranks 0 *and* 1. Adding over edp
+# gives 4. **Divide by what?** By 4, the ranks whose tokens are in it. DeepSpeed divided by 2, the copies
+# ([#5618](https://github.com/deepspeedai/DeepSpeed/issues/5618),
+# [#6546](https://github.com/deepspeedai/DeepSpeed/pull/6546)): ep times too large. Why did nobody see it in the loss?
+
+
+# %%
+def loss_after(optimizer, times, steps=40):
+    torch.manual_seed(0)
+    x, target, w = torch.randn(64, 8), torch.randn(64, 8), torch.zeros(8, 8, requires_grad=True)
+    optimizer = optimizer([w])
+    for _ in range(steps):
+        w.grad = None
+        loss = (x @ w - target).square().mean()
+        loss.backward()
+        w.grad *= times
+        optimizer.step()
+    return loss.item()
+
+
+for name, make in (("Adam", torch.optim.Adam), ("SGD ", torch.optim.SGD)):
+    lines = [loss_after(lambda weights, make=make: make(weights, lr=0.01), times) for times in (1, 4)]
+    print(f"{name}: loss {lines[0]:.6f}, with gradients four times too large {lines[1]:.6f}")
+
+# %% [markdown]
+# Adam divides by the size of its gradients, so a factor cancels. But *clipping* sees it, and that is the second hunt.
+# Say that every gradient is 1: a dense weight, and an expert on each of two ranks. The whole model's norm is √3. A rank
+# that looks at what it has finds √2, and clips less ([Megatron-LM#5916](https://github.com/NVIDIA/Megatron-LM/pull/5916)
+# left out experts). If ranks find *different* norms, they scale the same dense weight differently, and copies drift
+# apart.
+#
+# **`finish_gradients(dense, experts, max_norm, *, dp, ep, edp)`** gets two lists of this rank's gradients. It returns
+# the whole model's norm, and both lists: means over all tokens, scaled by min(1, max_norm / norm). Work on copies; send
+# gradients only to the ranks that need them. *About 12 lines.*
+
+
+# %% exercise="week12.gradients"
+def finish_gradients(dense, experts, max_norm, *, dp, ep, edp):
+    """The norm (a tensor), the dense gradients and the experts', averaged and clipped."""
+
+    ### BEGIN SOLUTION
+    def mean(gradient, group):
+        total = gradient.clone()
+        dist.all_reduce(total, group=group)
+        return total / dist.get_world_size(dp)
+
+    dense, experts = [mean(one, dp) for one in dense], [mean(one, edp) for one in experts]
+    squares = sum(one.square().sum() for one in experts)
+    dist.all_reduce(squares, group=ep)
+    norm = (squares + sum(one.square().sum() for one in dense)).sqrt()
+    scale = (max_norm / norm).clamp(max=1.0)
+    return norm, [one * scale for one in dense], [one * scale for one in experts]
+    ### END SOLUTION
+
+
+def gradients_step(dense, experts, max_norm, *, dp, ep, edp):
+    """Given. Norm and gradients, one behind the other."""
+    norm, dense, experts = finish_gradients(dense, experts, max_norm, dp=dp, ep=ep, edp=edp)
+    return norm, *dense, *experts
+
+
+# %% check="week12.gradients" points=3
+by_hand = {"ep": 2, "edp": 1, "clips": 0.5, "by_hand": True}
+copies = {"ep": 2, "edp": 2, "clips": 0.5, "dense": 300, "expert": 150}
+check("week12.gradients", gradients_step, cases=[by_hand, copies, copies | {"ep": 3, "edp": 1, "clips": 2.0}])
+
+# %% [markdown]
+# ## 8 · Two levels: one copy to a node
+#
+# Inside a server rows travel over NVLink, between servers over a network that is about nine times slower. A token with
+# four experts on one other node crosses four times. **By hand:** token a chooses experts `[4, 5, 7]`, all on node 1,
+# ranks 2 and 3. One level sends three rows across and gets three back. In two levels *one* copy crosses, with its three
+# numbers and weights; on node 1 it is copied to ranks 2 and 3, the node adds up the weighted results, and *one* sum
+# returns.
+#
+# **Predict:** with 8 of 256 experts on 8 nodes, how many copies cross for a token? With your formula, and drawn:
+
+# %%
+logits = torch.randn(4096, 256, generator=torch.Generator().manual_seed(0))
+for name, allowed in (("no limit", 8), ("4 nodes", 4)):
+    nodes = route(logits, Choice(256, 8, groups=8, groups_per_token=allowed)).experts_TK // 32
+    visited = torch.zeros(4096, 8).scatter_(1, nodes, 1.0).sum(1).mean()
+    formula = exchange_bill(1, 8, 1, 1, 256, 8, allowed)[3]
+    print(f"{name}: {formula:.2f} nodes per token by the formula, {visited:.2f} drawn, instead of 8 rows")
+
+# %% [markdown]
+# Why 3.98 and not 3.63? The formula draws at random. A real router allows a node *because* it has two high scores, and
+# then hardly misses it. (DeepSeek-V3 ranks nodes by the sum of their best k/M scores.) Against 5.31 it is still a
+# quarter less, and never more than four.
+#
+# **`two_level_layer(x, experts, weights, up, down, *, across, inside)`** does what `expert_layer` does. `inside` is
+# this node's group, `across` has the ranks of the same place on every node; rank r of the world is on node
+# r // size(inside), and experts lie in the order of the ranks. To other nodes go one copy per token and node, its
+# experts and weights, and one sum comes back. *About 14 lines:* a node is a large rank, and inside of it you have a
+# layer.
+
+
+# %% exercise="week12.two-level"
+def two_level_layer(x, experts, weights, up, down, *, across, inside):
+    """The weighted sums (T, h), with one copy of a token to each node that has experts of it."""
+    ### BEGIN SOLUTION
+    per_node, node = len(up) * dist.get_world_size(inside), dist.get_rank(across)
+    nodes = torch.arange(dist.get_world_size(across))
+    wanted = (experts // per_node == nodes[:, None, None]).any(-1)
+    sent, token = wanted.sum(1).tolist(), wanted.nonzero()[:, 1]
+    copies, received = exchange(x[token], sent, group=across)
+    theirs, _ = exchange(experts[token], sent, group=across)
+    scales, _ = exchange(weights[token], sent, group=across)
+    here, choice = (theirs // per_node == node).nonzero(as_tuple=True)
+    chosen, scale = theirs[here, choice] % per_node, scales[here, choice]
+    done = expert_layer(copies[here], chosen[:, None], scale[:, None], up, down, group=inside)
+    back, _ = exchange(torch.zeros_like(copies).index_add(0, here, done), received, group=across)
+    return torch.zeros_like(x).index_add(0, token, back)
+    ### END SOLUTION
+
+
+def two_level_step(x, experts, weights, up, down, gradient, *, across, inside):
+    """Given. The output, and the gradients of x and weights."""
+    leaves = [one.clone().requires_grad_() for one in (x, weights)]
+    y = two_level_layer(leaves[0], experts, leaves[1], up, down, across=across, inside=inside)
+    return y.detach(), *torch.autograd.grad(y, leaves, gradient)
+
+
+# %% check="week12.two-level" points=3
+servers = {"inside": 2, "across": 2, "own": 2, "k": 4, "allowed": 1, "tokens": 12, "hidden": 64}
+silent = servers | {"own": 3, "k": 3, "allowed": 2, "quiet": 2}
+three = servers | {"across": 3, "own": 1, "k": 3, "allowed": 2}
+check("week12.two-level", two_level_step, cases=[servers, silent, three])
+
+
+# %% [markdown]
+# **Measure.** Two nodes of two ranks, 16 experts, 4 choices, h = 64: what is handed to exchanges that reach another
+# node, in a forward? Without a limit, and with one node for each token.
+
+
+# %%
+def across_nodes(levels, allowed):
+    across, inside = (dist.new_subgroups_by_enumeration(ids)[0] for ids in ([[0, 2], [1, 3]], [[0, 1], [2, 3]]))
+    generator, rank = torch.Generator().manual_seed(dist.get_rank()), dist.get_rank()
+    x, up = torch.randn(256, 64, generator=generator), torch.ones(4, 64, 8)
+    logits = torch.randn(256, 16, generator=generator)
+    chosen = route(logits, Choice(16, 4, groups=2, groups_per_token=allowed))
+    given = x, chosen.experts_TK, chosen.weights_TK, up, up.mT
+    with meter.record() as bill, torch.no_grad():
+        expert_layer(*given, group=None) if levels == 1 else two_level_layer(*given, across=across, inside=inside)
+    return sum(e.payload_bytes for e in bill.events if any(other // 2 != rank // 2 for other in e.members))
+
+
+for allowed in (2, 1):
+    one, two = (sum(shardlab.run(across_nodes, levels, allowed, ranks=4)) for levels in (1, 2))
+    visited = exchange_bill(1, 4, 1, 1, 16, 2, allowed)[3]
+    print(f"{allowed} of 2 nodes: {one / 1e6:.2f} MB and {two / 1e6:.2f} MB, {one / two:.2f} times less; ", end="")
+    print(f"k over nodes per token is {4 / visited:.2f}")
+
+# %% [markdown]
+# Numbers and weights of the experts travel with each copy; at h = 64 they are a tenth of it, at 7,168 nothing.
+#
+# ## 9 · Challenge: a place for every expert
+#
+# Loads follow Zipf's law, and 256 experts lie on 32 GPUs, four nodes of eight. The fullest GPU has more than five times
+# the mean, and everyone waits for it. **EPLB** ([deepseek-ai/EPLB](https://github.com/deepseek-ai/EPLB)) gives hot
+# experts copies, which share their tokens, and packs: nine places per GPU, 32 for copies. Its *hierarchical* policy
+# keeps each expert on the node where node-limited routing expects it, the *global* one does not. `placed` is our
+# reimplementation.
+
+# %%
+loads = [1000 / (rank + 1) for rank in range(256)]
+Random(40).shuffle(loads)
+
+
+def policy(groups, nodes, places=288):
+    return placed(loads, num_places=places, num_groups=groups, num_nodes=nodes, num_gpus=32)
+
+
+print(f"no copies, hierarchical: {policy(8, 4, 256).imbalance(loads):.2f} of the mean on the fullest GPU")
+print(f"32 copies, hierarchical: {policy(8, 4).imbalance(loads):.2f}")
+print(f"32 copies, global:       {policy(1, 1).imbalance(loads):.2f}")
+
+# %% [markdown]
+# The one cannot be even, since its nodes are not. The other is even, and scatters experts over all nodes: the limit on
+# nodes per token is lost. **Is there something in between?**
+#
+# **`place(loads, homes, places_per_gpu, gpus_per_node)`** returns a list of experts for each GPU, those of node 0
+# first; every expert at least once, no place empty. `homes[e]` is the node of expert e. Copies share a load evenly. Two
+# targets: the fullest GPU is *within 5% of the mean* (one point); and at most *an eighth of all places* hold an expert
+# away from home (two more). Plain Python, no ranks. *About 30 lines.*
+
+
+# %% exercise="week12.placement"
+def place(loads, homes, places_per_gpu, gpus_per_node):
+    """For each GPU its list of `places_per_gpu` experts."""
+    ### BEGIN SOLUTION
+    num_nodes, room = max(homes) + 1, gpus_per_node * places_per_gpu
+    copies = [1] * len(loads)
+    for _ in range(num_nodes * room - len(loads)):
+        copies[max(range(len(loads)), key=lambda e: loads[e] / copies[e])] += 1
+    share = [load / number for load, number in zip(loads, copies, strict=True)]
+    nodes = [[e for e in range(len(loads)) for _ in range(copies[e]) if homes[e] == node] for node in range(num_nodes)]
+
+    def load(node):
+        return sum(share[e] for e in nodes[node])
+
+    def give(source, target, at):
+        nodes[source].sort(key=share.__getitem__)
+        nodes[target].append(nodes[source].pop(at))
+
+    while max(map(len, nodes)) > room:  # more copies than places: the hottest leave a hot node, the coldest a cold one
+        full = max(range(num_nodes), key=lambda node: len(nodes[node]))
+        target = min((node for node in range(num_nodes) if len(nodes[node]) < room), key=load)
+        give(full, target, -1 if load(full) > load(target) else 0)
+    for _ in range(room):  # the hottest copy of the fullest node for the coldest one of the emptiest
+        hot, cold = max(range(num_nodes), key=load), min(range(num_nodes), key=load)
+        if load(hot) <= 1.02 * sum(loads) / num_nodes:
+            break
+        give(hot, cold, -1)
+        give(cold, hot, 0)
+
+    gpus = []
+    for mine in nodes:
+        here = [[] for _ in range(gpus_per_node)]
+        for e in sorted(mine, key=lambda e: -share[e]):
+            free = [gpu for gpu in here if len(gpu) < places_per_gpu]
+            min(free, key=lambda gpu: sum(share[one] for one in gpu)).append(e)
+        gpus += here
+    return gpus
+    ### END SOLUTION
+
+
+# %% check="week12.placement" points=3
+tiny = {"experts": 8, "groups": 4, "nodes": 2, "gpus": 2, "places": 4, "skew": 0.0, "part": "balance"}
+zipf = {"experts": 256, "groups": 8, "nodes": 4, "gpus": 8, "places": 9, "skew": 1.0, "seed": 40}
+check("week12.placement", place, cases=[tiny, zipf | {"part": "balance"}, zipf | {"part": "home"}])
+
+# %% [markdown]
+# ## 10 · Interview: EP = 8 or TP = 8 for 64 experts?
+#
+# A layer of DeepSeekMoE 16B (arXiv 2401.06066): 64 routed experts, k = 6, h = 2,048, experts 1,408 wide. Eight GPUs,
+# 4,096 tokens each. With **EP** a GPU has 8 experts. With **TP** it has an eighth of the width of all 64, so it needs
+# everyone's tokens: an all-gather of x before, a reduce-scatter of partial sums after. First measure, smaller, on eight
+# real ranks: h = 32, experts 16 wide, 128 tokens each.
+
+
+# %%
+def by_tp(x, experts, weights, up, down):
+    """All 64 experts, up (64, h, f/8), on everyone's tokens; each rank keeps the sums of its own."""
+    size, whole = dist.get_world_size(), []
+    for one in (x, experts, weights):
+        whole.append(one.new_empty(size * len(one), one.shape[1]))
+        dist.all_gather_single(whole[-1], one)
+    tokens = torch.arange(len(whole[0])).repeat_interleave(experts.shape[1])
+    rows = run_experts(whole[0][tokens], whole[1].flatten(), up, down) * whole[2].flatten()[:, None]
+    parts, mine = torch.zeros_like(whole[0]).index_add(0, tokens, rows), torch.empty_like(x)
+    dist.reduce_scatter_single(mine, parts)
+    return mine
+
+
+# %%
+def both_ways(k):
+    rank, torch_seed = dist.get_rank(), torch.Generator().manual_seed(0)
+    up, down = torch.randn(64, 32, 16, generator=torch_seed), torch.randn(64, 16, 32, generator=torch_seed)
+    x, logits = torch.randn(8, 128, 96, generator=torch_seed)[rank].split([32, 64], 1)
+    chosen = route(logits, Choice(64, k))
+    given = x.contiguous(), chosen.experts_TK, chosen.weights_TK
+    mine, cut = slice(8 * rank, 8 * rank + 8), slice(2 * rank, 2 * rank + 2)
+    with meter.record() as bill, torch.no_grad():
+        ep = expert_layer(*given, up[mine], down[mine], group=None)
+    stays = 2 * 32 * 4 * (chosen.experts_TK // 8 == rank).sum().item()
+    leaves = sum(e.payload_bytes for e in bill.events if e.shape[1:] == (32,)) - stays
+    with meter.record() as bill, torch.no_grad():
+        tp = by_tp(*given, up[:, :, cut], down[:, cut])
+    assert torch.allclose(ep, tp, atol=1e-3)
+    return leaves, sum(e.sent_bytes for e in bill.events if e.kind == "reduce_scatter" or e.shape[1:] == (32,))
+
+
+for k in (2, 6, 8):
+    found = torch.tensor(shardlab.run(both_ways, k, ranks=8)).mean(0).tolist()
+    due = costs.layer_exchange_bytes(128, k, 32, 8, dispatch_bytes=4, combine_bytes=4)
+    due = due, costs.expert_tensor_bytes(128, 32, 8, 4)
+    print(f"k = {k}: EP sends {found[0]:.0f} bytes per rank (even: {due[0]:.0f}), TP {found[1]:.0f} ({due[1]:.0f})")
+
+# %% [markdown]
+# **`ep_or_tp()`** returns five numbers for the real layer, bf16, per GPU: bytes sent in a forward with EP, even router;
+# with TP; the smallest k with which TP sends less; rows that an expert gets on average with EP; and columns of an
+# expert's first matrix that a GPU has with TP. *A few lines.*
+
+
+# %% exercise="week12.ep-or-tp"
+def ep_or_tp():
+    """[bytes, bytes, k, rows, columns]."""
+    ### BEGIN SOLUTION
+    tokens, k, h, gpus = 4096, 6, 2048, 8
+    spread = 2 * exchange_bill(tokens, k, h, gpus, 64, 1, 1)[0]
+    cut = 2 * (gpus - 1) * tokens * h * 2
+    return [spread, cut, gpus + 1, gpus * tokens * k / 64, 1408 / gpus]
+    ### END SOLUTION
+
+
+# %% check="week12.ep-or-tp" points=1
+check("week12.ep-or-tp", ep_or_tp)
+
+# %% [markdown]
+# Now the answer that you would give, in five to eight sentences: bytes, and from which k on they turn; what the
+# products look like; what EP suffers from and TP does not; and when you would choose the other.
+
+# %% [markdown] manual="week12.interview" points=2
+# ### BEGIN SOLUTION
+# EP = 8. It sends 176 MB per GPU and forward, TP 235 MB: EP's bytes grow with k, TP's do not, and they are equal at k =
+# 8, the number of GPUs. Weights, optimizer state and FLOPs per GPU are the same. But with TP an expert's matrix is 176
+# columns wide for 3,072 rows, with EP 1,408, which keeps the hardware busier; and TP adds up partial sums.
+#
+# EP pays with balance: the fullest GPU decides, so loss or bias, copies of hot experts, and all-to-alls of uneven
+# sizes. TP is even whatever the router does. I would choose TP, or a little of it inside experts, when there are few
+# large experts, fewer than GPUs, when k is near the number of GPUs, or at a batch of a few tokens where imbalance is
+# worst. Across nodes EP alone can be limited to nodes. First I would measure the fullest rank over the mean and the
+# exposed time of the four all-to-alls.
+#
+# Full marks: k against the number of GPUs, both byte counts, the shape of the products, imbalance, one case for TP.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 11 · Read real code
+#
+# In your installed PyTorch `torch/distributed/nn/functional.py`, whose all-to-alls do have gradients; in your installed
+# `megatron-core` `megatron/core/transformer/moe/moe_layer.py`.
+#
+# 1. `"kept"`: `_AlltoAllSingle.forward` keeps two lists for the backward. Which argument becomes
+#    `ctx.output_split_sizes`? A name.
+# 2. `"scatters"`: in how many scatters does a rank take part when `_AlltoAll.forward` runs on four gloo ranks?
+# 3. `"order"`: in which order does `custom_forward` inside `MoELayer.forward` call `combine`, `dispatch`, `preprocess`
+#    and `routed_experts_compute`? A list.
+#
+# <details><summary>And in `labs/shardlab/expert_parallel/agreement.py`: why does `gathered_counts` gather the whole
+# table of counts, where your exchange sends each rank only its own?</summary>
+#
+# From one table splits cannot disagree, and with it travels whether some rank is in trouble: NaN scores of one rank
+# become a sentence on all of them before a row is sent, not a hang.
+# </details>
+
+# %% exercise="week12.reading"
+reading_answers = {"kept": None, "scatters": None, "order": None}
+### BEGIN SOLUTION
+reading_answers["kept"] = "input_split_sizes"
+reading_answers["scatters"] = 4
+reading_answers["order"] = ["preprocess", "dispatch", "routed_experts_compute", "combine"]
+### END SOLUTION
+
+# %% check="week12.reading" points=1
+check("week12.reading", reading_answers)
+
+# %% [markdown]
+# ## 12 · Recap
+#
+# <details><summary>What must a rank do that receives no row?</summary>
+#
+# Everything: call each all-to-all, forward and backward, and have zero gradients for its experts.
+# </details>
+#
+# <details><summary>Over which group are expert gradients added, and by what are they divided?</summary>
+#
+# Over edp, the copies; divided by dp, all ranks with tokens.
+# </details>
+#
+# <details><summary>What do two levels save, and what makes it more?</summary>
+#
+# Rows across nodes: k become the number of nodes that a token visits. A limit on nodes makes that small.
+# </details>
+#
+# ## 13 · Take away
+#
+# > **One.** Counts, rows, results: three exchanges. The backward is the same with the two lists swapped, on every rank.
+#
+# > **Two.** Ask of each gradient: whose tokens are in it, who has a copy? The loss will not tell you.
+#
+# > **Three.** Bytes follow k, time follows the fullest rank. Limits on nodes help the first, copies the second.
+#
+# ## 14 · Going further
+#
+# - Lepikhin and others, *GShard*, arXiv 2006.16668. Look for: why its capacity makes every all-to-all even.
+# - DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437. Look for: section 3.2.2, how few of a GPU's processors dispatch.
+# - Gale and others, *MegaBlocks*, arXiv 2211.15841. Look for: what replaces capacity.
+# - [megablocks#86](https://github.com/databricks/megablocks/issues/86). Look for: the explanation of the division.
+#
+# **An experiment, not graded.** In section 2, how much skew makes the fullest of 8 ranks twice as full as the mean?
+# What would a factor of two in the experts' time cost a step that spends half of its time there?
