@@ -1,14 +1,18 @@
-"""Attention over a split sequence beside torch's ring and the Ulysses of its paper: forward and backward, 2 ranks.
+"""Attention over a split sequence beside torch's ring, the Ulysses of its paper and DeepSpeed's, where it is installed.
 
-Both rings are balanced (zig-zag); torch's rotates by all-to-all, the faster of its two ways. It is called by its inner
-functions with the CPU's flash kernel, which its public interface does not know.
+Forward and backward on 2 ranks. Both rings are balanced (zig-zag); torch's rotates by all-to-all, the faster of its two
+ways. It is called by its inner functions with the CPU's flash kernel, which its public interface does not know.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from statistics import median
+from typing import NamedTuple
 
 import shardlab
 import torch
@@ -29,15 +33,29 @@ ROUNDS = {1024: 15, 2048: 11, 4096: 9, 8192: 5, 16384: 3}
 Step = Callable[[], list[Tensor]]
 
 
+class Seconds(NamedTuple):
+    """Of one step on one rank: by the clock, and of its processor, which a busy machine lengthens less."""
+
+    clock: float
+    processor: float
+
+
 def measure() -> list[Row]:
-    """Seconds of ours / the peer's, of medians of alternating steps; a step lasts as long as its slowest rank."""
+    """Ours / the peer's, of medians of alternating steps; a step lasts as long as its slowest rank."""
     rows = []
-    for name, most, pair in (("torch's ring", 0.95, rings), ("Ulysses as upstream", 1.0, ulysses)):
+    pairs = [("torch's ring", 0.95, rings), ("Ulysses as upstream", 1.0, ulysses)]
+    if find_spec("deepspeed"):
+        pairs.append(("DeepSpeed's Ulysses", 1.0, deepspeeds_ulysses))
+    else:
+        print("DeepSpeed is not installed: its Ulysses is not measured", file=sys.stderr)
+    for name, most, pair in pairs:
         for length, rounds in ROUNDS.items():
-            by_rank = shardlab.run(race, pair, length, rounds, ranks=RANKS, observe=False, timeout=600)
-            ours, peer = ([max(times) for times in zip(*side, strict=True)] for side in zip(*by_rank, strict=True))
-            ratio = median(ours) / median(peer)
-            rows.append(at_most(f"{length:,} tokens: ours / {name} ({median(peer):.3f} s)", ratio, most))
+            by_rank = shardlab.run(race, pair, length, rounds, ranks=RANKS, observe=False, timeout=900)
+            steps = [[*zip(*side, strict=True)] for side in zip(*by_rank, strict=True)]  # of ours and the peer's
+            clock = [median(max(one.clock for one in ranks) for ranks in side) for side in steps]
+            processor = [median(sum(one.processor for one in ranks) for ranks in side) for side in steps]
+            for what, (ours, peer) in (("", clock), (", processor", processor)):
+                rows.append(at_most(f"{length:,} tokens{what}: ours / {name} ({peer:.3f} s)", ours / peer, most))
     for times, most in ((0.8, 0.1), (2.0, 1.0)):
         by_rank = shardlab.run(asleep, times, ranks=ASLEEP_RANKS, observe=False, timeout=60)
         without, over = (max(seconds) for seconds in zip(*by_rank, strict=True))
@@ -77,19 +95,19 @@ def asleep(times: float) -> tuple[float, float]:
     return found[1], found[2]
 
 
-def race(pair: Callable, length: int, rounds: int) -> tuple[list[float], list[float]]:
+def race(pair: Callable, length: int, rounds: int) -> tuple[list[Seconds], list[Seconds]]:
     """Seconds of each step, ours and the peer's, in turns; results and gradients must be equal."""
     torch.set_num_threads(1)
     steps = pair(length)
-    times: tuple[list[float], list[float]] = ([], [])
+    times: tuple[list[Seconds], list[Seconds]] = ([], [])
     for number in range(rounds + 1):
         results = {}
         for side in (0, 1) if number % 2 else (1, 0):
             dist.barrier()
-            began = time.perf_counter()
+            began, worked = time.perf_counter(), time.process_time()
             results[side] = steps[side]()
             if number:  # the first makes the connections
-                times[side].append(time.perf_counter() - began)
+                times[side].append(Seconds(time.perf_counter() - began, time.process_time() - worked))
         for one, other in zip(results[0], results[1], strict=True):
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
     return times
@@ -158,17 +176,43 @@ class _AllToAll(torch.autograd.Function):
 def ulysses(length: int) -> tuple[Step, Step]:
     """Ours, and all-to-alls of q, k, v and o each by itself around torch's attention."""
     *qkv, do = inputs(length)
-    layout, group = contiguous(length, RANKS), dist.group.WORLD
 
     def theirs(*leaves: Tensor) -> Tensor:
         q, k, v = (_AllToAll.apply(one, 1, 2) for one in leaves)
         o = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return _AllToAll.apply(o, 2, 1)  # type: ignore[return-value]
 
-    def ours(*leaves: Tensor) -> Tensor:
-        return attend(*leaves, layout=layout, group=group, method=Ulysses(), agreed=True)
+    return our_ulysses(qkv, do), stepping(theirs, qkv, do)
 
-    return stepping(ours, qkv, do), stepping(theirs, qkv, do)
+
+def our_ulysses(qkv: list[Tensor], do: Tensor) -> Step:
+    layout = contiguous(RANKS * do.shape[2], RANKS)
+
+    def ours(*leaves: Tensor) -> Tensor:
+        return attend(*leaves, layout=layout, group=dist.group.WORLD, method=Ulysses(), agreed=True)
+
+    return stepping(ours, qkv, do)
+
+
+def deepspeeds_ulysses(length: int) -> tuple[Step, Step]:
+    """Ours, and `DistributedAttention` around torch's attention, on tensors in its own order [B, S, heads, D]."""
+    os.environ |= {"DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
+    import deepspeed.comm  # type: ignore[import-not-found]
+    from deepspeed.sequence.layer import DistributedAttention  # type: ignore[import-not-found]
+
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]  # it would compile
+    deepspeed.comm.init_distributed("gloo", verbose=False)
+
+    class Local(torch.nn.Module):
+        def forward(self, *qkv: Tensor) -> Tensor:
+            q, k, v = (one.transpose(1, 2) for one in qkv)
+            return functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+
+    *qkv, do = inputs(length)
+    layer = DistributedAttention(Local(), dist.group.WORLD, scatter_idx=2, gather_idx=1)
+    its_own = [one.transpose(1, 2).contiguous() for one in (*qkv, do)]
+    step = stepping(lambda *leaves: layer(*leaves, 0), its_own[:3], its_own[3])
+    return our_ulysses(qkv, do), lambda: [one.transpose(1, 2) for one in step()]
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import shardlab
 import torch
-from torch.nn.functional import pad
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 PAGES = Path(__file__).parents[1] / "docs" / "one-screen"
 HIDDEN, INNER, ROWS, STEPS = 5, (6, 10, 2, 4), 12, 3
-MOST_LINES = {"hybrid": 82}  # three axes; the others: 65
+MOST_LINES = {"hybrid": 82, "ring-attention": 68}  # three axes; a backward by hand; the others: 65
 
 
 def programs_of(page):
@@ -75,6 +75,7 @@ EXPECTED = {
     "ddp": (4, range(4), all_weights),
     "zero3": (3, range(3), slices),
     "tensor-parallel": (2, range(2), columns_and_rows),
+    "sequence-parallel": (2, range(2), columns_and_rows),
     "pipeline-1f1b": (4, [3], one_layer),
     "expert-parallel": (2, range(2), router_and_expert),
     "hybrid": (8, range(4, 8), parts_of_a_stage),
@@ -106,6 +107,7 @@ SPOILED = {
     "ddp": (".view_as(weight) / num_ranks", ".view_as(weight)"),
     "zero3": ("mine.grad /= num_ranks", "pass"),
     "tensor-parallel": ("        return summed(gradient)", "        return gradient"),
+    "sequence-parallel": ("(loss / num_ranks).backward()", "loss.backward()"),
     "pipeline-1f1b": ("/ MICROBATCHES  #", "#"),
     "expert-parallel": ("for weight in (router_HE, *expert):", "for weight in (router_HE,):"),
     "hybrid": ("summed(weight.grad, dp_group) / DP", "weight.grad"),
@@ -120,11 +122,61 @@ def test_a_wrong_line_would_be_noticed(page):
     assert weight > 1e-4
 
 
+def attention(code):
+    """This rank's part of the result, and what whole q, k, v get as gradients from it, in float64."""
+    names = {}
+    exec(code, names)
+    generator = torch.Generator().manual_seed(0)
+    qkv = [torch.randn(QKV, generator=generator, dtype=torch.float64).requires_grad_() for _ in range(3)]
+    rank, num_ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    if num_ranks == 1:
+        o = scaled_dot_product_attention(*qkv, is_causal=True)
+        weights = torch.arange(1.0, QKV[1] + 1)[:, None]
+    else:
+        o = names["attend"](*qkv)
+        weights = (names["own_positions"](QKV[1], rank) + 1.0)[:, None]
+    return o.detach(), weights, torch.autograd.grad((o * weights).sum(), qkv)
+
+
+QKV = 2, 24, 5  # heads, tokens, width
+ATTENTION = "ring-attention"
+
+
+def attention_error(ranks, code):
+    """The largest difference of the result, and of the gradients, to one process."""
+    ((whole, _, due),) = shardlab.run(attention, code, ranks=1, timeout=60, transport="gloo")
+    by_rank = shardlab.run(attention, code, ranks=ranks, timeout=60, transport="gloo")
+    results = [(o - whole[:, weights[:, 0].long() - 1]).abs().max().item() for o, weights, _ in by_rank]
+    sums = [sum(parts) for parts in zip(*(gradients for *_, gradients in by_rank), strict=True)]
+    return max(results), max((one - other).abs().max().item() for one, other in zip(sums, due, strict=True))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_ring_attention_is_attention(ranks):
+    result, gradient = attention_error(ranks, code_of(ATTENTION))
+    assert result < 1e-9 and gradient < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("o_HSD * (lse_HS - total_HS).exp()[..., None] +", "o_HSD +"),
+        ("(scores_of(q_HSD, k, step) - lse_HS[..., None]).exp()", "scores_of(q_HSD, k, step).softmax(-1).nan_to_num()"),
+        ("k, v, dk, dv = travelling", "k, v, dk, dv = k_HSD, v_HSD, *travelling[2:]"),
+        ("keys > queries[:, None]", "keys >= queries[:, None] + 1 + step"),
+    ],
+)
+def test_a_wrong_line_of_ring_attention_would_be_noticed(line, wrong):
+    code = code_of(ATTENTION)
+    assert code.count(line) == 1
+    assert max(attention_error(4, code.replace(line, wrong))) > 1e-2
+
+
 def test_every_page_is_run():
-    assert {path.stem for path in PAGES.glob("*.md")} == {"README", *EXPECTED}
+    assert {path.stem for path in PAGES.glob("*.md")} == {"README", *EXPECTED, ATTENTION}
 
 
-@pytest.mark.parametrize("page", EXPECTED)
+@pytest.mark.parametrize("page", [*EXPECTED, ATTENTION])
 def test_a_page_is_one_screen_hides_nothing_and_explains_each_step(page):
     text, code = (PAGES / f"{page}.md").read_text(), code_of(page)
     assert len(code.splitlines()) <= MOST_LINES.get(page, 65)

@@ -92,11 +92,11 @@ def two_level_context_bytes(
     """Ulysses among `inner` ranks, then a ring of `outer` ones with `inner` times the tokens and as much less width
     (arXiv 2405.07719, section 3). With fewer key-value heads than inner ranks each goes round several times.
     """
-    each = {"bytes_each": bytes_each, "sum_bytes": sum_bytes}
     copies = max(1.0, inner / kv_heads) if kv_heads else 1.0
+    around = query_width / inner, kv_width * copies / inner
     return TwoLevelBytes(
-        context_bytes("ulysses", inner, tokens, query_width, kv_width, kv_heads=kv_heads, **each),
-        context_bytes("ring", outer, inner * tokens, query_width / inner, kv_width * copies / inner, **each),
+        context_bytes("ulysses", inner, tokens, query_width, kv_width, kv_heads=kv_heads, bytes_each=bytes_each),
+        context_bytes("ring", outer, inner * tokens, *around, bytes_each=bytes_each, sum_bytes=sum_bytes),
     )
 
 

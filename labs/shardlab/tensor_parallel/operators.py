@@ -25,7 +25,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shardlab.tensor_parallel.messages import Group, all_gathered, all_reduced, own_part, reduce_scattered
+from shardlab.tensor_parallel.messages import (
+    Group,
+    all_gathered,
+    all_reduced,
+    own_part,
+    reduce_scattered,
+    start_all_reduce,
+)
 
 
 class _Operator(torch.autograd.Function):
@@ -52,6 +59,25 @@ def to_all(x: Tensor, *, group: Group) -> Tensor:
 def sum_of_all(x: Tensor, *, group: Group) -> Tensor:
     """g: the ranks' x add up. Forward an all-reduce, backward nothing: every rank has the gradient of the sum."""
     return _Operator.apply(x, lambda x: all_reduced(x, group=group), _nothing)  # type: ignore[return-value]
+
+
+class _SumInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
+        ctx.mark_dirty(x)
+        start_all_reduce(x, group=group)()
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0], None
+
+
+def sum_of_all_in_place(x: Tensor, *, group: Group) -> Tensor:
+    """g in the memory of an x that nobody else needs, such as a fresh product: if it is contiguous, without a copy."""
+    if not x.is_contiguous():
+        return sum_of_all(x, group=group)
+    return _SumInPlace.apply(x, group)  # type: ignore[return-value]
 
 
 def gather_to_all(x: Tensor, dim: int, *, group: Group) -> Tensor:
