@@ -110,7 +110,7 @@ def run_program(
         begins.append(time.monotonic())
         with streams.slot(step) if streams else nullcontext():
             halves = [
-                partial(_compute, action, tensor, stages[action.stage], mailbox, stages_in_all, streams)
+                partial(_on_its_stream, action, tensor, stages[action.stage], mailbox, stages_in_all, streams)
                 for action, tensor in zip(actions_of(step), inputs, strict=True)
             ]
             if pair is not None and len(halves) > 1:
@@ -133,7 +133,7 @@ def _input(action: Action, mailbox: Mailbox, stages_in_all: int) -> torch.Tensor
     return mailbox.take(Action(Kind.I, stage + 1, microbatch))
 
 
-def _compute(
+def _on_its_stream(
     action: Action,
     tensor: torch.Tensor | None,
     stage: Stage,
@@ -143,10 +143,10 @@ def _compute(
 ) -> None:
     """One pass, on its stream where there are some; what others need of it goes into the mailbox."""
     with streams.action(action, tensor) if streams else nullcontext():
-        _pass(action, tensor, stage, mailbox, stages_in_all)
+        _compute(action, tensor, stage, mailbox, stages_in_all)
 
 
-def _pass(action: Action, tensor: torch.Tensor | None, stage: Stage, mailbox: Mailbox, stages_in_all: int) -> None:
+def _compute(action: Action, tensor: torch.Tensor | None, stage: Stage, mailbox: Mailbox, stages_in_all: int) -> None:
     microbatch = action.microbatch
     if action.kind is Kind.F:
         output = stage.forward(microbatch, tensor)
