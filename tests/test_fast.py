@@ -14,7 +14,7 @@ TESTS = """
 
     @pytest.mark.slow
     @pytest.mark.sampled
-    @pytest.mark.parametrize("number", range(6))
+    @pytest.mark.parametrize("number", range(15))
     def test_sample(number, pytestconfig):
         assert pytestconfig.getoption("fast")
 """
@@ -40,7 +40,7 @@ CASES = """
 def test_one_case_of_each_test_and_nothing_slow(pytester: pytest.Pytester):
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess("-p", "tests.fast", "--fast")
-    result.assert_outcomes(passed=3, deselected=9)
+    result.assert_outcomes(passed=13, deselected=8)
 
 
 def test_a_fixture_runs_the_cases_that_are_asked_for(pytester: pytest.Pytester):

@@ -71,6 +71,7 @@ def test_only_the_schedules_that_are_asked_for(schedule):
     assert all(one["virtual"] == 1 for one in plans) == (schedule != "1f1b")
 
 
+@pytest.mark.slow
 def test_uneven_experts_take_longer_and_even_ones_are_the_default():
     typed = ("plan", "--model", "mixtral-8x7b", "--gpus", "64", "--best", "1", "--json")
     even, same, uneven = (

@@ -84,6 +84,7 @@ def test_states_of_experts_and_active_parameters():
     assert spread.optimizer == one.optimizer / 2 and spread.parameters == one.parameters
 
 
+@pytest.mark.slow
 def test_a_plan_with_uneven_experts_takes_longer_and_even_ones_change_nothing():
     layout = Layout(dp=8, ep=8, num_microbatches=8)
     model = ZOO["mixtral-8x7b"]
