@@ -1,6 +1,7 @@
 """docs/bug-museum.md says what its exhibits measure, tells no graded repair, and every exhibit can be gone to."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -21,6 +22,15 @@ PARAMETERS = [
 @pytest.mark.parametrize(("number", "exhibit"), PARAMETERS)
 def test_an_exhibit_says_what_is_measured(number, exhibit):
     assert page.section(number, exhibit) in TEXT
+
+
+def test_another_number_is_noticed():
+    biases = next(one for one in EXHIBITS if "t4:.0f} biases" in one.title)
+    number = EXHIBITS.index(biases) + 1
+    assert page.section(number, replace(biases, symptom=lambda: {"t2": 1.0, "t4": 3.0})) in TEXT
+    assert page.section(number, replace(biases, symptom=lambda: {"t2": 0.0, "t4": 0.0})) not in TEXT
+    with pytest.raises(ValueError, match="calls \\['t2'\\] exact"):
+        page.section(number, replace(biases, symptom=lambda: {"t2": 1.0, "t4": 3.0}, exact=("t2",)))
 
 
 def test_the_rest_of_the_page_is_made_of_the_same_exhibits():

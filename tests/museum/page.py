@@ -52,7 +52,7 @@ def section(number: int, exhibit: Exhibit) -> str:
     numbers = exhibit.symptom()
     wrong = [name for name in exhibit.exact if not abs(numbers[name]) < 1e-5]
     if wrong:
-        raise AssertionError(f"{exhibit.title}: the text calls {wrong} exact, and they are {numbers}")
+        raise ValueError(f"{exhibit.title}: the text calls {wrong} exact, and they are {numbers}")
     name = notebooks.find_week(exhibit.week)
     page = f"[{name}](../course/{name}/{name}.ipynb)"
     found = ", ".join(check.name.lower() for check in exhibit.found_by)
