@@ -433,7 +433,7 @@ ROWS = (
     ),
 )
 
-HEAD = """# Numbers that notes give, and where they stand
+HEAD = """# Numbers from lecture notes, and what holds
 
 <!-- written by `python -m tests.milestones`; tests/test_milestones.py computes it again -->
 
