@@ -81,11 +81,23 @@ def wrong_tensors(task: Task, reply: Reply, why: Mapping[str, str], *, relative:
         if not isinstance(received, list | tuple) or len(received) != len(expected):
             return f"Rank {rank} must return {', '.join(expected)}, in this order."
         for one, (name, wanted) in zip(received, expected.items(), strict=True):
-            if problem := wrong_value(rank, one, wanted, name, relative=0 if wanted.dtype == torch.int64 else relative):
+            room = 0.0 if wanted.dtype == torch.int64 else relative * _share_of_all(task, name, wanted)
+            if problem := wrong_value(rank, one, wanted, name, relative=room):
                 return f"{problem} {why.get(name, '')}{_not_a_number(one)}".strip()
         if task.keeps_inputs and (problem := touched_input(rank, reply.ranks[rank], task)):
             return problem
     return None
+
+
+def _share_of_all(task: Task, name: str, wanted: Tensor) -> float:
+    """How many times larger than this rank's numbers those of any rank are, or 1, which is what the inputs are like.
+
+    The first positions attend to next to nothing: their dq is a difference of equal numbers, and what is left of it,
+    rounding, is as large as where dq is large.
+    """
+    largest = max(float(task.expected[rank][name].abs().max()) for rank in working(task))
+    mine = float(wanted.abs().max())
+    return max(1.0, largest) / mine if mine else 1.0
 
 
 def _not_a_number(received: Any) -> str:
