@@ -7,10 +7,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from mmap import mmap
+from pathlib import Path
 
 from shardlab.meter import ledger
 
-CERTAIN = 10  # looks in a row that find no new call, no change of state and no work of a processor
+CERTAIN = 10  # looks that find every thread asleep, and between them no new call, change of state or work
 INTERVAL = 0.1  # seconds between two looks
 WORK = 2_000_000  # nanoseconds of a processor between two looks: gloo's idle thread takes 0.5 million, a transfer more
 
@@ -18,8 +19,9 @@ WORK = 2_000_000  # nanoseconds of a processor between two looks: gloo's idle th
 class StallWatch:
     """Watches the ledgers and the processor time of ranks that have not finished.
 
-    Ranks that wait for one another use no processor. A slow transfer does, and so does a rank that still computes, so
-    neither is taken for a deadlock. On a system without clocks of other processes nothing is ever reported.
+    Ranks that wait for one another use no processor and do not ask for one. A slow transfer does, and so does a rank
+    that still computes, so neither is taken for a deadlock; nor is a rank that has been woken and gets no processor,
+    because others have it all. On a system without clocks of other processes nothing is ever reported.
     """
 
     def __init__(self, ledgers: Sequence[mmap]) -> None:
@@ -32,7 +34,8 @@ class StallWatch:
     def is_certain(self, unfinished: dict[int, int]) -> bool:
         """Whether the ranks of {rank: process id} have all waited, motionless, for ten looks: about a second.
 
-        Looks are counted, not seconds: on a machine that sleeps or is overloaded nobody moves, and nobody looks.
+        Looks are counted, not seconds: on a machine that sleeps nobody moves, and nobody looks. On an overloaded one
+        a look that finds a thread ready to run does not count: what it would do next is not known.
         """
         now = time.monotonic()
         if not self._ledgers or not unfinished or now - self._looked < INTERVAL:
@@ -44,7 +47,10 @@ class StallWatch:
             return False
         times = {rank: _processor_time(pid) for rank, pid in unfinished.items()}
         worked = any(time - self._times.get(rank, 0) > WORK for rank, time in times.items())
-        self._still = 0 if worked or states != self._seen else self._still + 1
+        if worked or states != self._seen:
+            self._still = 0
+        elif all(_is_asleep(pid) for pid in unfinished.values()):
+            self._still += 1
         self._seen, self._times = states, times
         return self._still >= CERTAIN
 
@@ -55,3 +61,12 @@ def _processor_time(pid: int) -> int:
         with suppress(OSError):
             return time.clock_gettime_ns((~pid << 3) | 2)  # Linux's clock of another process
     return time.monotonic_ns()
+
+
+def _is_asleep(pid: int) -> bool:
+    """Whether every thread of a process waits for an event: none runs, queues for a processor, or has been stopped."""
+    try:
+        threads = [(thread / "stat").read_text() for thread in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:  # a thread that ended in between has moved
+        return False
+    return all(stat.rpartition(")")[2].split()[0] == "S" for stat in threads)

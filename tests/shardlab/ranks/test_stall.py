@@ -1,6 +1,10 @@
 """A deadlock is certain when all unfinished ranks wait and nothing moves; whatever moves starts the count again."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 from shardlab.meter import ledger
@@ -19,6 +23,7 @@ def clock(monkeypatch):
 
     monkeypatch.setattr(stall.time, "monotonic", later)
     monkeypatch.setattr(stall, "_processor_time", lambda pid: 0)
+    monkeypatch.setattr(stall, "_is_asleep", lambda pid: True)
     return now
 
 
@@ -61,6 +66,15 @@ def test_work_of_a_processor_is_movement(clock, monkeypatch):
         assert looks_until_certain(stall.StallWatch([a_waiting_rank()[0]]), {0: 1}) == looks
 
 
+def test_a_rank_that_gets_no_processor_is_not_stuck(clock, monkeypatch):
+    starved = {2}
+    monkeypatch.setattr(stall, "_is_asleep", lambda pid: pid not in starved)
+    watch = stall.StallWatch([a_waiting_rank()[0], a_waiting_rank()[0]])
+    assert looks_until_certain(watch, {0: 1, 1: 2}) is None
+    starved.clear()
+    assert looks_until_certain(watch, {0: 1, 1: 2}) == stall.CERTAIN - 1
+
+
 def test_without_ledgers_nothing_is_certain(clock):
     assert looks_until_certain(stall.StallWatch([]), {0: 1}) is None
 
@@ -71,3 +85,22 @@ def test_the_processor_time_of_a_process_grows():
     while os.times().user < until:
         pass
     assert stall._processor_time(os.getpid()) > before
+
+
+def test_only_a_process_that_waits_for_an_event_is_asleep():
+    def becomes(asleep, code, stopped=False):
+        with subprocess.Popen([sys.executable, "-c", f"print(flush=True); {code}"], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            if stopped:
+                process.send_signal(signal.SIGSTOP)
+            try:
+                return any(stall._is_asleep(process.pid) is asleep or time.sleep(0.05) for _ in range(100))
+            finally:
+                process.kill()
+
+    assert becomes(True, "import time; time.sleep(60)")
+    assert becomes(False, "import time; time.sleep(60)", stopped=True)
+    assert becomes(False, "exec('while True: pass')")
+    assert becomes(False, "import threading; threading.Thread(target=lambda: sum(iter(int, 1))).start()")
+    assert not stall._is_asleep(2**22 + 1)  # nobody
