@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -64,9 +65,28 @@ def _processor_time(pid: int) -> int:
 
 
 def _is_asleep(pid: int) -> bool:
-    """Whether every thread of a process waits for an event: none runs, queues for a processor, or has been stopped."""
+    """Whether every thread of a process waits for an event: none runs, queues for a processor, or has been stopped.
+
+    Where /proc shows no such process nothing speaks against it, and the processor time alone decides.
+    """
     try:
-        threads = [(thread / "stat").read_text() for thread in Path(f"/proc/{pid}/task").iterdir()]
+        shown = _pid_in_proc(pid)
+        threads = [(thread / "stat").read_text() for thread in Path(f"/proc/{shown}/task").iterdir()] if shown else []
     except OSError:  # a thread that ended in between has moved
         return False
     return all(stat.rpartition(")")[2].split()[0] == "S" for stat in threads)
+
+
+def _pid_in_proc(pid: int) -> int:
+    """The process id under which /proc shows a process of ours; 0 or less if it does not.
+
+    A sandboxed job has a process namespace of its own, and the /proc of the namespace around it (proc(5), fdinfo).
+    """
+    descriptor = os.pidfd_open(pid)
+    try:
+        told = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    except OSError:
+        return 0
+    finally:
+        os.close(descriptor)
+    return next((int(line.split()[1]) for line in told if line.startswith("Pid:")), 0)

@@ -1,6 +1,7 @@
 """A deadlock is certain when all unfinished ranks wait and nothing moves; whatever moves starts the count again."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,3 +105,31 @@ def test_only_a_process_that_waits_for_an_event_is_asleep():
     assert becomes(False, "exec('while True: pass')")
     assert becomes(False, "import threading; threading.Thread(target=lambda: sum(iter(int, 1))).start()")
     assert not stall._is_asleep(2**22 + 1)  # nobody
+
+
+IN_ANOTHER_NAMESPACE = """
+import subprocess, sys, time
+from shardlab.ranks import stall
+for code, asleep in (("import time; time.sleep(60)", True), ("exec('while True: pass')", False)):
+    with subprocess.Popen([sys.executable, "-c", f"print(flush=True); {code}"], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        shown = stall._pid_in_proc(process.pid)
+        assert shown > 0 and shown != process.pid, (shown, process.pid)
+        assert any(stall._is_asleep(process.pid) is asleep or time.sleep(0.05) for _ in range(100)), code
+        process.kill()
+"""
+
+
+def test_a_process_is_found_from_a_namespace_whose_ids_proc_does_not_show():
+    unshare = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode:
+        pytest.skip("this system gives no namespace of processes")
+    run = subprocess.run(
+        [*unshare, sys.executable, "-c", IN_ANOTHER_NAMESPACE], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_where_proc_shows_no_process_the_processor_time_decides(monkeypatch):
+    monkeypatch.setattr(stall, "_pid_in_proc", lambda pid: 0)
+    assert stall._is_asleep(os.getpid())
