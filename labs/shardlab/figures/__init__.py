@@ -6,10 +6,12 @@ from shardlab.figures.causal import chunk_owners, chunk_work, draw_causal_square
 from shardlab.figures.exchange import draw_exchange
 from shardlab.figures.experts import draw_fullest, draw_routing, draw_visits
 from shardlab.figures.explorer import schedule_explorer
+from shardlab.figures.goodput import draw_goodput
 from shardlab.figures.masks import draw_masks
 from shardlab.figures.measured import draw_predicted_against_measured, draw_ring_against_tree
 from shardlab.figures.memory import draw_memory
 from shardlab.figures.mesh import draw_groups
+from shardlab.figures.oral import oral_exam, show_questions
 from shardlab.figures.overlap import draw_overlap
 from shardlab.figures.page import new_axes, show
 from shardlab.figures.palette import PALETTE
@@ -34,6 +36,7 @@ __all__ = [
     "draw_causal_square",
     "draw_exchange",
     "draw_fullest",
+    "draw_goodput",
     "draw_groups",
     "draw_masks",
     "draw_memory",
@@ -52,8 +55,10 @@ __all__ = [
     "layout_text",
     "memory_rows",
     "new_axes",
+    "oral_exam",
     "plan_explorer",
     "ring_stepper",
     "schedule_explorer",
     "show",
+    "show_questions",
 ]

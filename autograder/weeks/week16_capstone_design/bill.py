@@ -1,0 +1,87 @@
+"""Seconds of a step; the share of the peak, days and dollars of a training."""
+
+from __future__ import annotations
+
+from random import Random
+
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import numbers_of, trouble_in_call
+from autograder.weeks.week16_capstone_design._design import (
+    H100,
+    LLAMA_405B,
+    LONG,
+    MASKED,
+    SHORT,
+    bill,
+    drawn_gpu,
+    drawn_layouts,
+    drawn_model,
+    step_seconds,
+)
+
+PARTS = ("step_seconds", "bill")
+NAMES = ("the share of the peak by 6P a token", "the days of work", "the dollars of these days")
+
+
+def _make(case: Case, rng: Random) -> Task:
+    given = [case["model"], case["layout"], case["gpu"]]
+    if case["part"] == "step_seconds":
+        expected = [step_seconds(*given)]
+    else:
+        given, expected = [*given, case["tokens"]], bill(*given, case["tokens"])
+    return Task(call=case["part"], ranks=1, inputs=[[given]], expected=[expected], groups=[])
+
+
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
+        return problem
+    received, expected = numbers_of(reply), task.expected[0]
+    where = f"Layout: {case['layout']}; GPU: {case['gpu']}; model: {case['model']}."
+    if case["part"] == "step_seconds":
+        return None if close(received, expected[0]) else f"{received!r} is not the seconds of a step. {where}"
+    if not isinstance(received, list | tuple) or len(received) != 3:
+        return f"bill must return three numbers: {'; '.join(NAMES)}."
+    for name, number, right in zip(NAMES, received, expected, strict=True):
+        if not close(number, right, 1e-4):  # a last step may be a whole one
+            return f"{number!r} is not {name}, {case['tokens']} tokens. {where}"
+    return None
+
+
+def _draw(rng: Random) -> list[Case]:
+    """Some 20,000 steps, so that the last one, whole or not, does not show."""
+    model = drawn_model(rng, 48, 32)
+    cases = []
+    for part in PARTS:
+        for layout in drawn_layouts(rng):
+            a_step = layout["b"] * layout["m"] * layout["dp"] * model["sequence"]
+            tokens = {"tokens": rng.randint(15_000, 25_000) * a_step + a_step // 3}
+            cases.append({"model": model, "layout": layout, "gpu": drawn_gpu(rng), "part": part} | tokens)
+    return cases
+
+
+CHECK = Check(
+    exercise="week16.bill",
+    points=2,
+    names=PARTS,
+    public=tuple(
+        {"model": LLAMA_405B, "layout": layout, "gpu": H100, "part": part, "tokens": 15_600_000_000_000}
+        for part in PARTS
+        for layout in (
+            SHORT,
+            LONG,
+            {"tp": 4, "cp": 2, "pp": 7, "dp": 2, "b": 2, "m": 4, "chunks": 1, "recompute": True},
+        )
+    ),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    program="without_ranks",
+    masked=MASKED,
+    parts=dict.fromkeys(PARTS, 0.5),
+    hints=(
+        "One slot: a microbatch on one stage, its work and its messages. How many slots follow one another?",
+        "sent_bytes counts a step: a slot has 1/m of tp, cp and pp. Keys travel over NVLink only if tp * cp fit a "
+        "server.",
+        "(m + (pp-1)/chunks) * (work + messages) + dp bytes / network. MFU has 6P a token, recomputed or not.",
+    ),
+)

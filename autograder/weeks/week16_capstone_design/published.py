@@ -1,0 +1,98 @@
+"""A published step time from another one: within 10% of what was measured, and of what made-up runs would take."""
+
+from __future__ import annotations
+
+from random import Random
+
+from shardlab.costs.sizes import layout_sizes, model_sizes
+from shardlab.costs.validation.published import read_runs
+
+from autograder.checks.base import Case, Check, Reply, Task
+from autograder.checks.formulas import numbers_of, trouble_in_call
+from autograder.weeks.week16_capstone_design._design import MASKED, Sizes, step_seconds
+
+WITHIN = 0.10
+A100 = {"nvlink": 2.3e11, "network": 2e10, "per_server": 8}
+PAIRS = (  # what is known, what is asked for: arXiv 2104.04473, tables 1 and 2
+    ("MEG21-T2-PTD-174.6B-384", "MEG21-T2-PTD-174.6B-1536"),
+    ("MEG21-T2-PTD-174.6B-384", "MEG21-T1-145.6B"),
+    ("MEG21-T1-145.6B", "MEG21-T2-PTD-174.6B-1536"),
+    ("MEG21-T2-PTD-529.6B-1120", "MEG21-T1-529.6B"),
+)
+
+
+def as_sizes(name: str) -> Sizes:
+    """A published run as the page has it, its seconds with it."""
+    run = next(run for run in read_runs() if run.id == name)
+    sizes = {"model": model_sizes(run.model), "layout": layout_sizes(run.layout), "gpu": A100}
+    return sizes | {"seconds": run.step_seconds}
+
+
+def measured(known: str, asked: str) -> Case:
+    run = as_sizes(asked)
+    return {"known": as_sizes(known), "run": run, "seconds": run["seconds"], "what": f"{asked}, as published"}
+
+
+def made_up(what: str, flops: float, name: str = "MEG21-T2-PTD-174.6B-384", **changes: int | bool) -> Case:
+    """A run that differs from a published one in its layout, on GPUs that reach so many FLOP/s by the formulas."""
+    known = as_sizes(name)
+    other = known | {"layout": known["layout"] | changes}
+    seconds = [step_seconds(one["model"], one["layout"], A100 | {"flops": flops}) for one in (known, other)]
+    return {"known": known | {"seconds": seconds[0]}, "run": other, "seconds": seconds[1], "what": what}
+
+
+def _kinds(flops: float, few: int, ranks: int, chunks: int) -> list[Case]:
+    """What decides a step: bubble, chunks, recomputation, tensor parallelism, the batch, many small gradients."""
+    return [
+        made_up(f"made up: {few} microbatches for 384", flops, m=few),
+        made_up(f"made up: {12 * chunks} microbatches, {chunks} chunks", flops, m=12 * chunks, chunks=chunks),
+        made_up("made up: nothing recomputed", flops, recompute=False),
+        made_up("made up: tensor parallel 2, no pipeline", flops, tp=2, pp=1, m=48),
+        made_up(f"made up: dp {ranks}, 4 sequences in a microbatch", flops, dp=ranks, b=4, m=24),
+        made_up("made up: tensor parallel 8, one stage, two microbatches", flops, tp=8, pp=1, dp=64, m=2),
+    ]
+
+
+def _make(case: Case, rng: Random) -> Task:
+    asked = {name: value for name, value in case["run"].items() if name != "seconds"}
+    arguments = [case["known"], asked]
+    return Task(call="estimate", ranks=1, inputs=[[arguments]], expected=[case["seconds"]], groups=[])
+
+
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
+        return problem
+    received, right = numbers_of(reply), task.expected[0]
+    if type(received) not in (int, float):
+        return f"estimate must return the seconds of a step, not {received!r}."
+    error = received / right - 1
+    if abs(error) <= WITHIN:
+        return None
+    return (
+        f"{case['what']}: {received:.4g} s is {error:+.0%} off; {WITHIN:.0%} are allowed. Layout: "
+        f"{case['run']['layout']}; known: {case['known']['seconds']:.4g} s with {case['known']['layout']}."
+    )
+
+
+def _draw(rng: Random) -> list[Case]:
+    """All published pairs, and every kind of made-up run on GPUs that reach between 110 and 220 TFLOP/s."""
+    flops = rng.randint(110, 220) * 1e12
+    return [*(measured(*pair) for pair in PAIRS), *_kinds(flops, rng.randint(4, 12), rng.choice([2, 8, 32]), 4)]
+
+
+CHECK = Check(
+    exercise="week16.published",
+    points=2,
+    names=("estimate",),
+    public=(*(measured(*pair) for pair in PAIRS[:2]), *_kinds(1.6e14, 6, 16, 2)),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    program="without_ranks",
+    masked=MASKED,
+    hints=(
+        "One number is not known: the FLOP/s that these GPUs reach in such products. The known run tells it.",
+        "seconds = a + c / flops. step_seconds with endless flops gives a; with 1 FLOP/s it gives a + c.",
+        "flops = (step_seconds(known, 1 FLOP/s) - a) / (known seconds - a); then step_seconds of the asked run.",
+    ),
+)

@@ -1,0 +1,126 @@
+"""The hunt: seven changes to accept or to refuse, each with its axis and its symptom as a number; points for all."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+from random import Random
+from typing import Any
+
+from autograder.checks.base import Case, Check, Reply, Task, close
+from autograder.checks.formulas import numbers_of, trouble_in_call
+
+Sizes = dict[str, Any]
+VERDICTS = {  # accept? and over which axis
+    "a": (True, "tp"),
+    "b": (False, "tp"),
+    "c": (False, "cp"),
+    "d": (True, "cp"),
+    "e": (False, "ep"),
+    "f": (False, "tp"),
+    "g": (True, "cp"),
+}
+AXES = ("dp", "tp", "pp", "cp", "ep")
+
+
+def symptom(change: str, n: Sizes) -> float:
+    """What the wrong code gives over what one process gives: the found code if a change is right, else the change."""
+    if change in "ab":
+        right = sqrt(n["rest"] + sum(n["sinks"]))
+        wrong = n["rest"] + n["sinks"][0] if change == "a" else len(n["sinks"]) * n["rest"] + sum(n["sinks"])
+        return sqrt(wrong) / right
+    if change == "c":
+        return 1 / len(n["counts"])
+    if change == "d":
+        means = [total / count for total, count in zip(n["sums"], n["counts"], strict=True)]
+        return sum(means) / len(means) / (sum(n["sums"]) / sum(n["counts"]))
+    if change == "e":
+        return sum(n["counts"]) / n["counts"][n["rank"]]
+    if change == "f":
+        return smoothed(n, len(n["logp"][0])) / smoothed(n, sum(map(len, n["logp"])))
+    shared = zip(n["sums"], n["counts"], n["shifted"], strict=True)
+    found = sum(total * count / max(1, shifted) for total, count, shifted in shared)
+    return found / sum(n["counts"]) / (sum(n["sums"]) / sum(n["shifted"]))
+
+
+def smoothed(n: Sizes, size: int) -> float:
+    """A smoothed loss from the log-probabilities of all, with the coefficient of a vocabulary of this size."""
+    everything = [value for part in n["logp"] for value in part]
+    share = n["epsilon"] * size / (size - 1)
+    return -(1 - share) * everything[n["target"]] - share * sum(everything) / len(everything)
+
+
+def _make(case: Case, rng: Random) -> Task:
+    change, n = case["change"], {name: value for name, value in case.items() if name != "change"}
+    expected = [*VERDICTS[change], symptom(change, n)]
+    return Task(call="review", ranks=1, inputs=[[[change, n]]], expected=[expected], groups=[])
+
+
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble_in_call(reply):
+        return problem
+    received, (accept, axis, number) = numbers_of(reply), task.expected[0]
+    if not isinstance(received, list | tuple) or len(received) != 3 or type(received[0]) is not bool:
+        return "review must return three values: True to accept or False to refuse, an axis, a number."
+    if received[1] not in AXES:
+        return f"{received[1]!r} is not an axis: use one of {', '.join(AXES)}."
+    where = ", ".join(f"{name}={value}" for name, value in case.items() if name != "change")
+    if received[0] is not accept or received[1] != axis or not close(received[2], number, 1e-4):
+        return (
+            f"Change {case['change']} is not reviewed correctly yet: at least one of verdict, axis and symptom is "
+            f"wrong, of {tuple(received)}. Work out by hand what one process gives. Numbers: {where}."
+        )
+    return None
+
+
+def drawn(rng: Random, ranks: int) -> list[Case]:
+    """Every change on so many ranks; counts that differ, a rank without targets of its own, parts of equal length."""
+    counts = rng.sample(range(2, 40), ranks)
+    sums = [round(rng.uniform(1, 3) * count, 2) for count in counts]
+    logp = _log_probabilities(rng, ranks, rng.choice([3, 4, 8]))
+    sinks = [rng.randint(1, 90) / 10 for _ in range(ranks)]
+    nothing = rng.randrange(ranks)  # this rank has targets after the shift alone
+    masked = {
+        "counts": [0 if rank == nothing else count for rank, count in enumerate(counts)],
+        "shifted": [1 if rank == nothing else count - 1 for rank, count in enumerate(counts)],
+        "sums": [2.5 if rank == nothing else total for rank, total in enumerate(sums)],
+    }
+    norms = {"sinks": sinks, "rest": rng.randint(10, 90) / 10}
+    given: dict[str, Sizes] = {
+        "a": norms,
+        "b": norms,
+        "c": {"sums": sums, "counts": counts},
+        "d": {"sums": sums, "counts": counts},
+        "e": {"counts": counts, "rank": rng.randrange(ranks)},
+        "f": {"logp": logp, "target": rng.randrange(ranks * len(logp[0])), "epsilon": rng.choice([0.05, 0.1, 0.2])},
+        "g": masked,
+    }
+    return [{"change": change} | n for change, n in given.items()]
+
+
+def _log_probabilities(rng: Random, ranks: int, each: int) -> list[list[float]]:
+    weights = [[rng.randint(1, 20) for _ in range(each)] for _ in range(ranks)]
+    total = sum(map(sum, weights))
+    return [[round(log(weight / total), 4) for weight in part] for part in weights]
+
+
+def _draw(rng: Random) -> list[Case]:
+    return [case for ranks in (2, rng.choice([3, 5, 6]), rng.choice([4, 8])) for case in drawn(rng, ranks)]
+
+
+CHECK = Check(
+    exercise="week16.review",
+    points=3,
+    names=("review",),
+    public=tuple(case for ranks in (2, 3) for case in drawn(Random(16 + ranks), ranks)),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    program="without_ranks",
+    hints=(
+        "For each change write down what one process would give, with no ranks at all. Then compare.",
+        "Two questions find most of them: who counts this number twice or not at all, and who divides a second time? "
+        "And for e: does .contiguous() of a contiguous tensor copy it?",
+        "An accepted change: before / right. A refused one: after / right. For c the count is whole, the gradient is "
+        "still averaged over ____ ranks.",
+    ),
+)

@@ -1,0 +1,41 @@
+"""The oral exam on a page: questions with their answers folded, and a widget that asks one after the other."""
+
+import html
+
+import ipywidgets as widgets
+from IPython.display import HTML, display
+
+from shardlab.costs.interview import Asked, Setting, asked_in_random_order
+
+
+def show_questions(setting: Setting, *, seed: int, count: int = 3) -> None:
+    """Display the first questions of an order, numbered, each with its answer folded below it."""
+    drawn = asked_in_random_order(setting, seed)[:count]
+    display(HTML("".join(_as_html(one, number) for number, one in enumerate(drawn, 1))))
+
+
+def oral_exam(setting: Setting, *, seed: int | None = None) -> widgets.VBox:
+    """All questions in random order, one at a time: think, say your answer aloud, open the model answer, go on.
+
+    seed: None for another order each time.
+    """
+    asked = asked_in_random_order(setting, seed)
+    page, onward = widgets.HTML(), widgets.Button(description="Next question")
+    place = -1
+
+    def go_on(_: object = None) -> None:
+        nonlocal place
+        place = (place + 1) % len(asked)
+        page.value = f"<p>Question {place + 1} of {len(asked)}, {asked[place].week}</p>{_as_html(asked[place])}"
+
+    onward.on_click(go_on)
+    go_on()
+    return widgets.VBox([page, onward])
+
+
+def _as_html(one: Asked, number: int | None = None) -> str:
+    question = f"{number}. " * (number is not None) + one.question
+    return (
+        f"<p><b>{html.escape(question)}</b></p><details><summary>The answer, once you have said yours</summary>"
+        f"<p>{html.escape(one.answer)}</p></details>"
+    )
