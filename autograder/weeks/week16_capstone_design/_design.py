@@ -25,7 +25,7 @@ Sizes = dict[str, Any]
 MASKED = ("shardlab.costs",)  # formulas are asked for: it holds them
 LLAMA_405B = model_sizes(find_model("llama3-405b"))
 SHORT = {"tp": 8, "cp": 1, "pp": 9, "dp": 128, "b": 1, "m": 18, "chunks": 2, "recompute": False}
-LONG = {"tp": 8, "cp": 16, "pp": 9, "dp": 8, "b": 1, "m": 16, "chunks": 1, "recompute": False}
+LONG = {"tp": 8, "cp": 8, "pp": 9, "dp": 16, "b": 1, "m": 16, "chunks": 1, "recompute": False}
 H100 = {
     "flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10, "per_server": 8,
     "peak": find_accelerator("h100").bf16_flops, "memory": usable_bytes(find_accelerator("h100")),

@@ -33,16 +33,16 @@ def measured(known: str, asked: str) -> Case:
     return {"known": as_sizes(known), "run": run, "seconds": run["seconds"], "what": f"{asked}, as published"}
 
 
-def made_up(what: str, flops: float, name: str = "MEG21-T2-PTD-174.6B-384", **changes: int | bool) -> Case:
-    """A run that differs from a published one in its layout, on GPUs that reach so many FLOP/s by the formulas."""
-    known = as_sizes(name)
-    other = known | {"layout": known["layout"] | changes}
-    seconds = [step_seconds(one["model"], one["layout"], A100 | {"flops": flops}) for one in (known, other)]
+def made_up(what: str, flops: float, nvlink: float = A100["nvlink"], **changes: int | bool) -> Case:
+    """A run that differs from a published one in its layout or NVLink, on GPUs that reach so many FLOP/s."""
+    known = as_sizes(PAIRS[0][0])
+    other = known | {"layout": known["layout"] | changes, "gpu": A100 | {"nvlink": nvlink}}
+    seconds = [step_seconds(one["model"], one["layout"], one["gpu"] | {"flops": flops}) for one in (known, other)]
     return {"known": known | {"seconds": seconds[0]}, "run": other, "seconds": seconds[1], "what": what}
 
 
 def _kinds(flops: float, few: int, ranks: int, chunks: int) -> list[Case]:
-    """What decides a step: bubble, chunks, recomputation, tensor parallelism, the batch, many small gradients."""
+    """What decides a step: bubble, chunks, recomputation, tensor parallelism, the batch, gradients, links."""
     return [
         made_up(f"made up: {few} microbatches for 384", flops, m=few),
         made_up(f"made up: {12 * chunks} microbatches, {chunks} chunks", flops, m=12 * chunks, chunks=chunks),
@@ -50,6 +50,7 @@ def _kinds(flops: float, few: int, ranks: int, chunks: int) -> list[Case]:
         made_up("made up: tensor parallel 2, no pipeline", flops, tp=2, pp=1, m=48),
         made_up(f"made up: dp {ranks}, 4 sequences in a microbatch", flops, dp=ranks, b=4, m=24),
         made_up("made up: tensor parallel 8, one stage, two microbatches", flops, tp=8, pp=1, dp=64, m=2),
+        made_up("made up: NVLink a tenth as fast", flops, A100["nvlink"] / 10),
     ]
 
 

@@ -94,7 +94,7 @@ MODEL = (
     Question(
         "week05",
         "The vocabulary is split. What must ranks exchange for the loss of one microbatch, and what not?",
-        "Three numbers per token, the maximum, the sum of exponentials and the target's logit: {sent:.2f} MB. The "
+        "{scalars} numbers per token, the maximum, the sum of exponentials and the target's logit: {sent:.2f} MB. The "
         "logits themselves would be {logits:.2f} GB in float32, {ratio:,.0f} times more.",
         _logits,
     ),

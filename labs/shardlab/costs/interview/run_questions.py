@@ -98,7 +98,7 @@ def _interval(setting: Setting) -> Numbers:
         name: failures.goodput(tau, save, between, restart)
         for name, tau in (("best", best), ("hourly", 3600), ("often", best / 10))
     }
-    written = {"save": save, "interval": best / 60, "restart": restart / 60, "steps": best / setting.step.total}
+    written = {"save": save, "interval": best / 60, "steps": best / setting.step.total}
     return written | shares | {"terabytes": failures.checkpoint_bytes(setting.parameters) / 1e12}
 
 
