@@ -57,12 +57,12 @@ def test_bytes_by_axis_are_the_packages(change):
     assert ours["dp"] == pytest.approx(1.5 * step.dp, rel=0.06)  # fp32 gradients; embeddings are shared out
 
 
-@pytest.mark.parametrize("change", [{}, {"recompute": "none"}, {"virtual": 1}, {"num_microbatches": 4}])
+@pytest.mark.parametrize("change", [{}, {"recompute": "none"}, {"virtual": 1}, {"microbatch": 1}])
 def test_activations_are_the_packages(change):
     layout = costs.Layout(**(vars(EVERY) | {"cp": 1} | change))
     given = sizes.model_sizes(GPT), sizes.layout_sizes(layout)
     states = _design.shard(*given) * (6 + 12 / layout.state_sharers)
-    whole = activation_bytes(costs.Transformer(**(vars(GPT) | {"flash": True})), layout)
+    whole = activation_bytes(GPT, layout)
     assert _design.gpu_bytes(*given) - states == pytest.approx(whole, rel=0.01)
 
 

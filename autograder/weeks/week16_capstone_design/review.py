@@ -20,6 +20,7 @@ VERDICTS = {  # accept? and over which axis
     "g": (True, "cp"),
 }
 AXES = ("dp", "tp", "pp", "cp", "ep")
+LEAST_OFF = 0.002
 
 
 def symptom(change: str, n: Sizes) -> float:
@@ -73,28 +74,33 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def drawn(rng: Random, ranks: int) -> list[Case]:
-    """Every change on so many ranks; counts that differ, a rank without targets of its own, parts of equal length."""
+    """Every change on so many ranks, with numbers whose symptom is not 1: nobody passes with that as a guess."""
+    cases = []
+    for change in VERDICTS:
+        n = numbers(change, rng, ranks)
+        while abs(symptom(change, n) - 1) < LEAST_OFF:
+            n = numbers(change, rng, ranks)
+        cases.append({"change": change} | n)
+    return cases
+
+
+def numbers(change: str, rng: Random, ranks: int) -> Sizes:
+    """Counts that differ, a rank without targets of its own, parts of equal length."""
+    if change in "ab":
+        return {"sinks": [rng.randint(1, 90) / 10 for _ in range(ranks)], "rest": rng.randint(10, 90) / 10}
+    if change == "f":
+        logp = _log_probabilities(rng, ranks, rng.choice([3, 4, 8]))
+        target = rng.randrange(ranks * len(logp[0]))
+        return {"logp": logp, "target": target, "epsilon": rng.choice([0.05, 0.1, 0.2])}
     counts = rng.sample(range(2, 40), ranks)
+    if change == "e":
+        return {"counts": counts, "rank": rng.randrange(ranks)}
     sums = [round(rng.uniform(1, 3) * count, 2) for count in counts]
-    logp = _log_probabilities(rng, ranks, rng.choice([3, 4, 8]))
-    sinks = [rng.randint(1, 90) / 10 for _ in range(ranks)]
-    nothing = rng.randrange(ranks)  # this rank has targets after the shift alone
-    masked = {
-        "counts": [0 if rank == nothing else count for rank, count in enumerate(counts)],
-        "shifted": [1 if rank == nothing else count - 1 for rank, count in enumerate(counts)],
-        "sums": [2.5 if rank == nothing else total for rank, total in enumerate(sums)],
-    }
-    norms = {"sinks": sinks, "rest": rng.randint(10, 90) / 10}
-    given: dict[str, Sizes] = {
-        "a": norms,
-        "b": norms,
-        "c": {"sums": sums, "counts": counts},
-        "d": {"sums": sums, "counts": counts},
-        "e": {"counts": counts, "rank": rng.randrange(ranks)},
-        "f": {"logp": logp, "target": rng.randrange(ranks * len(logp[0])), "epsilon": rng.choice([0.05, 0.1, 0.2])},
-        "g": masked,
-    }
-    return [{"change": change} | n for change, n in given.items()]
+    if change in "cd":
+        return {"sums": sums, "counts": counts}
+    shifted, nothing = [count - 1 for count in counts], rng.randrange(ranks)
+    counts[nothing], shifted[nothing], sums[nothing] = 0, 1, 2.5  # its one target comes with the shift
+    return {"sums": sums, "counts": counts, "shifted": shifted}
 
 
 def _log_probabilities(rng: Random, ranks: int, each: int) -> list[list[float]]:
