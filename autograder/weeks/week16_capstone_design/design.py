@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from random import Random
 from typing import Any
@@ -18,6 +18,7 @@ from autograder.weeks.week16_capstone_design._design import H100, MASKED, Sizes,
 WITHIN = 0.01  # of the least dollars
 LAYOUT = ("tp", "cp", "pp", "dp", "b", "m", "chunks", "recompute")
 NUMBERS = ("gpu_bytes", "seconds", "mfu", "interval", "goodput", "days", "failures", "dollars")
+DECIDE = ("gpu_bytes", "days", "dollars")
 PARTS = {"numbers": 1 / 3, "cheapest": 2 / 3}
 MICROBATCHES, CHUNKS, CONTEXT = (1, 2, 4), (1, 2), (1, 2, 4)
 BRIEF = {
@@ -93,7 +94,11 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble_with(brief, received):
         return f"Not a layout for this brief: {problem}. You chose {_layout(received)}; model: {brief['model']}."
     right = document(brief, received)
-    return _wrong_number(received, right) if case["part"] == "numbers" else _wrong_choice(task, brief, received, right)
+    return (
+        _wrong_number(received, right, NUMBERS)
+        if case["part"] == "numbers"
+        else _wrong_choice(task, brief, received, right)
+    )
 
 
 def _malformed(received: Any) -> str | None:
@@ -107,6 +112,9 @@ def _malformed(received: Any) -> str | None:
 
 
 def _wrong_choice(task: Task, brief: Sizes, received: dict[str, Any], right: dict[str, float]) -> str | None:
+    """A choice by wrong days or dollars is right by luck, under one seed and not under the next."""
+    if problem := _wrong_number(received, right, DECIDE):
+        return f"{problem} By this number you choose."
     for name, limit in (("gpu_bytes", brief["gpu"]["memory"]), ("days", brief["days"])):
         if right[name] > limit:
             return f"{_layout(received)} has {name} {right[name]:.4g}; {limit:.4g} are allowed."
@@ -116,9 +124,9 @@ def _wrong_choice(task: Task, brief: Sizes, received: dict[str, Any], right: dic
     return None
 
 
-def _wrong_number(received: dict[str, Any], right: dict[str, float]) -> str | None:
-    for name in NUMBERS:
-        if not close(received[name], right[name], 1e-4):
+def _wrong_number(received: dict[str, Any], right: dict[str, float], names: Sequence[str]) -> str | None:
+    for name in names:
+        if not close(received[name], right[name]):
             return f"{name} is {received[name]!r}, which is not right for {_layout(received)}."
     return None
 
