@@ -121,6 +121,11 @@ def document(brief: Sizes, layout: Sizes) -> dict[str, float]:
     }
 
 
+def written(sizes: Sizes) -> str:
+    """As a student reads them: "tp 8, cp 1, flops 6e+14", whole numbers below a million in full."""
+    return ", ".join(f"{name} {value if abs(value) < 10**6 else f'{value:.4g}'}" for name, value in sizes.items())
+
+
 # ---- drawn sizes -----------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from autograder.weeks.week16_capstone_design._design import (
     drawn_layouts,
     drawn_model,
     step_seconds,
+    written,
 )
 
 PARTS = ("step_seconds", "bill")
@@ -36,14 +37,15 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble_in_call(reply):
         return problem
     received, expected = numbers_of(reply), task.expected[0]
-    where = f"Layout: {case['layout']}; GPU: {case['gpu']}; model: {case['model']}."
+    sizes = {"Layout": case["layout"], "GPU": case["gpu"], "Model": case["model"]}
+    where = " ".join(f"{name}: {written(values)}." for name, values in sizes.items())
     if case["part"] == "step_seconds":
         return None if close(received, expected[0]) else f"{received!r} is not the seconds of a step. {where}"
     if not isinstance(received, list | tuple) or len(received) != 3:
         return f"bill must return three numbers: {'; '.join(NAMES)}."
     for name, number, right in zip(NAMES, received, expected, strict=True):
         if not close(number, right, 1e-4):  # a last step may be a whole one
-            return f"{number!r} is not {name}, {case['tokens']} tokens. {where}"
+            return f"{number!r} is not {name}, {case['tokens']:.4g} tokens. {where}"
     return None
 
 

@@ -13,7 +13,7 @@ from shardlab.costs.sizes import model_sizes
 
 from autograder.checks.base import Case, Check, Reply, Task, close
 from autograder.checks.formulas import numbers_of, trouble_in_call
-from autograder.weeks.week16_capstone_design._design import H100, MASKED, Sizes, document, num_gpus
+from autograder.weeks.week16_capstone_design._design import H100, MASKED, Sizes, document, num_gpus, written
 
 WITHIN = 0.01  # of the least dollars
 LAYOUT = ("tp", "cp", "pp", "dp", "b", "m", "chunks", "recompute")
@@ -92,7 +92,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := _malformed(received):
         return problem
     if problem := trouble_with(brief, received):
-        return f"Not a layout for this brief: {problem}. You chose {_layout(received)}; model: {brief['model']}."
+        return f"Not a layout for this brief: {problem}. You chose {_layout(received)}."
     right = document(brief, received)
     return (
         _wrong_number(received, right, NUMBERS)
@@ -132,7 +132,7 @@ def _wrong_number(received: dict[str, Any], right: dict[str, float], names: Sequ
 
 
 def _layout(received: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {received[name]}" for name in LAYOUT)
+    return written({name: received[name] for name in LAYOUT})
 
 
 def _draw(rng: Random) -> list[Case]:

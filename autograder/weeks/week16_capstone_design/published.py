@@ -9,7 +9,7 @@ from shardlab.costs.validation.published import read_runs
 
 from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.formulas import numbers_of, trouble_in_call
-from autograder.weeks.week16_capstone_design._design import MASKED, Sizes, step_seconds
+from autograder.weeks.week16_capstone_design._design import MASKED, Sizes, step_seconds, written
 
 WITHIN = 0.10
 A100 = {"nvlink": 2.3e11, "network": 2e10, "per_server": 8}
@@ -70,8 +70,9 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if abs(error) <= WITHIN:
         return None
     return (
-        f"{case['what']}: {received:.4g} s is {error:+.0%} off; {WITHIN:.0%} are allowed. Layout: "
-        f"{case['run']['layout']}; known: {case['known']['seconds']:.4g} s with {case['known']['layout']}."
+        f"{case['what']}: {received:.4g} s is {error:+.1%} off; {WITHIN:.0%} are allowed. Layout: "
+        f"{written(case['run']['layout'])}. Known: {case['known']['seconds']:.4g} s with "
+        f"{written(case['known']['layout'])}."
     )
 
 

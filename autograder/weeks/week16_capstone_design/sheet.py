@@ -15,6 +15,7 @@ from autograder.weeks.week16_capstone_design._design import (
     drawn_model,
     gpu_bytes,
     sent_bytes,
+    written,
 )
 
 PARTS = ("gpu_bytes", "sent_bytes")
@@ -37,7 +38,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble_in_call(reply):
         return problem
     received, expected = numbers_of(reply), task.expected[0]
-    sizes = f"Layout: {case['layout']}; model: {case['model']}."
+    sizes = f"Layout: {written(case['layout'])}. Model: {written(case['model'])}."
     if case["part"] == "gpu_bytes":
         return None if close(received, expected) else f"{received!r} is not the bytes of the fullest GPU. {sizes}"
     if not isinstance(received, dict) or set(received) != set(AXES):

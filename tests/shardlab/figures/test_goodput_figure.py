@@ -1,6 +1,7 @@
 """Goodput against the interval as a figure, and the oral exam as text and as a widget."""
 
 import ipywidgets as widgets
+import numpy as np
 import pytest
 from shardlab import figures
 from shardlab.costs import Layout, failures, find_accelerator, find_model
@@ -14,9 +15,10 @@ def test_the_curve_is_the_formula_and_its_best_is_marked():
     best = failures.best_interval(3, 11_000)
     sentence = figures.draw_goodput(ax, 3, 11_000, 300, played={best: 0.9}, title="Flat")
     curve, dots, line = ax.lines
-    x, y = curve.get_data()
-    assert len(x) > 100 and list(y)[60] == pytest.approx(failures.goodput(60 * list(x)[60], 3, 11_000, 300))
-    assert list(dots.get_xdata()) == [best / 60] and list(line.get_xdata()) == [best / 60] * 2
+    minutes, shares = (np.asarray(data) for data in curve.get_data())
+    assert shares == pytest.approx([failures.goodput(60 * tau, 3, 11_000, 300) for tau in minutes])
+    assert np.asarray(dots.get_xdata()) == pytest.approx([best / 60])
+    assert np.asarray(line.get_xdata()) == pytest.approx([best / 60] * 2)
     share = failures.goodput(best, 3, 11_000, 300)
     assert f"{best / 60:.1f} minutes, with {share:.1%} of the time as work" in sentence
     assert f"Played, with the formula: 90.0% ({share:.1%})." in sentence

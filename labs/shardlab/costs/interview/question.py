@@ -1,6 +1,6 @@
 """A question of the oral bank, and whose numbers it is asked with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from shardlab.costs.memory import MemoryBytes, peak_memory
 from shardlab.costs.model import Transformer, num_parameters
 from shardlab.costs.planning.planner import GRADIENT_BYTES, seconds_of
 
-Numbers = dict[str, float | int | str]
+Numbers = Mapping[str, float | int | str]
 
 
 @dataclass(frozen=True)
