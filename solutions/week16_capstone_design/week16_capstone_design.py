@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Week 16 · Capstone, design (毕业设计): a plan that you can defend
 #
-# *3 hours · 2 and 3 ranks for the review · no GPU needed*
+# *3 hours · 2 ranks for the review · no GPU needed*
 #
 # Fifteen weeks gave you formulas, each compared with a measurement. Now somebody asks: *which cluster, for how long,
 # for how much money, and what will go wrong?* You answer with a document, and every number in it comes from your own
@@ -236,7 +236,7 @@ theirs = {"model": sizes.model_sizes(llama), "layout": sizes.layout_sizes(traine
 whole = planner.peak_memory(llama, trained, gradient_bytes=4).total
 print(f"mine {gpu_bytes(**theirs) / costs.GIB:.1f} GiB, the planner {whole / costs.GIB:.1f} GiB")
 figure, ax = figures.new_axes(7.5, 2)
-title = "Llama 3 405B on 16,384 GPUs: inside a server most bytes travel"
+title = "Llama 3 405B on 16,384 GPUs: most bytes travel inside a server"
 figures.show(figure, figures.draw_bars(ax, sent_bytes(**theirs), title=title))
 
 # %% [markdown]
@@ -643,7 +643,7 @@ figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, li
 # **The choice**, in six to ten sentences.
 #
 # | point | for |
-# |---|---|
+# |:---|:---|
 # | 1 | the design with its numbers, and why two neighbours lose, with theirs |
 # | 1 | how far your numbers may be off (section 5), and what follows from that for the deadline |
 
@@ -665,7 +665,7 @@ figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, li
 # **The risks**, in six to ten sentences.
 #
 # | point | for |
-# |---|---|
+# |:---|:---|
 # | 1 | failures to expect, interval, goodput; who notices a failure, and what happens then without a person |
 # | 1 | two measurements before the money is spent, each with the result that would change the design |
 
@@ -689,7 +689,7 @@ figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, li
 # %% [markdown]
 # ## 10 · Interview: the oral bank
 #
-# Nearly fifty questions of fifteen weeks, asked with *your* design's numbers; answers are folded, and each number in
+# Nearly fifty questions of all sixteen weeks, asked with *your* design's numbers; answers are folded, and each number in
 # them is computed by the formulas that you know. Three to begin with. **Say your answer aloud before you unfold.**
 
 # %%
