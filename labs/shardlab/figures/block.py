@@ -38,8 +38,8 @@ LAST_STEP = 2 * len(POINTS) - 1
 def draw_block(ax: Axes, step: int = len(POINTS) - 1, *, num_ranks: int = 2) -> str:
     """Draw what every rank holds until `step`: 0 to 14 walk forward, 15 to 29 back. Returns the sentence.
 
-    R is a full box, S the rank's own slice of one, P a hatched one. Raises ValueError for a step that is not there, or
-    more ranks than can be drawn.
+    R is a full box, S the rank's own columns of one, P a hatched one. Raises ValueError for a step that is not there,
+    or more ranks than can be drawn.
     """
     if not 0 <= step <= LAST_STEP or not 1 <= num_ranks <= 4:
         raise ValueError(f"step {step} with {num_ranks} ranks: draw steps 0 to {LAST_STEP}, with 1 to 4 ranks")
@@ -67,7 +67,7 @@ def _draw_tensor(
     state = point.state if is_forward else point.gradient
     fill = PALETTE["forward" if is_forward else "backward"]
     low, high = (rank / num_ranks, (rank + 1) / num_ranks) if state == "S" else (0.0, 1.0)
-    slice_ = Rectangle((x - 0.36, rank - 0.36 + 0.72 * low), 0.72, 0.72 * (high - low), facecolor=fill)
+    slice_ = Rectangle((x - 0.36 + 0.72 * low, rank - 0.36), 0.72 * (high - low), 0.72, facecolor=fill)
     if state == "P":
         slice_.set(hatch="///", edgecolor="white", linewidth=0)
     ax.add_patch(slice_)
@@ -113,7 +113,7 @@ def _title(step: int, now: int, *, is_forward: bool) -> str:
 def _sentence(now: int, *, is_forward: bool) -> str:
     point = POINTS[now]
     what, state = ("", point.state) if is_forward else ("the gradient of ", point.gradient)
-    way = "forward" if is_forward else "backward"
+    way = "forward pass" if is_forward else "backward pass"
     trail = [one.state for one in POINTS[: now + 1]] if is_forward else [one.gradient for one in POINTS[:now:-1]]
     trail = trail if is_forward else [*trail, point.gradient]
     count = _all_reduces(now, is_forward=is_forward)

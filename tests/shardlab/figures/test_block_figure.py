@@ -41,11 +41,14 @@ def test_a_walk_shows_as_many_tensors_as_it_has_reached():
     assert len(letters(drawn(14, num_ranks=4)[1])) == 4 * len(POINTS)
 
 
-def test_a_split_tensor_is_drawn_as_each_ranks_own_slice():
+def test_a_split_tensor_is_drawn_as_each_ranks_own_columns():
     _, ax = drawn(14)
     place = [point.name for point in POINTS].index("heads")
-    slices = [patch for patch in ax.patches if patch.get_x() == place - 0.36 and patch.get_height() == 0.36]
-    assert [patch.get_y() for patch in slices] == pytest.approx([-0.36, 1.0])
+    slices = [patch for patch in ax.patches if patch.get_width() == 0.36 and abs(patch.get_x() + 0.18 - place) < 0.3]
+    assert [(patch.get_x() - place, patch.get_y()) for patch in slices] == [
+        pytest.approx((-0.36, -0.36)),
+        pytest.approx((0.0, 0.64)),
+    ]
 
 
 @pytest.mark.parametrize(("step", "ranks"), [(-1, 2), (30, 2), (3, 0), (3, 5)])
