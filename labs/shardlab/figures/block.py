@@ -49,8 +49,9 @@ def draw_block(ax: Axes, step: int = len(POINTS) - 1, *, num_ranks: int = 2) -> 
         reached = place <= now if is_forward else place >= now
         for rank in range(num_ranks):
             _draw_tensor(ax, (place, rank), point, num_ranks, is_forward=is_forward, reached=reached)
-        if point.operator:
-            _draw_operator(ax, place, point.operator, num_ranks, is_forward=is_forward, reached=reached)
+        if point.operator:  # in front of its tensor: on the way back it is passed after it
+            passed = reached if is_forward else place > now
+            _draw_operator(ax, place, point.operator, num_ranks, is_forward=is_forward, passed=passed)
     ax.add_patch(Rectangle((now - 0.43, -0.43), 0.86, num_ranks - 0.14, fill=False, linewidth=2.2, zorder=5))
     _finish(ax, num_ranks, _title(step, now, is_forward=is_forward))
     return _sentence(now, is_forward=is_forward)
@@ -76,10 +77,10 @@ def _draw_tensor(
     ax.text(x, rank, state, ha="center", va="center", fontsize=9, color=colour, bbox=box, zorder=4)
 
 
-def _draw_operator(ax: Axes, place: int, name: str, num_ranks: int, *, is_forward: bool, reached: bool) -> None:
+def _draw_operator(ax: Axes, place: int, name: str, num_ranks: int, *, is_forward: bool, passed: bool) -> None:
     """Between two boxes: a bar through all ranks where it adds up, a thin line where it does nothing."""
     sends, x = (name == "g") == is_forward, place - 0.5
-    colour = PALETTE["communication"] if sends and reached else PALETTE["parameters"]
+    colour = PALETTE["communication"] if sends and passed else PALETTE["parameters"]
     width, dashes = (4.0, "-") if sends else (1.0, ":")
     ax.plot([x, x], [-0.5, num_ranks - 0.5], color=colour, zorder=3, linewidth=width, linestyle=dashes)
     ax.text(x, num_ranks - 0.42, name, ha="center", va="top", fontsize=10, color=colour, style="italic")

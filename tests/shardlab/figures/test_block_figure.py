@@ -34,6 +34,13 @@ def test_g_sends_forward_and_f_backward(step, sends, silent):
     assert colours == {(sends, PALETTE["communication"]), (silent, PALETTE["parameters"])}
 
 
+@pytest.mark.parametrize("step", [0, 5, 6, 14, 15, 20, 21, 27, 28, 29])
+def test_an_operator_has_the_colour_of_messages_once_its_all_reduce_is_counted(step):
+    sentence, ax = drawn(step)
+    sent = sum(line.get_color() == PALETTE["communication"] for line in ax.lines)
+    assert f"with {sent} all-reduce" in sentence
+
+
 def test_a_walk_shows_as_many_tensors_as_it_has_reached():
     for step in (0, 5, 14, 15, 20, 29):
         reached = step + 1 if step < len(POINTS) else step - len(POINTS) + 1
