@@ -574,7 +574,7 @@ def policy(groups, nodes, places=288):
     return placed(loads, num_places=places, num_groups=groups, num_nodes=nodes, num_gpus=32)
 
 
-print(f"no copies, hierarchical: {policy(8, 4, 256).imbalance(loads):.2f} of the mean on the fullest GPU")
+print(f"no copies, hierarchical: {policy(8, 4, 256).imbalance(loads):.2f} times the mean on the fullest GPU")
 print(f"32 copies, hierarchical: {policy(8, 4).imbalance(loads):.2f}")
 print(f"32 copies, global:       {policy(1, 1).imbalance(loads):.2f}")
 
