@@ -616,7 +616,7 @@ rules = {
 }
 runs = {name: fullest_by_step(rule) for name, rule in rules.items()}
 figure, ax = figures.new_axes(8, 3)
-title = "0.001 does not arrive, 0.1 never settles"
+title = "0.001 does not get there, 0.1 never settles"
 figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 
 # %% [markdown]
@@ -697,9 +697,9 @@ title = "With the bias: where the choices of each kind of character go (even: 12
 figures.show(figure, figures.draw_visits(ax, visits, title=title))
 
 # %% [markdown]
-# Without balance two experts get nearly everything, and whoever gets everything knows nothing in particular. With
-# balance all of them are used, a choice tells several times as much, and the loss is lower. Nobody told an expert what
-# to be. (Small, short, one seed: an observation, not a law.)
+# Without balance a few experts get most of the tokens, and an expert that gets everything knows nothing in particular.
+# With balance all of them are used, a choice tells more, and the loss is lower. Nobody told an expert what to be.
+# (Small, short, one seed: an observation, not a law.)
 #
 # ## 10 · Read real code
 #
