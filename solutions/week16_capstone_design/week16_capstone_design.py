@@ -689,8 +689,8 @@ figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, li
 # %% [markdown]
 # ## 10 · Interview: the oral bank
 #
-# Nearly fifty questions of all sixteen weeks, asked with *your* design's numbers; answers are folded, and each number in
-# them is computed by the formulas that you know. Three to begin with. **Say your answer aloud before you unfold.**
+# Nearly fifty questions of all sixteen weeks, asked with *your* design's numbers; answers are folded, and each number
+# in them is computed by the formulas that you know. Three to begin with. **Say your answer aloud before you unfold.**
 
 # %%
 figures.show_questions(chosen, seed=16, count=3)
