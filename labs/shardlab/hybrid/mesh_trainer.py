@@ -13,6 +13,7 @@ mean over the microbatches: the same as of one process that takes the replicas' 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
@@ -99,7 +100,10 @@ class MeshTrainer:
         """
         num_valid = num_valid_tokens(tokens_BS, labels_BS, self.groups, vocabulary=self.config.vocabulary)
         stages = self._stages(self._microbatches(tokens_BS, labels_BS, num_valid))
-        execute(self.schedule, stages, group=self.groups.of("pp"))
+        with ExitStack() as passes:
+            for weights in self.weights:
+                passes.enter_context(weights.passes())
+            execute(self.schedule, stages, group=self.groups.of("pp"))
 
         self._sum_gradients()
 

@@ -1,12 +1,13 @@
 """Who updates which weights, and from which gradients: whole on every rank (zero = 0), or in slices (1 to 3).
 
-Both have the same four phases: `reduce`, after the last backward; then others may change the masters' gradients;
-`update`; and `slices`, which says what of each parameter this rank updates.
+Both have the same phases: `passes`, around all forwards and backwards; `reduce`, after the last; then others may change
+the masters' gradients; `update`. `slices` says what of each parameter this rank updates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -49,6 +50,10 @@ class Weights(Protocol):
 
     def slices(self) -> Iterator[Slice]: ...
 
+    def passes(self) -> AbstractContextManager[None]:
+        """Around the step's forwards and backwards."""
+        ...
+
     def reduce(self) -> None:
         """Sum the gradients over the ranks of the group; the masters' `grad` are then whole sums."""
         ...
@@ -88,6 +93,9 @@ class WholeWeights:
     def slices(self) -> Iterator[Slice]:
         for parameter, master in self.masters.items():
             yield Slice(parameter, master, 0, master.numel(), 0)
+
+    def passes(self) -> AbstractContextManager[None]:
+        return self._replicas.no_sync()
 
     def reduce(self) -> None:
         average_gradients(self._replicas)  # here the sum
@@ -156,6 +164,9 @@ class SlicedWeights:
     def slices(self) -> Iterator[Slice]:
         for vector in self.zero.vectors:
             yield from slices_of(vector)
+
+    def passes(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def reduce(self) -> None:
         self.zero.reduce_gradients()
