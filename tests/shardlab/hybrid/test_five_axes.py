@@ -43,3 +43,41 @@ def test_a_mesh_does_what_one_process_does(case):
     by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
     loss, norm, weight = differences(case, by_rank)
     assert loss < 1e-9 and norm < 1e-5 and weight < 1e-8, (loss, norm, weight)
+
+
+ALL_AXES = Mesh(dp=2, cp=2, tp=2, ep=2)
+SHARDED = [
+    *(Case(Mesh(dp=2), replace(TWO, zero=zero)) for zero in (1, 2, 3)),
+    *(Case(Mesh(dp=2, cp=2), replace(TWO, zero=zero, replicas=2)) for zero in (1, 2, 3)),
+    *(Case(Mesh(dp=2, pp=2), replace(TWO, zero=zero)) for zero in (1, 2, 3)),
+    *(Case(Mesh(dp=2, pp=2), replace(TWO, zero=zero, schedule=interleaved), moe=EXPERTS) for zero in (1, 2, 3)),
+    *(Case(Mesh(dp=2, tp=4), replace(TWO, zero=zero, sequence_parallel=True)) for zero in (1, 2, 3)),
+    *(Case(ALL_AXES, replace(TWO, zero=zero, bias_rate=0.01), moe=EXPERTS) for zero in (1, 2, 3)),
+    Case(Mesh(dp=2, pp=2), replace(TWO, zero=1, schedule=zbv, num_microbatches=4)),
+    Case(Mesh(dp=2), replace(TWO, zero=3, schedule=gpipe)),  # all weights again for each backward
+]
+
+
+@pytest.mark.parametrize("case", SHARDED, ids=str)
+def test_so_do_slices(case):
+    by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
+    loss, norm, weight = differences(case, by_rank)
+    assert loss < 1e-9 and norm < 1e-5 and weight < 1e-8, (loss, norm, weight)
+
+
+AGAIN = [
+    Case(Mesh(tp=2), replace(TWO, recompute="selective", sequence_parallel=True)),
+    Case(Mesh(cp=2, pp=2), replace(TWO, recompute="full"), moe=EXPERTS),
+    Case(Mesh(dp=2, pp=2, ep=2), replace(TWO, recompute="stage", bias_rate=0.01), moe=EXPERTS),
+    Case(Mesh(dp=2, pp=2, ep=2), replace(TWO, recompute="full", schedule=zb_h1, bias_rate=0.01), moe=EXPERTS),
+    Case(Mesh(dp=2, pp=2, ep=2), replace(TWO, recompute="full", zero=3), moe=EXPERTS),
+    Case(Mesh(dp=2, pp=2, ep=2), replace(TWO, recompute="stage", zero=3), moe=EXPERTS),
+    Case(Mesh(dp=2, pp=2, ep=2), replace(TWO, recompute="selective", zero=2), moe=EXPERTS),
+]
+
+
+@pytest.mark.parametrize("case", AGAIN, ids=lambda case: f"{case}-{case.settings.recompute}")
+def test_so_does_what_is_computed_again(case):
+    by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
+    loss, norm, weight = differences(case, by_rank)
+    assert loss < 1e-9 and norm < 1e-5 and weight < 1e-8, (loss, norm, weight)
