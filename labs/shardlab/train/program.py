@@ -38,7 +38,7 @@ MEANING = {
 }
 
 
-def be_a_rank(recipe: Recipe) -> int:
+def be_a_rank(recipe: Recipe, *, quiet: bool = False) -> int:
     """Train as one of torchrun's ranks; returns the exit code."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent()  # however the agent ends, its ranks end with it
@@ -49,7 +49,7 @@ def be_a_rank(recipe: Recipe) -> int:
         return _failed(rank, str(error), WRONG_RECIPE)
     try:
         with joined(recipe.survival.patience):
-            train(recipe)
+            train(recipe, quiet=quiet)
         return DONE
     except NotFinite as error:
         return _failed(rank, str(error), NOT_FINITE)
