@@ -22,6 +22,8 @@ def check(whole: Whole, moe: MoEConfig | None, mesh: Mesh, settings: Settings, s
     layers_of(0, num_stages(schedule), whole.config.layers)
     _check_heads(whole, mesh, settings)
     _check_experts(moe, mesh)
+    if moe is None and settings.bias_rate:
+        raise ValueError(f"bias_rate = {settings.bias_rate} and a model without experts has no biases: use 0")
     _check_zero(whole, mesh, settings, schedule)
 
 

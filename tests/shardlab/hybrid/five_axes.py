@@ -50,7 +50,7 @@ def new_model(case):
     torch.manual_seed(11)
     model = GPT(case.config) if case.moe is None else MoEGPT(case.config, case.moe)
     for name, one in model.named_parameters():
-        nn.init.normal_(one, std=0.4 if "router" in name else 0.2)
+        nn.init.normal_(one, std=0.5 if "moe" in name else 0.2)
     return model.to(case.dtype)
 
 

@@ -10,7 +10,7 @@ from shardlab.mesh import Mesh
 
 from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, differences, sgd, trained
 
-TWO = Settings(num_microbatches=2, max_norm=0.7)
+TWO = Settings(num_microbatches=2, max_norm=0.1)
 
 
 def experts_times_ep():
