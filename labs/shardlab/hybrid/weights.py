@@ -197,7 +197,7 @@ def class_and_options(new_optimizer: NewOptimizer) -> tuple[type[torch.optim.Opt
     if isinstance(new_optimizer, type):
         return new_optimizer, {}
     raise ValueError(
-        "ZeRO builds the optimizer on slices of its own: give a class or functools.partial(torch.optim.AdamW, lr=1e-3), "
+        "ZeRO builds the optimizer on slices: give a class or functools.partial(torch.optim.AdamW, lr=1e-3), "
         "not a function"
     )
 
