@@ -13,7 +13,7 @@ from shardlab.model.gpt import GPTConfig
 
 
 class Whole(Protocol):
-    """A model whose parts can be had one by one: a `GPT`, a `MoEGPT`, or `LayerByLayer`, which builds them on demand."""
+    """A model whose parts can be had one by one: a `GPT`, a `MoEGPT`, or `LayerByLayer`, built when asked for."""
 
     config: GPTConfig
     token: Any
@@ -73,5 +73,5 @@ class Share(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
 
-    def named_parameters(self, *_: Any, **__: Any) -> Any:
-        return iter(self._chosen.items())
+    def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Any:
+        return iter(self._chosen.items() if recurse else ())

@@ -1,4 +1,4 @@
-"""All factorizations of 2, 4 and 8 ranks, with every schedule and ZeRO stage: each a case that is trained or refused."""
+"""All factorizations of 2, 4 and 8 ranks, with every schedule and ZeRO stage: each is trained, or refused."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -51,7 +51,7 @@ def case_of(mesh, schedule, zero, moe, *, steps=STEPS):
         schedule=schedule,
         zero=zero,
         sequence_parallel=mesh.tp > 1 and (mesh.dp + mesh.cp + zero) % 2 == 0,
-        max_norm=0.7,
+        max_norm=0.1,
         bias_rate=0.01 if moe and zero % 2 == 0 else 0.0,
     )
     config = replace(DENSE, layers=max(2, mesh.pp * LAYERS[schedule]), heads=8, kv_heads=4, tied=moe is None)

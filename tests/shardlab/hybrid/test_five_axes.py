@@ -11,7 +11,7 @@ from shardlab.pipeline_parallel.builders import dualpipe_v, gpipe, interleaved, 
 
 from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, differences, sgd, trained
 
-TWO = Settings(num_microbatches=2, max_norm=0.7)
+TWO = Settings(num_microbatches=2, max_norm=0.1)
 CASES = [
     Case(Mesh(dp=2), TWO),
     Case(Mesh(tp=2), TWO),
@@ -42,7 +42,7 @@ CASES = [
 def test_a_mesh_does_what_one_process_does(case):
     by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
     loss, norm, weight = differences(case, by_rank)
-    assert loss < 1e-9 and norm < 1e-5 and weight < 1e-8, (loss, norm, weight)
+    assert loss < 1e-9 and norm < 1e-9 and weight < 1e-8, (loss, norm, weight)
 
 
 ALL_AXES = Mesh(dp=2, cp=2, tp=2, ep=2)
@@ -62,7 +62,7 @@ SHARDED = [
 def test_so_do_slices(case):
     by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
     loss, norm, weight = differences(case, by_rank)
-    assert loss < 1e-9 and norm < 1e-5 and weight < 1e-8, (loss, norm, weight)
+    assert loss < 1e-9 and norm < 1e-9 and weight < 1e-8, (loss, norm, weight)
 
 
 AGAIN = [
@@ -80,4 +80,4 @@ AGAIN = [
 def test_so_does_what_is_computed_again(case):
     by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
     loss, norm, weight = differences(case, by_rank)
-    assert loss < 1e-9 and norm < 1e-5 and weight < 1e-8, (loss, norm, weight)
+    assert loss < 1e-9 and norm < 1e-9 and weight < 1e-8, (loss, norm, weight)

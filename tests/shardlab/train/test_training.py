@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import shardlab
 import torch
+import torch.distributed as dist
 from shardlab.ranks.run import RanksFailed
 from shardlab.train import latest
 from shardlab.train.loop import Hook, Training, one_step, resume
@@ -206,16 +207,32 @@ def test_a_rank_that_is_killed_while_it_saves_costs_nothing_before(tmp_path, ran
 
 
 class Poisoned(Hook):
-    def on_step(self, training, step):
+    """The second step's gradients are no numbers on the second rank: a hook of its first block makes one of them so."""
+
+    def on_begin(self, training):
+        self.step = 0
         for part in training.trainer.parts.values():
             for block in part.blocks.values():
-                block.norm_1.weight.data.fill_(torch.inf if step == 2 else 1.0)
+                block.norm_1.register_full_backward_hook(self.poison)
+        self.rank = training.rank
+
+    def on_step(self, training, step):
+        self.step = step
+
+    def poison(self, module, gradients_in, gradients_out):
+        if self.step == 2 and self.rank == dist.get_world_size() - 1:
+            return tuple(None if one is None else one * torch.nan for one in gradients_in)
+        return None
 
 
-def test_a_step_that_is_no_number_is_left_out_or_ends_the_training():
-    skipping = recipe(survival={"on_not_finite": "skip"})
-    [told] = trained(skipping, 1, hooks=[Poisoned()])
-    assert told.skipped == [2] and sorted(told.losses) == [1, 3, 4]
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_a_step_that_is_no_number_is_left_out(zero):
+    skipping = recipe({"dp": 2}, step={"zero": zero}, survival={"on_not_finite": "skip"})
+    for told in trained(skipping, 2, hooks=[Poisoned()]):
+        assert told.skipped == [2] and sorted(told.losses) == [1, 3, 4]
+
+
+def test_or_ends_the_training():
     with pytest.raises(RanksFailed, match="No weight was changed"):
         trained(recipe(), 1, hooks=[Poisoned()])
 
