@@ -53,22 +53,25 @@ def test_torchs_own_tools_read_it(checkpoint, tmp_path):
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
-def refusal(checkpoint, one):
-    """What every rank says, and whether it changed anything."""
+def refusals(checkpoints, one, with_facts=True):
+    """What every rank says to each of some checkpoints, and whether it changed anything."""
     training = Training(one, quiet=True)
     chunks_to_load(training.trainer)
     before = [chunk.tensor.clone() for chunk in chunks_to_load(training.trainer)]
-    with pytest.raises(ValueError) as caught:
-        load(training.trainer, checkpoint, facts=training.facts)
-    after = [chunk.tensor for chunk in chunks_to_load(training.trainer)]
-    unchanged = all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
-    return str(caught.value), type(caught.value).__name__, unchanged
+    told = []
+    for checkpoint in checkpoints:
+        with pytest.raises(ValueError) as caught:
+            load(training.trainer, checkpoint, facts=training.facts if with_facts else None)
+        after = [chunk.tensor for chunk in chunks_to_load(training.trainer)]
+        assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+        told.append((str(caught.value), type(caught.value).__name__))
+    return told
 
 
-def refused_alike(checkpoint, one=None, ranks=2):
-    told = shardlab.run(refusal, checkpoint, one or recipe({"dp": 2}), ranks=ranks, timeout=60)
-    assert len(set(told)) == 1 and told[0][2], told
-    return told[0][:2]
+def refused_alike(checkpoints, one=None, **options):
+    told = shardlab.run(refusals, checkpoints, one or recipe({"dp": 2}), *options.values(), ranks=2, timeout=60)
+    assert told[0] == told[1]
+    return told[0]
 
 
 def a_file(checkpoint):
@@ -108,12 +111,13 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("sentence", DAMAGE)
-def test_a_damaged_checkpoint_is_refused_and_named(checkpoint, sentence):
-    DAMAGE[sentence](checkpoint)
-    told, kind = refused_alike(checkpoint)
-    assert sentence in told and checkpoint.name in told and kind == "Damaged"
-    assert told.endswith("Load the one before it, or none")
+def test_a_damaged_checkpoint_is_refused_and_named(saved, tmp_path):
+    copies = [Path(shutil.copytree(saved, tmp_path / str(number))) for number in range(len(DAMAGE))]
+    for copy, damage in zip(copies, DAMAGE.values(), strict=True):
+        damage(copy)
+    for copy, sentence, (told, kind) in zip(copies, DAMAGE, refused_alike(copies), strict=True):
+        assert sentence in told and str(copy) in told and kind == "Damaged"
+        assert told.endswith("Load the one before it, or none")
 
 
 OTHERS = {
@@ -126,15 +130,8 @@ OTHERS = {
 
 @pytest.mark.parametrize("sentence", OTHERS)
 def test_a_checkpoint_of_another_training_is_refused(checkpoint, sentence):
-    told, kind = refused_alike(checkpoint, OTHERS[sentence])
+    [(told, kind)] = refused_alike([checkpoint], OTHERS[sentence])
     assert sentence in told and "Nothing was loaded" in told and kind == "ValueError"
-
-
-def without_facts(checkpoint, one):
-    training = Training(one, quiet=True)
-    with pytest.raises(ValueError, match="Nothing was loaded") as caught:
-        load(training.trainer, checkpoint)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +149,8 @@ def without_facts(checkpoint, one):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_another_model_is_known_by_its_tensors(checkpoint, one, sentence):
-    told = shardlab.run(without_facts, checkpoint, one, ranks=2, timeout=60)
-    assert len(set(told)) == 1 and sentence in told[0]
+    [(told, _)] = refused_alike([checkpoint], one, with_facts=False)
+    assert sentence in told and "Nothing was loaded" in told
 
 
 # ---- names that count in a stage: upstream's silent bug -------------------------------------------------------------
@@ -198,7 +195,7 @@ def test_a_checkpoint_with_such_names_is_refused(checkpoint):
         name: one for name, one in contents["tensors"].items() if ".blocks.2." not in name and ".blocks.3." not in name
     }
     write_contents(checkpoint, contents | {"tensors": kept})
-    told, _ = refused_alike(checkpoint)
+    [(told, _)] = refused_alike([checkpoint])
     assert "it has blocks 0 to 1, this model 0 to 3" in told and "numbered its blocks from 0" in told
 
 
