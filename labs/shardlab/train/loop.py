@@ -205,9 +205,10 @@ def save(training: Training) -> None:
 
 def finish(training: Training, resumed: int) -> Summary:
     """The last checkpoint, the figure, and what to tell."""
-    every, saver = training.recipe.checkpoints.every, training.saver
+    given, saver = training.recipe.checkpoints, training.saver
     if saver is not None:
-        if training.done > resumed and (not every or training.done % every):
+        is_saved = given.every and training.done % given.every == 0
+        if given.at_end and training.done > resumed and not is_saved:
             save(training)
         saver.finish()
     draw(training)

@@ -63,7 +63,7 @@ def recipe_of(model: Transformer, layout: Layout, *, steps: int, folder: Path) -
             **interleaved,
         },
         "run": {"steps": steps, "folder": str(folder)},
-        "checkpoints": {"resume": False, "folder": ""},
+        "checkpoints": {"resume": False, "at_end": False},
         "log": {"measure": WARM_UP + 1, "tensorboard": False, "figure": False},
     }
     return from_tables(tables | ({"experts": experts} if model.experts else {}))

@@ -113,10 +113,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """every: steps between two, 0 for none but the last. keep: how many stay. folder "": checkpoints/ in run.folder."""
+    """every: steps between two, 0 for none. at_end: one more after the last step. keep: how many stay.
+
+    folder "": checkpoints/ in run.folder. asynchronous: written beside the steps. resume: from the latest that is whole.
+    """
 
     folder: str = ""
     every: int = number(0, least=0)
+    at_end: bool = True
     keep: int = number(3, least=1)
     asynchronous: bool = True
     resume: bool = True
