@@ -68,6 +68,7 @@ def transformer_of(recipe: Recipe) -> Transformer:
         bias=True,
         tied=model.tied,
         positions=0 if model.rope else model.sequence,
+        norm_vectors=4,  # two LayerNorms
         experts=given.experts,
         active_experts=given.active if given.experts else 0,
         expert_ffn=given.width if given.experts else 0,

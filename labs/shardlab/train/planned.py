@@ -122,7 +122,7 @@ def _problems(model: Transformer, layout: Layout) -> Iterator[str]:
         "latent": (model.latent, None),
         "dense_layers": (model.dense_layers if model.experts else 0, 0),
         "qk_norm": (model.qk_norm, False),
-        "norm_vectors": (model.norm_vectors, 2),
+        "norm_vectors": (model.norm_vectors, 4),
         "bias": (model.bias, True),
         "ffn": (model.ffn if not model.experts else 4 * model.hidden, 4 * model.hidden),
         "head_dim": (model.head_dim or model.hidden // model.heads, model.hidden // model.heads),

@@ -28,6 +28,10 @@ from shardlab.train.fits import mesh_ranks
 from shardlab.train.loop import train
 from shardlab.train.recipe import Recipe
 
+# Otherwise torch 2.13 keeps the first attempt's store, in which ranks that are started again find the addresses of dead
+# ones: torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, `_shared_tcp_store_server`.
+NEW_STORE = ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+
 DONE, FAILED, WRONG_RECIPE, REFUSED, NOT_FINITE, LOST = range(6)
 MEANING = {
     DONE: "the training is done",
@@ -98,6 +102,7 @@ def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None) ->
     except ValueError as error:
         return _failed(0, str(error), WRONG_RECIPE)
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ranks say what is wrong themselves
+    os.environ.setdefault(*NEW_STORE)
     again = recipe.survival.restarts if recipe.survival.on_lost_rank == "restart" else 0
     config = LaunchConfig(
         min_nodes=1,

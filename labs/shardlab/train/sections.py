@@ -115,7 +115,7 @@ class Run:
 class Checkpoints:
     """every: steps between two, 0 for none. at_end: one more after the last step. keep: how many stay.
 
-    folder "": checkpoints/ in run.folder. asynchronous: written beside the steps. resume: from the latest that is whole.
+    folder "": checkpoints/ in run.folder. asynchronous: written beside the steps. resume: from the latest whole one.
     """
 
     folder: str = ""

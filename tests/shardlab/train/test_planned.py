@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from tests.shardlab.train.small import recipe
 
-SMALL = Transformer("small", 4, 64, 4, 4, 256, 256, 64, bias=True, tied=True, positions=64)
+SMALL = Transformer("small", 4, 64, 4, 4, 256, 256, 64, bias=True, tied=True, positions=64, norm_vectors=4)
 MIXED = replace(SMALL, experts=4, active_experts=2, expert_ffn=32, shared_experts=1, gated=True)
 
 
@@ -38,7 +38,7 @@ def test_plans_are_recipes_that_can_be_built(calibration, tmp_path, model):
 REFUSED = {
     "ffn = 172, and the course's GPT 256": replace(SMALL, ffn=172),
     "bias = False, and the course's GPT True": replace(SMALL, bias=False),
-    "norm_vectors = 1, and the course's GPT 2": replace(SMALL, norm_vectors=1),
+    "norm_vectors = 2, and the course's GPT 4": replace(SMALL, norm_vectors=2),
     "head_dim = 32, and the course's GPT 16": replace(SMALL, head_dim=32),
     "a vocabulary of 100, and tokens are bytes: use 256": replace(SMALL, vocab=100),
     "dense_layers = 1": replace(MIXED, dense_layers=1),
@@ -81,7 +81,7 @@ def test_what_was_measured_beside_what_was_said(tmp_path, calibration):
 def test_a_plan_is_trained_as_it_is(calibration_file, tmp_path):
     sizes = {"layers": 2, "hidden": 32, "heads": 2, "kv_heads": 2, "ffn": 128, "vocab": 256, "sequence": 32}
     path = tmp_path / "small.json"
-    path.write_text(json.dumps(sizes | {"bias": True, "tied": True, "positions": 32}))
+    path.write_text(json.dumps(sizes | {"bias": True, "tied": True, "positions": 32, "norm_vectors": 4}))
     typed = [
         "plan",
         "--here",

@@ -82,7 +82,9 @@ def test_a_rank_that_is_killed_ends_the_run_or_starts_it_again(tmp_path, way):
     for line in process.stdout:
         if "checkpoint step-00000004" in line:
             break
-    victim = psutil.Process(process.pid).children(recursive=True)[-1]
+    ranks = [one for one in psutil.Process(process.pid).children(recursive=True) if path in one.cmdline()]
+    victim = max(ranks, key=lambda one: one.pid)
+    assert len(ranks) == 2
     victim.send_signal(signal.SIGKILL)
     rest, _ = process.communicate(timeout=150)
     if way == "stop":
