@@ -135,7 +135,7 @@ def cp_layer_bytes(model: MeshModel, step: MeshStep) -> float:
 
 
 def expert_bytes(model: MeshModel, step: MeshStep, stage: StageOfMesh) -> Sent:
-    """Two all-to-alls each way, the tables of counts before them, and the loads that are summed for losses and biases."""
+    """Two all-to-alls each way, the tables of counts before them, and the loads summed for losses and biases."""
     tokens, k, e, etp = step.tokens * model.sequence / step.tp, model.choices, step.ep, step.etp
     first = etp > 1 and tokens_first(k, e)
     here = tokens * (etp if first else 1)
@@ -166,7 +166,7 @@ def boundary_bytes(model: MeshModel, step: MeshStep) -> float:
 
 
 def data_bytes(step: MeshStep, num_ranks: int, vectors: Sequence[int]) -> float:
-    """Gradients summed and weights gathered over N ranks (arXiv 1910.02054, section 7), each vector padded for N slices.
+    """Gradients summed and weights gathered over N ranks (arXiv 1910.02054, section 7), each vector padded.
 
     ZeRO-2 and 3 sum in every microbatch, in the weights' type; ZeRO-3 gathers before the forward and the backward, once
     more where a stage is recomputed.
