@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import shardlab
+import torch
 from rich.console import Console
 
 from benchmarks.row import Row, at_most
@@ -29,6 +30,7 @@ def measure() -> list[Row]:
 
     ALL_MESHES=n in the environment stops after so many new cases.
     """
+    torch.set_num_threads(1)
     kept = read()
     most = int(os.environ.get("ALL_MESHES", "1000000"))
     progress = Console(stderr=True)

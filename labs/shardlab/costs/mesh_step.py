@@ -6,7 +6,7 @@ of a ring (`traffic`). Experts are counted with even loads. HSDP's groups belong
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -81,12 +81,13 @@ def step_bytes(
     of each vector that travels by itself, all of a stage's without ZeRO. tied: those of the embedding that another
     rank's head has, too.
     """
-    sent: Counter[Axes] = Counter()
+    sent: defaultdict[Axes, float] = defaultdict(float)
     for stage in stages:
         sent["tp",] += tp_bytes(model, step, stage)
         sent["cp",] += stage.layers * step.num_microbatches * cp_layer_bytes(model, step)
         if model.experts:
-            sent.update(expert_bytes(model, step, stage))
+            for axes, number in expert_bytes(model, step, stage).items():
+                sent[axes] += number
     sent["pp",] += messages * step.num_microbatches * boundary_bytes(model, step) + tied * step.main_bytes
     sent["dp", "cp"] += data_bytes(step, step.dp * step.cp, dense)
     sent["edp",] += data_bytes(step, step.edp, experts)

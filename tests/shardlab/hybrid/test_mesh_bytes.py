@@ -1,15 +1,16 @@
 """Bytes of every axis and of states on every rank: the formulas of `costs` are what the meter sees, to the byte."""
 
-from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import meter
-from shardlab.context_parallel import Gathered, Ulysses
+from shardlab.context_parallel import Gathered, Ring, Ulysses
+from shardlab.costs.context import ContextWay
 from shardlab.costs.mesh_parameters import MeshModel, StageOfMesh, dense_parameters, expert_parameters_of_rank
 from shardlab.costs.mesh_step import MeshStep, mesh_state_bytes, step_bytes
 from shardlab.hybrid import Settings, layers_of, sent_by_axis
@@ -26,7 +27,7 @@ TWO = Settings(num_microbatches=2, max_norm=0.1)
 BF16, BIASED = replace(TWO, compute_dtype=torch.bfloat16), replace(TWO, bias_rate=0.01)
 EVEN = replace(EXPERTS, choice=Choice(4, 4))  # every token visits every expert: loads that a formula can know
 ROPE = replace(DENSE, rope=True)
-LOW = {"dtype": torch.float32}
+LOW: dict[str, Any] = {"dtype": torch.float32}
 CASES = [
     Case(Mesh(tp=2, pp=2, dp=2), TWO, **LOW),
     Case(Mesh(tp=4), replace(TWO, split_vocabulary=True), **LOW),
@@ -53,16 +54,17 @@ def measured(case):
     trainer.step(*own_rows(case, 0, replica))
     with meter.record() as bill:
         trainer.step(*own_rows(case, 1, replica))
-    due: Counter[str] = Counter()
+    due: dict[str, float] = {}
     for axes, number in predicted(case, trainer).items():
-        due[names(trainer.groups)[axes]] += number
+        name = names(trainer.groups)[axes]
+        due[name] = due.get(name, 0.0) + number
     sent = {axis: number for axis, number in sent_by_axis(bill.events, trainer.groups).items() if number}
-    return sent, dict(due), states(case, trainer)
+    return sent, due, states(case, trainer)
 
 
 def sizes_of(case):
     config, moe = case.config, case.moe
-    of_experts = {}
+    of_experts: dict[str, Any] = {}
     if moe is not None:
         choice = moe.choice
         of_experts = {"experts": choice.experts, "choices": choice.k, "width": moe.width, "shared": moe.shared}
@@ -73,13 +75,16 @@ def sizes_of(case):
     )  # fmt: skip
 
 
+WAYS: dict[type, ContextWay] = {Ring: "ring", Ulysses: "ulysses", Gathered: "gathered"}
+
+
 def step_of(case):
     mesh, settings = case.mesh, case.settings
     return MeshStep(
         tp=mesh.tp, cp=mesh.cp, dp=mesh.dp, pp=mesh.pp, ep=mesh.ep, etp=mesh.expert_tp,
         microbatch=case.rows // settings.num_microbatches, num_microbatches=settings.num_microbatches,
         zero=settings.zero, sequence_parallel=settings.sequence_parallel, splits_vocabulary=settings.splits_vocabulary,
-        context=type(settings.context).__name__.lower(), recompute=settings.recompute,
+        context=WAYS[type(settings.context)], recompute=settings.recompute,
         moves_biases=bool(settings.bias_rate), bytes_each=2 if settings.compute_dtype else 4,
     )  # fmt: skip
 
