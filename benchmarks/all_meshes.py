@@ -9,9 +9,11 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import shardlab
+import torch
 from rich.console import Console
 
 from benchmarks.row import Row, at_most
@@ -28,10 +30,12 @@ def measure() -> list[Row]:
 
     ALL_MESHES=n in the environment stops after so many new cases.
     """
+    torch.set_num_threads(1)
     kept = read()
     most = int(os.environ.get("ALL_MESHES", "1000000"))
     progress = Console(stderr=True)
     todo = [case for case in cases() if str(case) not in kept]
+    Random(0).shuffle(todo)  # so that a part of them is a sample
     alone: dict[Any, Any] = {}
     for number, case in enumerate(todo[:most]):
         kept[str(case)] = row = judged(case, alone)
@@ -53,7 +57,6 @@ def judged(case: Case, alone: dict[Any, Any]) -> dict[str, Any]:
     settings = case.settings
     key = (case.mesh.dp, settings.num_microbatches, case.config, case.moe is None, settings.bias_rate)
     if key not in alone:
-        alone.clear()  # cases with one reference follow each other
         alone[key] = trained_alone(case)
     try:
         by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=170, observe=False)

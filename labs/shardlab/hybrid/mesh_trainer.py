@@ -143,7 +143,7 @@ class MeshTrainer:
     def _microbatches(self, tokens_BS: Tensor, labels_BS: Tensor, num_valid: int) -> Microbatches:
         layout, rank = self._layout(tokens_BS.shape[1]), dist.get_rank(self.groups.of("cp"))
         splits = self.settings.sequence_parallel or any(place.is_expert for place in self.places.values())
-        refusals.check_length(layout.length, self.mesh, splits_sequence=splits)
+        refusals.check_length(layout.length, self.config, self.mesh, splits_sequence=splits)
         for part in self.parts.values():
             set_layout(part, layout, rank)
         return microbatches(tokens_BS, labels_BS, self.settings.num_microbatches, layout, rank, num_valid)

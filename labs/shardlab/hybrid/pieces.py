@@ -16,7 +16,7 @@ reads other blocks of the same tensors. Before the first step `chunks_to_load` m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.distributed as dist
@@ -93,7 +93,7 @@ def begin_states(optimizer: torch.optim.Optimizer) -> None:
         probe = nn.Parameter(torch.zeros(1))
         probe.grad = torch.zeros(1)
         options = {name: value for name, value in group.items() if name != "params"}
-        make: Callable[..., torch.optim.Optimizer] = type(optimizer)
+        make = cast(Callable[..., torch.optim.Optimizer], type(optimizer))  # each class has defaults of its own
         trial = make([{"params": [probe]} | options])
         trial.step()
         for one in missing:

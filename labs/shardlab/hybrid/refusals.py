@@ -10,6 +10,7 @@ from shardlab.hybrid.part import Whole
 from shardlab.hybrid.settings import RECOMPUTE, Settings
 from shardlab.hybrid.stage import layers_of
 from shardlab.mesh.axes import Mesh
+from shardlab.model.gpt import GPTConfig
 from shardlab.model.moe import MoEConfig
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, all_actions, num_stages, stages_of_rank
 from shardlab.ranks.agreement import first_difference
@@ -41,8 +42,12 @@ def check_same(whole: Whole, text: list[str], *, group: dist.ProcessGroup | None
         )
 
 
-def check_length(length: int, mesh: Mesh, *, splits_sequence: bool) -> None:
-    """Raise ValueError for sequences whose tokens the tp ranks of a cp rank cannot share."""
+def check_length(length: int, config: GPTConfig, mesh: Mesh, *, splits_sequence: bool) -> None:
+    """Raise ValueError for sequences longer than learned positions, or that the tp ranks of a cp rank cannot share."""
+    if not config.rope and length > config.sequence:
+        raise ValueError(
+            f"sequences of {length} tokens for a model with {config.sequence} positions: use {config.sequence} or fewer"
+        )
     own = length // mesh.cp
     if splits_sequence and own % mesh.tp:
         each = mesh.cp * mesh.tp

@@ -12,8 +12,8 @@ from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, adam
 
 WORLDS = (2, 4, 8)
 SCHEDULES = (one_f_one_b, interleaved, zb_h1, zbv, dualpipe_v)
-MICROBATCHES = 8  # DualPipeV asks for two for each of at most four pipeline ranks; eight stages ask for eight layers
 LAYERS = {one_f_one_b: 1, zb_h1: 1, interleaved: 2, zbv: 2, dualpipe_v: 2}  # stages of a rank
+WHOLE_BACKWARDS = (one_f_one_b, interleaved)  # ZeRO-2 and 3 refuse the others, whatever the mesh
 STEPS = 10
 
 
@@ -29,11 +29,11 @@ def meshes(world: int) -> Iterator[Mesh]:
 
 
 def cases(worlds=WORLDS) -> list[Case]:
-    """What is to be trained: dense where no axis is the experts' own, and with experts."""
+    """What is to be trained: dense where no axis is the experts' own, and with experts. A few of them are refused."""
     found = []
     for mesh in (mesh for world in worlds for mesh in meshes(world)):
         for schedule in SCHEDULES:
-            for zero in range(4):
+            for zero in range(4 if schedule in WHOLE_BACKWARDS or mesh.world == 2 else 2):  # else refused
                 found += [case_of(mesh, schedule, zero, moe) for moe in models_of(mesh)]
     return found
 

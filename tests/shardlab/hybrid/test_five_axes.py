@@ -7,7 +7,7 @@ import shardlab
 from shardlab.context_parallel import Gathered, Ulysses, contiguous
 from shardlab.hybrid import Settings
 from shardlab.mesh import Mesh
-from shardlab.pipeline_parallel.builders import dualpipe_v, gpipe, interleaved, zb_h1, zbv
+from shardlab.pipeline_parallel.builders import dualpipe_v, gpipe, interleaved, v_half, zb_h1, zbv
 
 from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, differences, sgd, trained
 
@@ -25,6 +25,7 @@ CASES = [
     Case(Mesh(pp=2), replace(TWO, schedule=zb_h1)),
     Case(Mesh(pp=2), replace(TWO, schedule=zbv)),
     Case(Mesh(pp=2), replace(TWO, schedule=dualpipe_v, num_microbatches=4)),
+    Case(Mesh(pp=2), replace(TWO, schedule=v_half, num_microbatches=4)),
     Case(Mesh(pp=2, dp=2, tp=2), replace(TWO, schedule=gpipe), replace(DENSE, tied=False)),
     Case(Mesh(pp=2, cp=2, tp=2), replace(TWO, sequence_parallel=True)),
     Case(Mesh(), TWO, moe=EXPERTS),

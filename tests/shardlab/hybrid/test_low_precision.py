@@ -1,6 +1,7 @@
 """bfloat16 in the passes, float32 in sums, masters and states: close to one process, and what is kept is float32."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import shardlab
@@ -12,7 +13,7 @@ from shardlab.pipeline_parallel.builders import zbv
 from tests.shardlab.hybrid.five_axes import EXPERTS, Case, differences, sgd, started, trained
 
 LOW = Settings(num_microbatches=2, max_norm=0.1, compute_dtype=torch.bfloat16)
-FLOAT32 = {"dtype": torch.float32, "optimizer": sgd}
+FLOAT32: dict[str, Any] = {"dtype": torch.float32, "optimizer": sgd}
 CASES = [
     Case(Mesh(dp=2), LOW, **FLOAT32),
     Case(Mesh(tp=2, pp=2), replace(LOW, sequence_parallel=True, schedule=zbv), **FLOAT32),

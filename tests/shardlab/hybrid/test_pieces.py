@@ -1,6 +1,7 @@
 """What a mesh saves, another loads: weights, states and steps under global names, each number once."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import shardlab
@@ -22,7 +23,7 @@ from tests.shardlab.hybrid.five_axes import (
 
 TWO = Settings(num_microbatches=2, max_norm=0.1, bias_rate=0.01)
 ALL = ("weight", "buffer", "exp_avg", "exp_avg_sq", "step")
-MOE = {"moe": EXPERTS, "rows": 4}
+MOE: dict[str, Any] = {"moe": EXPERTS, "rows": 4}
 MESHES = [
     Case(Mesh(), TWO, **MOE),
     Case(Mesh(tp=2, dp=2, ep=2), replace(TWO, sequence_parallel=True), **MOE),

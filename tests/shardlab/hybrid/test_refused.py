@@ -68,6 +68,7 @@ def steps_that_cannot_be():
         (tokens, labels[:, :-1]) if rank == 1 else (tokens, labels),
         (tokens + 13 * (rank == 2), labels),
         (tokens, torch.full_like(labels, IGNORED)),
+        (tokens.repeat(1, 2), labels.repeat(1, 2)),
     ):
         with pytest.raises(ValueError, match=r"use|give") as caught:
             trainer.step(wrong_tokens, wrong_labels)
@@ -78,13 +79,14 @@ def steps_that_cannot_be():
 def test_a_batch_that_does_not_fit_is_refused_by_all():
     by_rank = shardlab.run(steps_that_cannot_be, ranks=4, timeout=60)
     assert all(one == by_rank[0] for one in by_rank)
-    rows, fewer, others, shape, token, nothing = by_rank[0][0]
+    rows, fewer, others, shape, token, nothing, long = by_rank[0][0]
     assert "1 sequences cannot be cut into 2 microbatches: use 2 sequences" in rows
     assert "rank 3 brings 1 sequences of 16 tokens, rank 0 2 of 16" in fewer
     assert "rank 3 has other tokens or labels than rank 1, though both work on replica 1" in others
     assert "rank 1: tokens [2, 16] with labels [2, 15]" in shape
     assert "rank 2: token" in token and "outside of a vocabulary of 13" in token
     assert "every label of every rank is -100" in nothing
+    assert "32 tokens for a model with 16 positions: use 16 or fewer" in long
 
 
 def different_ranks(what):
