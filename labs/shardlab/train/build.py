@@ -115,7 +115,7 @@ def check(recipe: Recipe, ranks: int) -> None:
     splits = settings.sequence_parallel or moe is not None
     if mesh.cp > 1:
         settings.layout(recipe.model.sequence, mesh.cp)
-    refusals.check_length(recipe.model.sequence, mesh, splits_sequence=splits)
+    refusals.check_length(recipe.model.sequence, config_of(recipe), mesh, splits_sequence=splits)
 
 
 def trainer_of(recipe: Recipe, ranks: int) -> MeshTrainer:
