@@ -17,7 +17,8 @@ import benchmarks
 from benchmarks.row import Row
 
 NO_BENCHMARKS = ("row", "gpu_kernels", "__main__")
-ON_REQUEST = (  # minutes, a GPU, or Megatron
+ON_REQUEST = (  # minutes or hours, a GPU, or Megatron
+    "all-meshes",
     "attack-batch",
     "experts",
     "memory-bounds",

@@ -55,7 +55,7 @@ class Bucket:
         self.padded = -(-self.num_elements // multiple_of) * multiple_of
         self.waiting = set(self.parameters)
         self._shapes = [parameter.shape for parameter in parameters]
-        self._kind = {"dtype": parameters[0].dtype, "device": parameters[0].device}
+        self._kind = {"dtype": gradient_dtype(parameters[0]), "device": parameters[0].device}
         self._flat: Tensor | None = None
         self._views: dict[nn.Parameter, Tensor] = {}
 
@@ -90,6 +90,11 @@ class Bucket:
         for parameter in self.parameters:
             parameter.grad = None
         self._flat, self._views = None, {}
+
+
+def gradient_dtype(parameter: nn.Parameter) -> torch.dtype:
+    """In which type a parameter's gradients are added up: its own, unless `grad_dtype` says another."""
+    return parameter.grad_dtype or parameter.dtype
 
 
 def split_as(flat: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:

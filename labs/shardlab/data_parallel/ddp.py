@@ -152,6 +152,17 @@ class DataParallel(nn.Module):
                 parameter.grad = None
 
 
+def sum_by_all_reduce(bucket: Bucket, group: dist.ProcessGroup | None) -> Callable[[], None]:
+    """As `mean_by_all_reduce`, but the sum: for a loss that is divided by all ranks' tokens already."""
+    work = dist.all_reduce(bucket.flat, group=group, async_op=True)
+
+    def wait() -> None:
+        assert work is not None
+        work.wait()
+
+    return wait
+
+
 def mean_by_all_reduce(bucket: Bucket, group: dist.ProcessGroup | None) -> Callable[[], None]:
     """Start the all-reduce of a bucket; the function that comes back waits for it and turns the sum into the mean.
 

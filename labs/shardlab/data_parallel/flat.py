@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.costs.memory_states import shard_elements
-from shardlab.data_parallel.buckets import split_as
+from shardlab.data_parallel.buckets import gradient_dtype, split_as
 
 
 class FlatParameters:
@@ -75,17 +75,17 @@ class FlatParameters:
     def gradient(self) -> Tensor:
         """The parameters' gradients end to end, zeros where there is none, and the padding."""
         return end_to_end(
-            [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters],
+            [torch.zeros_like(p, dtype=gradient_dtype(p)) if p.grad is None else p.grad for p in self.parameters],
             self.padding,
         )
 
     def no_numbers(self) -> Tensor:
         """What a rank sends in place of gradients when it can compute none: NaN everywhere."""
-        return self.shard.new_full((sum(self.lengths),), torch.nan)
+        return self.shard.new_full((sum(self.lengths),), torch.nan, dtype=gradient_dtype(self.parameters[0]))
 
     def reduce(self, full: Tensor) -> tuple[list[dist.Work], Tensor]:
         """Start to sum a vector over the ranks; (N-1)/N of it goes out. The slice holds the sum in the end."""
-        shard = torch.empty_like(self.shard)
+        shard = full.new_empty(self.shard_elements)
         return _started(dist.reduce_scatter_single(shard, full, group=self.group, async_op=True)), shard
 
     def take_gradient(self, shard: Tensor | None) -> None:

@@ -92,17 +92,29 @@ class ShardedOptimizer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for vector, gradient in zip(self.vectors, self._shard_gradients(), strict=True):
-            vector.take_gradient(gradient)
+        self.reduce_gradients()
         if max_norm is not None:
             clip_shards(self._master_gradients(), max_norm, group=self.group)
+        self.update()
+        return loss
+
+    def reduce_gradients(self) -> None:
+        """The first half of `step`: the masters get the gradients of this rank's slices."""
+        for vector, gradient in zip(self.vectors, self._shard_gradients(), strict=True):
+            vector.take_gradient(gradient)
+
+    def update(self) -> None:
+        """The second half: update this rank's slices by the masters' gradients, and gather the others' weights."""
         if any(one["params"] for one in self.param_groups):
             self.local.step()
         for vector in self.vectors:
             vector.take_gradient(None)
+        self.spread()
+
+    def spread(self) -> None:
+        """Every rank gets all weights from the masters: after a step, or after a load."""
         for work in [work for vector in self.vectors for work in vector.spread()]:
             work.wait()
-        return loss
 
     @torch.no_grad()
     def _shard_gradients(self) -> Sequence[Tensor | None]:

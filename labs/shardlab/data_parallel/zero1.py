@@ -27,6 +27,7 @@ class Zero1(ShardedOptimizer):
     replicas: for hybrid sharding (HSDP), the ranks of other nodes that hold the same slice as this one. The model is
     cut over `group`, a node with fast links; between nodes only slices of gradients travel, 2(R-1)/R of an N-th.
     check_finite: False for loss scalers, which live on infinite gradients; trouble is then known to one rank only.
+    average: False leaves the sum of all ranks' gradients, for a loss that is divided by all ranks' tokens already.
     Raises ValueError on every rank for models that differ or are frozen, and later when a model was changed after it
     was wrapped or a gradient is no number, each on any rank.
     """
@@ -40,6 +41,7 @@ class Zero1(ShardedOptimizer):
         parameter_groups: list[dict[str, Any]] | None = None,
         replicas: dist.ProcessGroup | None = None,
         check_finite: bool = True,
+        average: bool = True,
         **options: Any,
     ) -> None:
         named = trainable(module)
@@ -47,7 +49,7 @@ class Zero1(ShardedOptimizer):
         copy_from_first([*module.parameters(), *module.buffers()], group=group)
         if replicas is not None:
             copy_from_first([*module.parameters(), *module.buffers()], group=replicas)
-        self.module, self.replicas = module, replicas
+        self.module, self.replicas, self.average = module, replicas, average
         parameters = parameter_groups or [parameter for _, parameter in named]
         super().__init__(parameters, optimizer_class, group=group, **options)
         groups = [group] if replicas is None else [group, replicas]
@@ -93,4 +95,5 @@ class Zero1(ShardedOptimizer):
         if self.replicas is not None:
             dist.all_reduce(shard, group=self.replicas)
             num_ranks *= dist.get_world_size(self.replicas)
-        shard.div_(num_ranks)
+        if self.average:
+            shard.div_(num_ranks)

@@ -127,6 +127,9 @@ class Zero3(Zero2):
 
     def _after_all(self, module: nn.Module, _: Any, output: Any) -> None:
         self._knows_order = True
+        for tensor in tree_leaves(output):  # of several forwards before a backward, each backward needs all weights
+            if isinstance(tensor, Tensor) and tensor.requires_grad:
+                tensor.register_hook(lambda gradient: self._gather(self.module))
         if not torch.is_grad_enabled():
             for unit in self._vectors_of:
                 self._free(unit)

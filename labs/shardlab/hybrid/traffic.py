@@ -11,12 +11,23 @@ from shardlab.mesh.process_groups import ProcessGroups
 
 
 def sent_by_axis(events: Sequence[Any], groups: ProcessGroups) -> dict[str, float]:
-    """Bytes that this rank sent on each axis, from the meter's events; calls of no group of the mesh under "other"."""
-    of_group: dict[tuple[int, ...], str] = {}
-    for axes, group in groups.by_axes.items():  # single axes come first: with cp = 1, dp is dp and not dp-cp
-        of_group.setdefault(tuple(dist.get_process_group_ranks(group)), "-".join(axes))
+    """Bytes that this rank sent on each axis, from the meter's events; calls of no group of the mesh under "other".
+
+    An axis is known by its ranks. Where two have the same ones (dp and dp-cp with cp = 1; ep and tp with etp = 1 and
+    ep = tp), both lie under the first name: of tp, cp, dp, pp, then of those over several axes, then of the experts.
+    """
+    of_group = {tuple(dist.get_process_group_ranks(groups.by_axes[axes])): name for axes, name in names(groups).items()}
     sent: dict[str, float] = {}
     for event in events:
         axis = of_group.get(event.members, "other")
         sent[axis] = sent.get(axis, 0.0) + event.sent_bytes
     return sent
+
+
+def names(groups: ProcessGroups) -> dict[tuple[str, ...], str]:
+    """The name under which the bytes of each group of the mesh are counted."""
+    first: dict[tuple[int, ...], str] = {}
+    found = {}
+    for axes, group in groups.by_axes.items():  # single axes come first: with cp = 1, dp is dp and not dp-cp
+        found[axes] = first.setdefault(tuple(dist.get_process_group_ranks(group)), "-".join(axes))
+    return found

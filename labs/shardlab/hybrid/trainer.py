@@ -1,4 +1,4 @@
-"""Three axes in one step, the only folder that combines them: data (dp), pipeline (pp) and tensor parallel (tp).
+"""Three axes in one step: data (dp), pipeline (pp) and tensor parallel (tp). All five are in `mesh_trainer`.
 
 Every axis sees its own group and nothing of the others: a pipeline stage is a module, whether its matrices are cut or
 not; a schedule sends activations, whoever computed them; data parallelism averages whatever gradients a rank has.
@@ -47,9 +47,13 @@ class HybridTrainer:
     ) -> None:
         mesh = groups.mesh
         if mesh.cp > 1 or mesh.ep > 1:
-            raise ValueError(f"cp = {mesh.cp}, ep = {mesh.ep}: this step combines dp, pp and tp; use 1 for the others")
+            raise ValueError(
+                f"cp = {mesh.cp}, ep = {mesh.ep}: this step has dp, pp and tp; use 1 for the others, or MeshTrainer"
+            )
         if whole.head.weight is whole.token.weight:
-            raise ValueError("the first and the last stage would each train the shared weight: use tied=False")
+            raise ValueError(
+                "the first and the last stage would each train the shared weight: use tied=False, or MeshTrainer"
+            )
         if (kv_heads := whole.config.kv_heads or whole.config.heads) % mesh.tp:
             raise ValueError(
                 f"{kv_heads} key-value heads over tp = {mesh.tp}: ranks would share one, and its gradient would count "

@@ -7,5 +7,5 @@ __getattr__ = lazily(
     axes=("MEGATRON_ORDER", "Mesh", "mesh_of_world"),
     grid=("Grid",),
     nodes=("Position", "link_bytes_per_second", "position"),
-    process_groups=("ProcessGroups", "create_process_groups"),
+    process_groups=("ProcessGroups", "create_process_groups", "with_groups"),
 )

@@ -68,6 +68,15 @@ def create_process_groups(mesh: Mesh, *, device: str = "cpu", more: Sequence[Axe
     return ProcessGroups(mesh, device_mesh, by_axes)
 
 
+def with_groups(groups: ProcessGroups, *more: Axes) -> ProcessGroups:
+    """The same groups and those of `more`, made where they are missing; all ranks of the world call it alike."""
+    by_axes = dict(groups.by_axes)
+    for axes in more:
+        if not any(set(known) == set(axes) for known in by_axes):
+            by_axes[axes] = _by_enumeration(groups.mesh.groups(*axes))
+    return ProcessGroups(groups.mesh, groups.device_mesh, by_axes)
+
+
 def _by_enumeration(groups: list[list[int]]) -> dist.ProcessGroup:
     """This rank's one of some groups that hold every rank once; all of them are made by all ranks, in this order."""
     mine, _ = dist.new_subgroups_by_enumeration(groups)

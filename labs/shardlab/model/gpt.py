@@ -92,7 +92,7 @@ class GPT(nn.Module):
         self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
         if config.tied:
             self.head.weight = self.token.weight
-        self.apply(_initialise)
+        self.apply(initialise)
 
     def forward(self, tokens_BS: Tensor, positions: Tensor | None = None) -> Tensor:
         """positions: [S] or [B, S], where the tokens are a part of a sequence; None counts them from 0."""
@@ -110,7 +110,7 @@ def next_token_loss(logits_BSV: Tensor, targets_BS: Tensor) -> Tensor:
     return functional.cross_entropy(logits_BSV.flatten(0, 1), targets_BS.flatten())
 
 
-def _initialise(module: nn.Module) -> None:
+def initialise(module: nn.Module) -> None:
     """GPT-2's: normal with 0.02, biases zero."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)

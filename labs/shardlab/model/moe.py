@@ -40,8 +40,10 @@ class MoE(nn.Module):
     """Each token visits the K experts that its router chose, and the shared ones.
 
     `load_E` is how many choices fell on each expert in the last forward: written, not added up, so that a layer that
-    is recomputed counts once.
+    is recomputed counts once. `weight_of_loss`: of this forward's own losses in the step's, 1/m with m microbatches.
     """
+
+    weight_of_loss = 1.0
 
     def __init__(self, config: MoEConfig) -> None:
         super().__init__()
@@ -91,7 +93,8 @@ class MoE(nn.Module):
         if not auxiliary and not z:
             return None
         load_E, share = self.load_of_batch(load_of(routing.experts_TK, self.config.choice.experts))
-        return share * (auxiliary * auxiliary_loss(routing, load_E) + z * z_loss(logits_TE))
+        losses = auxiliary * auxiliary_loss(routing, load_E) + z * z_loss(logits_TE)
+        return self.weight_of_loss * share * losses
 
     def load_of_batch(self, load_E: Tensor) -> tuple[Tensor, float]:
         """Choices of each expert in the whole batch, and how much of it is here, 1 for the mean of all ranks."""

@@ -26,12 +26,15 @@ class MoEBlock(nn.Module):
         super().__init__()
         kv_heads = config.kv_heads or config.heads
         self.norm_1, self.norm_2 = nn.LayerNorm(config.hidden), nn.LayerNorm(config.hidden)
-        self.attention = Attention(config.hidden, config.heads, kv_heads, dropout=config.dropout, flash=config.flash)
+        self.attention = Attention(
+            config.hidden, config.heads, kv_heads, dropout=config.dropout, flash=config.flash, rope=config.rope
+        )
         self.moe = MoE(moe)
         self.dropout_1, self.dropout_2 = Dropout(config.dropout), Dropout(config.dropout)
 
-    def forward(self, x_BSH: Tensor) -> Tensor:
-        x_BSH = x_BSH + self.dropout_1(self.attention(self.norm_1(x_BSH)))
+    def forward(self, x_BSH: Tensor, positions: Tensor | None = None) -> Tensor:
+        where = () if positions is None else (positions,)
+        x_BSH = x_BSH + self.dropout_1(self.attention(self.norm_1(x_BSH), *where))
         return x_BSH + self.dropout_2(self.moe(self.norm_2(x_BSH)))
 
 
@@ -46,11 +49,16 @@ class MoEGPT(GPT):
             raise ValueError(f"experts of hidden size {moe.hidden} in a model of {config.hidden}: use one size")
         super().__init__(config)
         self.blocks = nn.ModuleList(MoEBlock(config, moe) for _ in range(config.layers))
-        for name, one in self.blocks.named_parameters():
-            if one.dim() == 2 and not name.endswith("router.weight"):
-                nn.init.normal_(one, std=0.02)  # as in GPT
-            elif name.endswith("bias"):
-                nn.init.zeros_(one)
+        initialise_experts(self.blocks)
+
+
+def initialise_experts(blocks: nn.Module) -> None:
+    """GPT-2's numbers for all matrices but the routers', which have theirs already."""
+    for name, one in blocks.named_parameters():
+        if one.dim() == 2 and not name.endswith("router.weight"):
+            nn.init.normal_(one, std=0.02)
+        elif name.endswith("bias"):
+            nn.init.zeros_(one)
 
 
 @torch.no_grad()

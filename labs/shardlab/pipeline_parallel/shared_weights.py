@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from shardlab.pipeline_parallel.schedule import Schedule, stages_of_rank
@@ -18,20 +18,23 @@ def add_gradients(parameters: Sequence[nn.Parameter], peer: int, *, group: dist.
     rank holds both stages (V schedules, DualPipe), let both modules have the same parameter; then there is nothing to
     call. Both ranks add in the same order: what they hold stays equal to the bit.
     """
-    rank = dist.get_rank(group)
-    operations, sums = [], []
     for parameter in parameters:
-        mine = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.contiguous()
-        theirs = torch.empty_like(mine)
+        parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.contiguous()
+    add_tensors([parameter.grad for parameter in parameters if parameter.grad is not None], peer, group=group)
+
+
+@torch.no_grad()
+def add_tensors(tensors: Sequence[Tensor], peer: int, *, group: dist.ProcessGroup | None) -> None:
+    """Add the peer's contiguous tensors to this rank's, in place. Both call it, with tensors of the same sizes."""
+    others = [torch.empty_like(one) for one in tensors]
+    operations = []
+    for mine, theirs in zip(tensors, others, strict=True):
         operations.append(dist.P2POp(dist.isend, mine, group=group, group_peer=peer))
         operations.append(dist.P2POp(dist.irecv, theirs, group=group, group_peer=peer))
-        sums.append((parameter, mine, theirs) if rank < peer else (parameter, theirs, mine))
-    if not operations:
-        return
-    for work in dist.batch_isend_irecv(operations):
+    for work in dist.batch_isend_irecv(operations) if operations else ():
         work.wait()
-    for parameter, first, second in sums:
-        parameter.grad = first + second
+    for mine, theirs in zip(tensors, others, strict=True):
+        mine.add_(theirs)  # a + b is b + a to the bit
 
 
 def add_twin_gradients(schedule: Schedule, stages: Mapping[int, Stage], *, group: dist.ProcessGroup | None) -> None:

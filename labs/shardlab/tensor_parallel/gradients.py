@@ -47,13 +47,59 @@ def sum_partial_gradients(module: nn.Module, *, group: Group) -> None:
 
     One all-reduce for each dtype, none where nothing is partial (Megatron-Core, distributed/finalize_model_grads.py).
     """
-    found = list(_partial_gradients(module, group))
-    for dtype in sorted({one.tensor.dtype for one in found}, key=str):
-        mine = [one for one in found if one.tensor.dtype == dtype]
-        sums = torch.cat([_among_zeros(one) for one in mine])
-        sums = start_all_reduce(sums, group=group)()
-        for one, all_sums in zip(mine, sums.split([one.count * one.tensor.numel() for one in mine]), strict=True):
-            one.tensor.copy_(all_sums.view(one.count, *one.tensor.shape)[one.number])
+    sums = Sums()
+    for one in _partial_gradients(module, group):
+        sums.add(*one)
+    sums.reduce(group=group)
+
+
+class Sums:
+    """Tensors that are to be summed over ranks, in place and together: one all-reduce for each dtype."""
+
+    def __init__(self) -> None:
+        self._found: list[Partial] = []
+
+    def add(self, tensor: Tensor, number: int = 0, count: int = 1) -> None:
+        """tensor: to be summed over the ranks that give it the same number, of `count` such sums."""
+        self._found.append(Partial(tensor, number, count))
+
+    def reduce(self, *, group: Group) -> None:
+        """Send all of them; nothing, where there are none."""
+        for dtype in sorted({one.tensor.dtype for one in self._found}, key=str):
+            mine = [one for one in self._found if one.tensor.dtype == dtype]
+            sums = torch.cat([_among_zeros(one) for one in mine])
+            sums = start_all_reduce(sums, group=group)()
+            for one, all_sums in zip(mine, sums.split([one.count * one.tensor.numel() for one in mine]), strict=True):
+                one.tensor.copy_(all_sums.view(one.count, *one.tensor.shape)[one.number])
+
+
+class PartialStretch(NamedTuple):
+    """The numbers begin : end of a flattened gradient that are a part of sum `number` of `count`."""
+
+    begin: int
+    end: int
+    number: int
+    count: int
+
+
+def partial_stretches(module: nn.Module, *, group: Group) -> dict[nn.Parameter, list[PartialStretch]]:
+    """What of each parameter's gradient is a part of a sum, as stretches: for whoever has but a slice of a gradient."""
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    found: dict[nn.Parameter, list[PartialStretch]] = {}
+    for one in module.modules():
+        parameters = dict(one.named_parameters(recurse=False))
+        for name in getattr(one, "partial", ()):
+            if name in parameters:
+                found[parameters[name]] = [PartialStretch(0, parameters[name].numel(), 0, 1)]
+        for name, cut in getattr(one, "cuts", {}).items():
+            if name in parameters and cut.dim == 0:  # units, and with them copies, are those of rows
+                inner, begin = parameters[name][0].numel(), 0
+                for length, copies in (cut.piece(number, size) for number in range(len(cut.sections))):
+                    if copies > 1:
+                        stretch = PartialStretch(begin, begin + length * inner, rank // copies, size // copies)
+                        found.setdefault(parameters[name], []).append(stretch)
+                    begin += length * inner
+    return found
 
 
 def _partial_gradients(module: nn.Module, group: Group) -> Iterator[Partial]:

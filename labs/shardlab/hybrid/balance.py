@@ -1,0 +1,47 @@
+"""The routers' biases: moved once a step, by the choices of all microbatches and all ranks of the stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from shardlab.model.balance import updated_bias
+from shardlab.model.moe import MoE
+from shardlab.pipeline_parallel.stages import ModuleStage
+
+
+class CountingStage(ModuleStage):
+    """A stage that notes where its routers sent the tokens of each forward; what is computed again counts once."""
+
+    def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:
+        output = super().forward(microbatch, activation)
+        for layer in routed_layers([self.module]):
+            layer.load_of_step = layer.load_E + getattr(layer, "load_of_step", 0)  # type: ignore[assignment]
+        return output
+
+
+@torch.no_grad()
+def update_biases(parts: Iterable[nn.Module], *, rate: float, group: dist.ProcessGroup | None) -> None:
+    """Move every router's bias towards balance; group: all ranks of the stage, each with tokens of its own."""
+    layers = routed_layers(parts)
+    if not layers:
+        return
+    loads = torch.stack([layer.load_of_step for layer in layers])  # type: ignore[arg-type]
+    dist.all_reduce(loads, group=group)
+    for layer, load_E in zip(layers, loads, strict=True):
+        bias_E = layer.router.get_buffer("bias_E")
+        bias_E.copy_(updated_bias(bias_E, load_E, rate=rate))
+
+
+def forget_loads(parts: Iterable[nn.Module]) -> None:
+    """Begin to count anew."""
+    for layer in routed_layers(parts):
+        layer.load_of_step = torch.zeros_like(layer.load_E)  # type: ignore[assignment]
+
+
+def routed_layers(parts: Iterable[nn.Module]) -> list[MoE]:
+    """The layers of experts, in order."""
+    return [one for part in parts for one in part.modules() if isinstance(one, MoE)]

@@ -1,0 +1,114 @@
+"""One step's batch: do all ranks bring what belongs together, and how many tokens count? One message finds out.
+
+Ranks of one replica (tp, cp, pp) must have the same sequences; all replicas must have as many, of one length.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from shardlab.context_parallel.balance import SequenceLayout, own_part
+from shardlab.context_parallel.training import IGNORED
+from shardlab.hybrid.groups import WORLD
+from shardlab.mesh.process_groups import ProcessGroups
+
+CHECKSUM = 1 << 20  # squares of such numbers, summed over a million ranks, still fit 64 bits
+
+
+class Microbatches(NamedTuple):
+    """This rank's tokens [b, s/c] of every microbatch, their labels, and the valid labels of all ranks together."""
+
+    tokens: list[Tensor]
+    labels: list[Tensor]
+    num_valid: int
+
+
+def num_valid_tokens(tokens_BS: Tensor, labels_BS: Tensor, groups: ProcessGroups, *, vocabulary: int) -> int:
+    """How many labels of the whole batch are to be predicted; known to every rank before the first backward.
+
+    Raises ValueError, on every rank alike, where ranks bring batches that do not belong together, a rank's is no batch,
+    or nobody has a label.
+    """
+    mesh = groups.mesh
+    trouble = batch_problem(tokens_BS, labels_BS, vocabulary)
+    rows, length = (0, 0) if trouble else tokens_BS.shape
+    facts = [rows, length, *(0 for _ in range(mesh.dp))]
+    replica = mesh.coordinates(dist.get_rank())["dp"]
+    facts[2 + replica] = 1 if trouble else checksum(tokens_BS, labels_BS)
+    num_valid = 0 if trouble else int((labels_BS != IGNORED).sum())
+    numbers = torch.tensor(
+        [bool(trouble), num_valid, *facts, *(fact * fact for fact in facts)], device=labels_BS.device
+    )
+    dist.all_reduce(numbers, group=groups.of(*WORLD))
+
+    any_trouble, valid, *sums = numbers.tolist()
+    first, squares = sums[: len(facts)], sums[len(facts) :]
+    sharers = [mesh.world, mesh.world, *(mesh.world // mesh.dp for _ in range(mesh.dp))]
+    alike = [n * square == total * total for n, total, square in zip(sharers, first, squares, strict=True)]
+    if any_trouble or not all(alike):
+        _raise_together(trouble, rows, length, facts[2 + replica], groups)
+    if valid == 0:
+        raise ValueError(f"every label of every rank is {IGNORED}: give at least one token to be predicted")
+    return valid // (mesh.world // mesh.dp)
+
+
+def batch_problem(tokens_BS: Tensor, labels_BS: Tensor, vocabulary: int) -> str:
+    """Why this is no batch; "" where it is."""
+    if tokens_BS.dim() != 2 or tokens_BS.shape != labels_BS.shape or not tokens_BS.numel():
+        return f"tokens {list(tokens_BS.shape)} with labels {list(labels_BS.shape)}: give [B, S] of both"
+    for what, numbers in (("token", tokens_BS), ("label", labels_BS[labels_BS != IGNORED])):
+        if numbers.numel() and (numbers.amin() < 0 or numbers.amax() >= vocabulary):
+            wrong = numbers[(numbers < 0) | (numbers >= vocabulary)][0].item()
+            return f"{what} {wrong} is outside of a vocabulary of {vocabulary}: use 0 to {vocabulary - 1}"
+    return ""
+
+
+def checksum(*tensors: Tensor) -> int:
+    """A number from 1 on that other numbers would hardly give."""
+    found = 0
+    for one in tensors:
+        found = zlib.crc32(one.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes(), found)
+    return 1 + found % (CHECKSUM - 1)
+
+
+def microbatches(
+    tokens_BS: Tensor, labels_BS: Tensor, num_microbatches: int, layout: SequenceLayout, rank: int, num_valid: int
+) -> Microbatches:
+    """This cp rank's part of each microbatch. Raises ValueError where the sequences cannot be cut into so many."""
+    if len(tokens_BS) % num_microbatches:
+        fits = len(tokens_BS) // num_microbatches * num_microbatches or num_microbatches
+        raise ValueError(
+            f"{len(tokens_BS)} sequences cannot be cut into {num_microbatches} microbatches: use {fits} sequences"
+        )
+    mine = (own_part(one, layout, rank) for one in (tokens_BS, labels_BS))
+    tokens, labels = (list(one.chunk(num_microbatches)) for one in mine)
+    return Microbatches(tokens, labels, num_valid)
+
+
+def _raise_together(trouble: str, rows: int, length: int, number: int, groups: ProcessGroups) -> None:
+    mesh, world = groups.mesh, groups.of(*WORLD)
+    by_rank: list[tuple[str, int, int, int]] = [("", 0, 0, 0)] * mesh.world
+    dist.all_gather_object(by_rank, (trouble, rows, length, number), group=world)
+    for rank, (problem, *_) in enumerate(by_rank):
+        if problem:
+            raise ValueError(f"rank {rank}: {problem}")
+    for rank, (_, *sizes, _) in enumerate(by_rank):
+        if sizes != list(by_rank[0][1:3]):
+            raise ValueError(
+                f"rank {rank} brings {sizes[0]} sequences of {sizes[1]} tokens, rank 0 {by_rank[0][1]} of "
+                f"{by_rank[0][2]}: give every rank as many, of one length"
+            )
+    for rank, one in enumerate(by_rank):
+        replica = mesh.coordinates(rank)["dp"]
+        first = next(other for other in range(mesh.world) if mesh.coordinates(other)["dp"] == replica)
+        if one != by_rank[first]:
+            raise ValueError(
+                f"rank {rank} has other tokens or labels than rank {first}, though both work on replica {replica}: "
+                "give all ranks with one dp coordinate the same sequences, whole"
+            )
+    raise ValueError("the ranks' batches differ: give every rank of a replica the same")

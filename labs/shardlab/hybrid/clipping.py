@@ -1,0 +1,92 @@
+"""The norm of a model whose gradients lie on all axes, and clipping by it: every number of the model counts once.
+
+Whatever a rank holds is counted divided by the number of ranks that hold the same: tp ranks that all have a norm, dp
+ranks without ZeRO, copies of an expert, neighbours that share a key-value head. Padding and twins count nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from shardlab.hybrid.places import Fragment, Place, fragments
+from shardlab.hybrid.sums import gradient_of
+from shardlab.hybrid.weights import Slice, Weights
+
+
+class Owned(NamedTuple):
+    """A slice of a parameter, the blocks of the whole tensor that it is, and how many ranks of dp and cp have it."""
+
+    slice: Slice
+    place: Place
+    fragments: list[Fragment]
+    weights: Weights
+
+
+def owned_by(weights: Weights, places: Mapping[nn.Parameter, Place]) -> list[Owned]:
+    """What a rank updates of a stage's parameters, block by block."""
+    found = []
+    for one in weights.slices():
+        place = places[one.parameter]
+        blocks = fragments(place, one.parameter.shape, one.begin, one.end, at=one.at)
+        found.append(Owned(one, place, blocks, weights))
+    return found
+
+
+@torch.no_grad()
+def squares_of(owned: Iterable[Owned]) -> float:
+    """This rank's share of the sum of squares of the whole model's gradient."""
+    total = 0.0
+    for one in owned:
+        if one.place.is_twin:
+            continue
+        gradient = gradient_of(one.slice)
+        for block in one.fragments:
+            norm = torch.linalg.vector_norm(block.of(gradient), dtype=torch.float64).item()
+            total += norm * norm / (block.copies * one.weights.copies)
+    return total
+
+
+@torch.no_grad()
+def clip(masters: Iterable[nn.Parameter], norm: float, max_norm: float) -> None:
+    """Scale gradients of a norm to one of at most max_norm; torch's clip_grad_norm_ has the same 1e-6."""
+    scale = max_norm / (norm + 1e-6)
+    if scale < 1:
+        gradients = [one.grad for one in masters if one.grad is not None]
+        torch._foreach_mul_(gradients, scale)
+
+
+def summed(numbers: Sequence[float], *, group: dist.ProcessGroup, device: torch.device) -> list[float]:
+    """The sums over all ranks of some numbers, the same on every rank: one message of float64."""
+    mine = torch.tensor(numbers, dtype=torch.float64, device=device)
+    dist.all_reduce(mine, group=group)
+    return mine.tolist()
+
+
+def check_finite(norm: float, owned: Iterable[Owned], *, group: dist.ProcessGroup) -> None:
+    """Raise ValueError, on every rank alike, for a norm that is no number, with the first rank and gradient to blame.
+
+    Every rank gives the same norm; only when it is no number do they tell each other more.
+    """
+    if torch.isfinite(torch.tensor(norm)):
+        return
+    bad = next((one.place.name for one in owned if not gradient_of(one.slice).isfinite().all()), "")
+    by_rank: list[str] = [""] * dist.get_world_size(group)
+    dist.all_gather_object(by_rank, bad, group=group)
+    rank = next((rank for rank, name in enumerate(by_rank) if name), 0)
+    raise NotFinite(rank, by_rank[rank] or "the loss")
+
+
+class NotFinite(ValueError):
+    """Some gradient is infinite or not a number; no weight was changed."""
+
+    def __init__(self, rank: int, name: str) -> None:
+        self.rank, self.name = rank, name
+        super().__init__(
+            f"rank {rank}: the gradient of {name} is infinite or not a number. No weight was changed; look at the "
+            "batch and the loss, or lower the learning rate"
+        )

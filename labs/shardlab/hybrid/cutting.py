@@ -1,0 +1,100 @@
+"""Cut a stage's part of the model over tp, cp and ep: each axis by its own package, in an order that they bear.
+
+1. tp: matrices, vocabulary, and with sequence parallelism what lies between them  2. cp: between queries, keys and
+values and the projection  3. ep and etp: layers of experts, each rank with tokens of its own.
+"""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from shardlab.context_parallel.balance import SequenceLayout
+from shardlab.context_parallel.gpt import ContextParallelCore, split_attention
+from shardlab.expert_parallel.layer import ParallelMoE, Splits
+from shardlab.hybrid.groups import STAGE
+from shardlab.hybrid.part import PartOfModel
+from shardlab.hybrid.settings import Settings
+from shardlab.mesh.process_groups import ProcessGroups
+from shardlab.model.moe import MoE
+from shardlab.model.recomputation import recompute
+from shardlab.tensor_parallel.gpt import block_plan
+from shardlab.tensor_parallel.operators import gather, split
+from shardlab.tensor_parallel.plan import Plan, apply_plan
+from shardlab.tensor_parallel.splits import SEQUENCE_DIM, OnPartOfSequence, Positions, Random, Vocabulary
+
+
+def cut(part: PartOfModel, groups: ProcessGroups, settings: Settings, *, layout: SequenceLayout, seed: int) -> None:
+    """Change a part in place into this rank's part of it. Raises ValueError for sizes that the ranks do not divide."""
+    apply_plan(part, plan_of(part, settings), group=groups.of("tp"), seed=seed)
+    if groups.mesh.cp > 1:
+        split_attention(part, layout=layout, group=groups.of("cp"), method=settings.context, agreed=True)
+    _spread_experts(part, groups, settings)
+    if settings.recompute == "full":
+        recompute(part, "blocks.*")
+    elif settings.recompute == "selective":
+        recompute(part, "blocks.*.attention.core")
+
+
+def plan_of(part: PartOfModel, settings: Settings) -> Plan:
+    """How tp cuts what this stage has: its blocks, and where it has them embedding and head."""
+    has_experts = any(isinstance(one, MoE) for one in part.modules())
+    sequence = settings.sequence_parallel
+    of_block = block_plan(part.config, sequence_parallel=sequence)
+    plan = {f"blocks.*.{path}": way for path, way in of_block.items() if not (has_experts and path in ("up", "down"))}
+    if part.token is not None:
+        plan |= {"dropout": Random(sequence)}
+        plan |= {"token": Vocabulary(sequence=sequence)} if settings.splits_vocabulary else {}
+        plan |= {"position": Positions()} if sequence and part.position is not None else {}
+    if part.head is not None:
+        plan |= {"head": Vocabulary(sequence=sequence)} if settings.splits_vocabulary else {}
+        plan |= {"norm": OnPartOfSequence()} if sequence else {}
+    return plan
+
+
+class TokensInParts(ParallelMoE):
+    """A layer of experts on tp ranks that all have the same tokens: each routes a part of the sequence.
+
+    Without it every token would visit its experts tp times, and their gradients would be tp times too large.
+    """
+
+    def __init__(self, whole: MoE, splits: Splits, tp_group: dist.ProcessGroup) -> None:
+        super().__init__(whole, splits)
+        self.tp_group = tp_group
+
+    def forward(self, x_BSH: Tensor) -> Tensor:
+        own = split(x_BSH, SEQUENCE_DIM, group=self.tp_group)
+        return gather(super().forward(own), SEQUENCE_DIM, group=self.tp_group)
+
+
+def _spread_experts(part: PartOfModel, groups: ProcessGroups, settings: Settings) -> None:
+    layers = {path: one for path, one in part.named_modules() if isinstance(one, MoE)}
+    if not layers:
+        return
+    tokens = groups.of(*STAGE)
+    tensor = groups.of("etp") if groups.mesh.expert_tp > 1 else None
+    splits = Splits(groups.of("ep"), tensor, tokens)
+    for path, layer in layers.items():
+        if groups.mesh.tp > 1 and not settings.sequence_parallel:
+            spread = TokensInParts(layer, splits, groups.of("tp"))
+        else:
+            spread = ParallelMoE(layer, splits)
+        spread.weight_of_loss = 1 / (settings.num_microbatches * dist.get_world_size(tokens))
+        if groups.mesh.tp > 1:  # whole on every tp rank, which has seen a part of the tokens
+            for one in (spread.router, spread.shared):
+                _mark_partial(one)
+        parent, _, name = path.rpartition(".")
+        setattr(part.get_submodule(parent), name, spread)
+
+
+def _mark_partial(module: nn.Module | None) -> None:
+    if module is not None:
+        module.partial = tuple(name for name, _ in module.named_parameters())  # type: ignore[assignment]
+
+
+def set_layout(part: PartOfModel, layout: SequenceLayout, rank: int) -> None:
+    """The next batch's sequences are cut so: positions and attention follow. rank: in the cp group."""
+    part.positions = layout.positions(rank).to(next(part.parameters()).device)
+    for one in part.modules():
+        if isinstance(one, ContextParallelCore):
+            one.layout = layout

@@ -1,0 +1,77 @@
+"""The part of a model that one pipeline stage has, with the names that its parameters have in the whole model."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from shardlab.hybrid.stage import layers_of
+from shardlab.model.gpt import GPTConfig
+
+
+class Whole(Protocol):
+    """A model whose parts can be had one by one: a `GPT`, a `MoEGPT`, or `LayerByLayer`, built when asked for."""
+
+    config: GPTConfig
+    token: Any
+    position: Any
+    blocks: Any
+    norm: Any
+    head: Any
+
+
+class PartOfModel(nn.Module):
+    """Some blocks; the embedding in the first stage, norm and head in the last.
+
+    Blocks are kept under their numbers in the whole model: `blocks.7.up.weight` is called so on every mesh, and never
+    by its place on a rank. positions: of this rank's tokens, set before each step.
+    """
+
+    def __init__(self, whole: Whole, stage: int, num_stages: int) -> None:
+        super().__init__()
+        self.config = whole.config
+        is_first, is_last = stage == 0, stage + 1 == num_stages
+        self.token, self.position = copied(whole.token if is_first else None, whole.position if is_first else None)
+        self.dropout = copied(whole.dropout)[0] if is_first else None  # type: ignore[attr-defined]
+        layers = layers_of(stage, num_stages, whole.config.layers)
+        self.blocks = nn.ModuleDict({str(layer): copied(whole.blocks[layer])[0] for layer in layers})
+        self.norm = copied(whole.norm)[0] if is_last else None
+        self.head = copied(whole.head)[0] if is_last else None
+        if is_first and is_last and whole.config.tied:
+            self.head.weight = self.token.weight  # type: ignore[union-attr]
+        self.positions: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: tokens_BS in the first stage, hidden_BSH in the others; logits_BSV come out of the last."""
+        positions = torch.arange(x.shape[1], device=x.device) if self.positions is None else self.positions
+        if self.token is not None and self.dropout is not None:
+            x = self.token(x)
+            x = self.dropout(x if self.position is None else x + self.position(positions))
+        for block in self.blocks.values():
+            x = block(x, positions) if self.config.rope else block(x)
+        return self.head(self.norm(x)) if self.head is not None and self.norm is not None else x
+
+
+def copied(*modules: nn.Module | None) -> list[Any]:
+    """Copies, so that the whole model stays as it is and can be given up."""
+    return [copy.deepcopy(one) for one in modules]
+
+
+class Share(nn.Module):
+    """Some parameters of a module, under their own names, as a module: what one kind of data parallelism is told of.
+
+    Called, it is the module that it stands for.
+    """
+
+    def __init__(self, module: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
+        super().__init__()
+        self.module, self._chosen = module, parameters
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Any:
+        return iter(self._chosen.items() if recurse else ())

@@ -1,0 +1,130 @@
+"""What a rank has of a model and its optimizer, as blocks of whole tensors under global names: for a checkpoint.
+
+    for chunk in chunks_to_save(trainer): ...      # every element of every whole tensor comes from exactly one rank
+    for chunk in chunks_to_load(trainer): ...      # all that this rank needs; copy numbers into chunk.tensor, in place
+    after_load(trainer)                            # every rank, once all chunks are filled
+
+`Chunk.tensor` is a view of the trainer's own memory: a save copies nothing, a load writes where the numbers belong, and
+nothing is gathered. A chunk is a block `offsets : offsets + tensor.shape` of a tensor of `global_shape` that is called
+`key` in the whole model ("blocks.7.up.weight"; a tied head is "token.weight"). Together with `kind` that names a tensor
+of the checkpoint: "weight" (the master, float32 under bfloat16), "buffer", and the optimizer's states by torch's names:
+"exp_avg", "exp_avg_sq", "momentum_buffer", ..., and "step", a single number for each key, of shape [].
+Whatever the mesh, schedule and ZeRO stage, the set of (key, kind, global_shape) is the same; a load on another mesh
+reads other blocks of the same tensors. Before the first step `chunks_to_load` makes the states, as zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from shardlab.hybrid.clipping import Owned
+from shardlab.hybrid.groups import STAGE
+from shardlab.hybrid.mesh_trainer import MeshTrainer
+from shardlab.hybrid.places import whole_place
+from shardlab.hybrid.weights import flat
+
+Shape = tuple[int, ...]
+
+
+class Chunk(NamedTuple):
+    """A block of the tensor `kind` of `key`: where it begins in the whole one, and this rank's memory of it."""
+
+    key: str
+    kind: str
+    global_shape: Shape
+    offsets: Shape
+    tensor: Tensor
+
+
+def chunks_to_save(trainer: MeshTrainer) -> list[Chunk]:
+    """What this rank writes. All ranks together write every number once; nothing is sent."""
+    chunks = []
+    for one in trainer.owned:
+        if one.place.is_twin:
+            continue
+        total = one.weights.copies
+        for block in one.fragments:
+            turn = one.place.number % (block.copies * total)  # copies take turns to write, parameter by parameter
+            if turn == block.copy + block.copies * one.weights.copy:
+                chunks += [
+                    Chunk(one.place.name, kind, one.place.shape, block.offsets, block.of(flat(tensor)))
+                    for kind, tensor in _tensors(trainer, one)
+                ]
+            if turn == block.copy + block.copies * one.weights.copy and not any(block.offsets):
+                chunks += _scalars(trainer, one)
+    return chunks + [chunk for chunk, is_mine in _buffers(trainer) if is_mine]
+
+
+def chunks_to_load(trainer: MeshTrainer) -> list[Chunk]:
+    """What this rank reads: every block that it has, whoever wrote it."""
+    for weights in trainer.weights:
+        begin_states(weights.optimizer)
+    chunks, seen = [], set()
+    for one in trainer.owned:
+        for block in one.fragments:
+            chunks += [
+                Chunk(one.place.name, kind, one.place.shape, block.offsets, block.of(flat(tensor)))
+                for kind, tensor in _tensors(trainer, one)
+            ]
+        if one.slice.master not in seen:  # a master of many parameters counts its steps once
+            seen.add(one.slice.master)
+            chunks += _scalars(trainer, one)
+    return chunks + [chunk for chunk, _ in _buffers(trainer)]
+
+
+def after_load(trainer: MeshTrainer) -> None:
+    """Let the model have what its masters have read; every rank calls, as ZeRO gathers weights here."""
+    for weights in trainer.weights:
+        weights.publish()
+
+
+@torch.no_grad()
+def begin_states(optimizer: torch.optim.Optimizer) -> None:
+    """Make the states that a first step would make, as zeros: which they are shows a step on a single number."""
+    for group in optimizer.param_groups:
+        missing = [one for one in group["params"] if not optimizer.state.get(one)]
+        if not missing:
+            continue
+        probe = nn.Parameter(torch.zeros(1))
+        probe.grad = torch.zeros(1)
+        options = {name: value for name, value in group.items() if name != "params"}
+        make = cast(Callable[..., torch.optim.Optimizer], type(optimizer))  # each class has defaults of its own
+        trial = make([{"params": [probe]} | options])
+        trial.step()
+        for one in missing:
+            for name, value in trial.state[probe].items():
+                if isinstance(value, Tensor):
+                    optimizer.state[one][name] = torch.zeros_like(one) if value.dim() else torch.zeros_like(value)
+
+
+def _tensors(trainer: MeshTrainer, one: Owned) -> Iterator[tuple[str, Tensor]]:
+    """The master and the states of its shape."""
+    master = one.slice.master
+    yield "weight", master.detach()
+    for name, value in one.weights.optimizer.state.get(master, {}).items():
+        if isinstance(value, Tensor) and value.shape == master.shape:
+            yield name, value
+
+
+def _scalars(trainer: MeshTrainer, one: Owned) -> list[Chunk]:
+    state = one.weights.optimizer.state.get(one.slice.master, {})
+    return [
+        Chunk(one.place.name, name, (), (), value)
+        for name, value in state.items()
+        if isinstance(value, Tensor) and value.dim() == 0 and value.shape != one.slice.master.shape
+    ]
+
+
+def _buffers(trainer: MeshTrainer) -> Iterator[tuple[Chunk, bool]]:
+    """Buffers, the same on all ranks of a stage, of which the first one writes them."""
+    group = trainer.groups.of(*STAGE) if any(place.is_expert for place in trainer.places.values()) else None
+    for part in trainer.parts.values():
+        for name, value in part.named_buffers():
+            place = whole_place(name, value.shape, 0, copies=1, copy=0)
+            chunk = Chunk(name, "buffer", place.shape, (0,) * value.dim(), value)
+            yield chunk, group is not None and dist.get_rank(group) == 0

@@ -1,0 +1,128 @@
+"""Where a rank's parameters lie in the whole model: by global name and as boxes of rows and columns. Arithmetic only.
+
+A parameter that is cut over tp, ep or etp is one box or several (queries, keys and values; what passes and its gate) of
+a whole tensor; what ZeRO leaves of it is a stretch of its flattened numbers, and that is a few boxes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from torch import Tensor
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A block of a rank's tensor: where it begins there, how large it is, and where it begins in the whole tensor.
+
+    copies: how many ranks that share a tensor have this block; copy: which of them this rank is.
+    """
+
+    local: Sizes
+    sizes: Sizes
+    offsets: Sizes
+    copies: int = 1
+    copy: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A parameter's name and shape in the whole model, and this rank's boxes of it.
+
+    number: counted over the parameters of a stage, the same on all its ranks. is_twin: another stage has it, too, and
+    speaks for it: a head that is the embedding.
+    """
+
+    name: str
+    shape: Sizes
+    boxes: tuple[Box, ...]
+    number: int
+    is_expert: bool = False
+    is_twin: bool = False
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A block of numbers in a flat vector that is a block of the whole tensor, too.
+
+    begin, rows: the numbers begin : begin + prod(rows) of the vector, seen in the shape `rows`. inside: of these, the
+    block that is meant. offsets: where it lies in the whole tensor.
+    """
+
+    begin: int
+    rows: Sizes
+    inside: tuple[slice, ...]
+    offsets: Sizes
+    copies: int
+    copy: int
+
+    def of(self, flat: Tensor) -> Tensor:
+        """The block as a view of the vector's memory."""
+        return flat[self.begin : self.begin + prod(self.rows)].view(self.rows)[self.inside]
+
+
+def whole_place(name: str, shape: Sequence[int], number: int, *, copies: int, copy: int) -> Place:
+    """The place of what all ranks of tp have whole."""
+    sizes = tuple(shape)
+    return Place(name, sizes, (Box((0,) * len(sizes), sizes, (0,) * len(sizes), copies, copy),), number)
+
+
+def fragments(place: Place, shape: Sequence[int], begin: int, end: int, *, at: int = 0) -> list[Fragment]:
+    """The numbers begin : end of a rank's flattened tensor, which lie in a vector from `at` on, as blocks of the whole.
+
+    shape: of the rank's tensor. At most 2d - 1 blocks of d dimensions for each box; padding is in none.
+    """
+    found = []
+    for start, sizes in rectangles(tuple(shape), begin, end):
+        first = at + _flat(start, shape) - begin
+        for box in place.boxes:
+            low = [max(*pair) for pair in zip(start, box.local, strict=True)]
+            ends = [
+                min(s + n, b + m) for s, n, b, m in zip(start, sizes, box.local, box.sizes, strict=True)
+            ]  # of the rectangle and of the box
+            if any(lowest >= highest for lowest, highest in zip(low, ends, strict=True)):
+                continue
+            inside = tuple(slice(a - s, e - s) for a, e, s in zip(low, ends, start, strict=True))
+            offsets = tuple(o + a - b for o, a, b in zip(box.offsets, low, box.local, strict=True))
+            found.append(Fragment(first, sizes, inside, offsets, box.copies, box.copy))
+    return found
+
+
+def rectangles(shape: Sizes, begin: int, end: int) -> Iterator[tuple[Sizes, Sizes]]:
+    """Numbers begin : end of a flattened tensor as rectangles, each (start, sizes) and contiguous in memory.
+
+    A stretch of a matrix is the end of a row, whole rows, and the beginning of another.
+    """
+    if begin >= end:
+        return
+    if not shape:
+        yield (), ()
+        return
+    inner = prod(shape[1:])
+    first, last = -(-begin // inner), end // inner  # whole rows
+    if first > last:  # inside one row
+        yield from _in_row(last, shape, begin - last * inner, end - last * inner)
+        return
+    if begin < first * inner:
+        yield from _in_row(first - 1, shape, begin - (first - 1) * inner, inner)
+    if first < last:
+        yield (first, *(0,) * (len(shape) - 1)), (last - first, *shape[1:])
+    if last * inner < end:
+        yield from _in_row(last, shape, 0, end - last * inner)
+
+
+def _in_row(row: int, shape: Sizes, begin: int, end: int) -> Iterator[tuple[Sizes, Sizes]]:
+    for start, sizes in rectangles(shape[1:], begin, end):
+        yield (row, *start), (1, *sizes)
+
+
+def _flat(start: Sequence[int], shape: Sequence[int]) -> int:
+    """The number of a place in the flattened tensor."""
+    number = 0
+    for index, size in zip(start, shape, strict=True):
+        number = number * size + index
+    return number

@@ -1,0 +1,122 @@
+"""What cannot be trained so, in sentences with what would work; found before anything is built or sent."""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+from torch import nn
+
+from shardlab.costs.model import divisors
+from shardlab.hybrid.part import Whole
+from shardlab.hybrid.settings import RECOMPUTE, Settings
+from shardlab.hybrid.stage import layers_of
+from shardlab.mesh.axes import Mesh
+from shardlab.model.gpt import GPTConfig
+from shardlab.model.moe import MoEConfig
+from shardlab.pipeline_parallel.schedule import Kind, Schedule, all_actions, num_stages, stages_of_rank
+from shardlab.ranks.agreement import first_difference
+
+
+def check(whole: Whole, moe: MoEConfig | None, mesh: Mesh, settings: Settings, schedule: Schedule) -> None:
+    """Raise ValueError for what does not go together: the same on every rank, as all have the same arguments."""
+    _check_sizes(settings)
+    _check_schedule(schedule)
+    layers_of(0, num_stages(schedule), whole.config.layers)
+    _check_heads(whole, mesh, settings)
+    _check_experts(moe, mesh)
+    if moe is None and settings.bias_rate:
+        raise ValueError(f"bias_rate = {settings.bias_rate} and a model without experts has no biases: use 0")
+    _check_zero(whole, mesh, settings, schedule)
+
+
+def check_same(whole: Whole, text: list[str], *, group: dist.ProcessGroup | None) -> None:
+    """Raise ValueError, on every rank alike, where ranks bring different models, meshes or settings."""
+    lines = [f"model {whole.config}", *text]
+    if isinstance(whole, nn.Module):
+        lines += [
+            f"{name} {list(p.shape)} {p.dtype}, sum {p.double().sum():.17g}" for name, p in whole.named_parameters()
+        ]
+    if found := first_difference(lines, group=group):
+        raise ValueError(
+            f"rank {found.rank} has another model or other settings than rank 0: {found.line} where rank 0 has "
+            f"{found.line_of_first}. Give every rank the same model, mesh, settings and optimizer."
+        )
+
+
+def check_length(length: int, config: GPTConfig, mesh: Mesh, *, splits_sequence: bool) -> None:
+    """Raise ValueError for sequences longer than learned positions, or that the tp ranks of a cp rank cannot share."""
+    if not config.rope and length > config.sequence:
+        raise ValueError(
+            f"sequences of {length} tokens for a model with {config.sequence} positions: use {config.sequence} or fewer"
+        )
+    own = length // mesh.cp
+    if splits_sequence and own % mesh.tp:
+        each = mesh.cp * mesh.tp
+        raise ValueError(
+            f"{own} tokens of each of {mesh.cp} cp ranks cannot be split over tp = {mesh.tp}: use a sequence of "
+            f"{length // each * each or each} or {(length // each + 1) * each}"
+        )
+
+
+def _check_sizes(settings: Settings) -> None:
+    if settings.zero not in (0, 1, 2, 3):
+        raise ValueError(f"zero = {settings.zero!r}: use 0 (gradients are all-reduced), 1, 2 or 3")
+    if settings.recompute not in RECOMPUTE:
+        raise ValueError(f"recompute = {settings.recompute!r}: use one of {', '.join(RECOMPUTE)}")
+    if settings.replicas > 1 and settings.zero == 0:
+        raise ValueError(f"replicas = {settings.replicas} of slices, and zero = 0 has none: use zero = 1, 2 or 3")
+
+
+def _check_schedule(schedule: Schedule) -> None:
+    homes = [stage for rank in range(len(schedule)) for stage in stages_of_rank(schedule, rank)]
+    if len(set(homes)) < len(homes):
+        twice = next(stage for stage in homes if homes.count(stage) > 1)
+        raise ValueError(
+            f"stage {twice} lies on two ranks, as in DualPipe: use a schedule that places each stage once, such as "
+            "dualpipe_v"
+        )
+
+
+def _check_heads(whole: Whole, mesh: Mesh, settings: Settings) -> None:
+    heads, kv_heads = whole.config.heads, whole.config.kv_heads or whole.config.heads
+    fits = [ranks for ranks in divisors(heads) if kv_heads % ranks == 0 or ranks % kv_heads == 0]
+    if mesh.tp not in fits:
+        raise ValueError(f"{heads} heads and {kv_heads} key-value heads over tp = {mesh.tp}: use a tp among {fits}")
+    width = 4 * whole.config.hidden
+    if width % mesh.tp:
+        raise ValueError(f"an MLP of width {width} over tp = {mesh.tp}: use a tp among {divisors(width)}")
+    own = heads // mesh.tp, max(1, kv_heads // mesh.tp)
+    if mesh.cp > 1 and (problem := settings.context.problem(*own, mesh.cp)):
+        raise ValueError(problem)
+    if mesh.cp > 1 and whole.config.dropout > 0 and not whole.config.flash:
+        raise ValueError(f"scores drop out with p = {whole.config.dropout} under cp = {mesh.cp}: use flash=True")
+
+
+def _check_experts(moe: MoEConfig | None, mesh: Mesh) -> None:
+    if moe is None:
+        if mesh.ep > 1:
+            raise ValueError(f"ep = {mesh.ep} and a model without experts: use ep = 1, or a MoEGPT")
+        return
+    experts = moe.choice.experts
+    if experts % mesh.ep:
+        raise ValueError(f"{experts} experts over ep = {mesh.ep}: use an ep among {divisors(experts)}")
+    if moe.width % mesh.expert_tp:
+        raise ValueError(
+            f"experts of width {moe.width} over etp = {mesh.expert_tp}: use an etp among {divisors(moe.width)}"
+        )
+
+
+def _check_zero(whole: Whole, mesh: Mesh, settings: Settings, schedule: Schedule) -> None:
+    if settings.zero < 2:
+        return
+    if any(action.kind in (Kind.I, Kind.W) for action in all_actions(schedule)):
+        raise ValueError(
+            f"zero = {settings.zero} sends gradients from hooks of a whole backward, and this schedule splits it: "
+            "use zero = 0 or 1, or a schedule without halves (gpipe, one_f_one_b, interleaved)"
+        )
+    last = num_stages(schedule) - 1
+    same_rank = any({0, last} <= {*stages_of_rank(schedule, rank)} for rank in range(len(schedule)))
+    if whole.config.tied and last > 0 and same_rank:
+        raise ValueError(
+            f"zero = {settings.zero} and a tied embedding in two stages of one rank: use zero = 0 or 1, tied=False, or "
+            "a schedule that places the first and the last stage on different ranks"
+        )

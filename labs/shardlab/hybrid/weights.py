@@ -1,0 +1,224 @@
+"""Who updates which weights, and from which gradients: whole on every rank (zero = 0), or in slices (1 to 3).
+
+Both have the same phases: `passes`, around all forwards and backwards; `reduce`, after the last; then others may change
+the masters' gradients; `update`. `slices` says what of each parameter this rank updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from shardlab.data_parallel.agreement import copy_from_first
+from shardlab.data_parallel.ddp import DataParallel, sum_by_all_reduce
+from shardlab.data_parallel.flat import FlatParameters
+from shardlab.data_parallel.zero1 import Zero1
+from shardlab.data_parallel.zero2 import Zero2
+from shardlab.data_parallel.zero3 import Zero3
+from shardlab.hybrid.groups import Sharing
+from shardlab.hybrid.part import Share
+from shardlab.hybrid.trainer import average_gradients
+
+NewOptimizer = Callable[[list[Any]], torch.optim.Optimizer]
+
+
+class Slice(NamedTuple):
+    """The numbers begin : end of a flattened parameter, which lie in a flattened master from `at` on."""
+
+    parameter: nn.Parameter
+    master: nn.Parameter
+    begin: int
+    end: int
+    at: int
+
+
+class Weights(Protocol):
+    """The weights of one stage that are summed over one group of ranks.
+
+    copies: how many ranks of the group hold the same slices; copy: which of them this rank is.
+    """
+
+    optimizer: torch.optim.Optimizer
+    copies: int
+    copy: int
+
+    def slices(self) -> Iterator[Slice]: ...
+
+    def passes(self) -> AbstractContextManager[None]:
+        """Around the step's forwards and backwards."""
+        ...
+
+    def reduce(self) -> None:
+        """Sum the gradients over the ranks of the group; the masters' `grad` are then whole sums."""
+        ...
+
+    def update(self) -> None:
+        """A step of the optimizer; then the model has the new weights, and no gradients."""
+        ...
+
+    def forget(self) -> None:
+        """Give the gradients up, where there is to be no update."""
+        ...
+
+    def publish(self) -> None:
+        """The model gets the masters' numbers, after a load."""
+        ...
+
+
+class WholeWeights:
+    """Every rank updates all of them, with any optimizer. In a lower compute_dtype it keeps masters beside them."""
+
+    def __init__(
+        self,
+        share: Share,
+        new_optimizer: NewOptimizer,
+        *,
+        sharing: Sharing,
+        compute_dtype: torch.dtype | None,
+        options: dict[str, Any],
+    ) -> None:
+        parameters = [one for one in share.parameters() if one.requires_grad]
+        self.copies, self.copy = dist.get_world_size(sharing.all), dist.get_rank(sharing.all)
+        copy_from_first(parameters, group=sharing.all)
+        self.masters = {one: one for one in parameters}
+        if compute_dtype is not None:
+            self.masters = {one: nn.Parameter(one.detach().clone()) for one in parameters}
+            for one in parameters:
+                lower(one, compute_dtype)
+        self._replicas = DataParallel(share, group=sharing.all, reduce=sum_by_all_reduce, check_finite=False, **options)
+        self.optimizer = new_optimizer(list(self.masters.values()))
+
+    def slices(self) -> Iterator[Slice]:
+        for parameter, master in self.masters.items():
+            yield Slice(parameter, master, 0, master.numel(), 0)
+
+    def passes(self) -> AbstractContextManager[None]:
+        return self._replicas.no_sync()
+
+    def reduce(self) -> None:
+        average_gradients(self._replicas)  # here the sum
+        for parameter, master in self.masters.items():
+            master.grad = parameter.grad
+
+    def update(self) -> None:
+        self.optimizer.step()
+        self.forget()
+        self.publish()
+
+    def forget(self) -> None:
+        for parameter, master in self.masters.items():
+            parameter.grad = master.grad = None
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        for parameter, master in self.masters.items():
+            if parameter is not master:
+                parameter.copy_(master)
+
+
+class SlicedWeights:
+    """Each rank updates its slices: `Zero1`, `Zero2` or `Zero3` of data_parallel, which sum instead of averaging.
+
+    apart: parameters whose slices are to be cut by themselves, as another stage has them too and cuts them so.
+    """
+
+    def __init__(
+        self,
+        share: Share,
+        new_optimizer: NewOptimizer,
+        *,
+        sharing: Sharing,
+        zero: int,
+        units: Sequence[nn.Module],
+        apart: Sequence[nn.Parameter],
+        compute_dtype: torch.dtype | None,
+        options: dict[str, Any],
+    ) -> None:
+        trained = [one for one in share.parameters() if one.requires_grad]
+        main_dtype = trained[0].dtype
+        lists = [[one for one in trained if one not in set(apart)], list(apart)]
+        optimizer_class, settings = class_and_options(new_optimizer)
+        more: dict[str, Any] = options if zero > 1 else {}
+        if zero > 1 and compute_dtype is not None:
+            more = more | {"gradient_dtype": main_dtype}
+        if zero == 3:
+            more = more | {"units": units}
+        self.zero: Zero1 = (Zero1, Zero2, Zero3)[zero - 1](
+            share,
+            optimizer_class,
+            group=sharing.cut,
+            replicas=sharing.replicas,
+            parameter_groups=[{"params": some} for some in lists if some],
+            check_finite=False,
+            average=False,
+            compute_dtype=compute_dtype,
+            **more,
+            **settings,
+        )
+        if zero == 1 and compute_dtype is not None:
+            for one in trained:
+                one.grad_dtype = main_dtype
+        self.optimizer = self.zero.local
+        self.copies = 1 if sharing.replicas is None else dist.get_world_size(sharing.replicas)
+        self.copy = 0 if sharing.replicas is None else dist.get_rank(sharing.replicas)
+
+    def slices(self) -> Iterator[Slice]:
+        for vector in self.zero.vectors:
+            yield from slices_of(vector)
+
+    def passes(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def reduce(self) -> None:
+        self.zero.reduce_gradients()
+
+    def update(self) -> None:
+        self.zero.update()
+        self.forget()
+
+    def forget(self) -> None:
+        self.zero.zero_grad()
+
+    def publish(self) -> None:
+        self.zero.spread()
+
+
+def slices_of(vector: FlatParameters) -> Iterator[Slice]:
+    """What of each parameter of a flat vector lies in this rank's slice."""
+    first = dist.get_rank(vector.group) * vector.shard_elements
+    start = 0
+    for parameter, shape in zip(vector.parameters, vector.shapes, strict=True):
+        begin, end = max(start, first), min(start + shape.numel(), first + vector.shard_elements)
+        if begin < end:
+            yield Slice(parameter, vector.master, begin - start, end - start, begin - first)
+        start += shape.numel()
+
+
+def class_and_options(new_optimizer: NewOptimizer) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
+    """What ZeRO is told of an optimizer. Raises ValueError for a function, into which it cannot look."""
+    if isinstance(new_optimizer, partial) and isinstance(new_optimizer.func, type) and not new_optimizer.args:
+        return new_optimizer.func, dict(new_optimizer.keywords)
+    if isinstance(new_optimizer, type):
+        return new_optimizer, {}
+    raise ValueError(
+        "ZeRO builds the optimizer on slices: give a class or functools.partial(torch.optim.AdamW, lr=1e-3), "
+        "not a function"
+    )
+
+
+def lower(parameter: nn.Parameter, dtype: torch.dtype) -> None:
+    """Turn a parameter into another type, and add up its gradients in the type that it had."""
+    main_dtype = parameter.dtype
+    parameter.data = parameter.data.to(dtype)
+    parameter.grad_dtype = main_dtype
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """A tensor's numbers as a vector, in its own memory."""
+    return tensor.detach().view(-1)

@@ -1,0 +1,93 @@
+"""What a mesh saves, another loads: weights, states and steps under global names, each number once."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import shardlab
+import torch
+from shardlab.hybrid import Settings, after_load, chunks_to_load, chunks_to_save
+from shardlab.mesh import Mesh
+from shardlab.pipeline_parallel.builders import interleaved, zbv
+
+from tests.shardlab.hybrid.five_axes import (
+    EXPERTS,
+    Case,
+    batch_of,
+    differences,
+    own_rows,
+    put_together,
+    started,
+    trained_alone,
+)
+
+TWO = Settings(num_microbatches=2, max_norm=0.1, bias_rate=0.01)
+ALL = ("weight", "buffer", "exp_avg", "exp_avg_sq", "step")
+MOE: dict[str, Any] = {"moe": EXPERTS, "rows": 4}
+MESHES = [
+    Case(Mesh(), TWO, **MOE),
+    Case(Mesh(tp=2, dp=2, ep=2), replace(TWO, sequence_parallel=True), **MOE),
+    Case(Mesh(pp=2, cp=2), replace(TWO, schedule=zbv, zero=1), **MOE),
+    Case(Mesh(dp=4, ep=2), replace(TWO, zero=2), **MOE),
+    Case(Mesh(dp=2, tp=2, ep=2, etp=1), replace(TWO, zero=3), **MOE),
+    Case(Mesh(dp=2, cp=2), replace(TWO, zero=1, replicas=2), **MOE),
+    Case(Mesh(pp=2, tp=2), replace(TWO, schedule=interleaved, split_vocabulary=True), **MOE),
+]
+PLAIN = replace(TWO, bias_rate=0.0)
+DENSE_MESHES = [
+    Case(Mesh(tp=4), PLAIN),
+    Case(Mesh(dp=3), replace(PLAIN, zero=2)),  # slices that end inside rows, and padding
+    Case(Mesh(pp=2, tp=2), replace(PLAIN, zero=1)),
+]
+
+
+def saved(case, num_steps):
+    """Some steps, and all that this rank would write."""
+    trainer, replica = started(case)
+    for step in range(num_steps):
+        trainer.step(*own_rows(case, step, replica))
+    return [(c.key, c.kind, c.global_shape, c.offsets, c.tensor.clone()) for c in chunks_to_save(trainer)]
+
+
+def loaded(case, whole, first, num_steps):
+    """Read a checkpoint, then go on; losses, norms and all that this rank would write."""
+    trainer, replica = started(case)
+    for chunk in chunks_to_load(trainer):
+        source = whole[chunk.key, chunk.kind]
+        assert tuple(source.shape) == chunk.global_shape
+        box = tuple(slice(o, o + n) for o, n in zip(chunk.offsets, chunk.tensor.shape, strict=True))
+        with torch.no_grad():
+            chunk.tensor.copy_(source[box])
+    after_load(trainer)
+    told = [trainer.step(*own_rows(case, step, replica)) for step in range(first, first + num_steps)]
+    chunks = [(c.key, c.kind, c.global_shape, c.offsets, c.tensor.clone()) for c in chunks_to_save(trainer)]
+    return [one.loss for one in told], [one.norm for one in told], chunks
+
+
+def run(function, case, *args):
+    return shardlab.run(function, case, *args, ranks=case.mesh.world, timeout=120)
+
+
+@pytest.mark.parametrize("case", MESHES, ids=str)
+def test_what_a_mesh_saves_one_process_loads_and_what_that_saves_the_mesh(case):
+    one = Case(Mesh(), TWO, config=case.config, moe=case.moe, rows=case.rows * case.mesh.dp)
+    model, losses, norms = trained_alone(replace(case, steps=4))
+    of_mesh = put_together(run(saved, case, 2), ALL)
+    there = run(loaded, case, of_mesh, 2, 2)
+    assert differences(case, there, (model, losses[2:], norms[2:]))[2] < 1e-8  # to itself
+    of_one = put_together(run(saved, one, 2), ALL) if case.mesh.dp == 1 else of_mesh
+    assert of_one.keys() == of_mesh.keys()
+    if case.mesh.dp == 1:  # the same microbatches: the same numbers
+        for name, tensor in of_one.items():
+            assert torch.allclose(tensor, of_mesh[name], rtol=0, atol=1e-8), name
+
+
+@pytest.mark.parametrize("case", DENSE_MESHES, ids=str)
+@pytest.mark.parametrize("other", DENSE_MESHES, ids=str)
+def test_any_mesh_goes_on_where_any_other_stopped(case, other):
+    case, other = (replace(one, rows=12 // one.mesh.dp, steps=4) for one in (case, other))
+    assert torch.equal(batch_of(case, 0)[0], batch_of(other, 0)[0])
+    model, losses, norms = trained_alone(case)
+    whole = put_together(run(saved, case, 2), ALL)
+    loss, norm, weight = differences(other, run(loaded, other, whole, 2, 2), (model, losses[2:], norms[2:]))
+    assert loss < 1e-9 and norm < 1e-9 and weight < 1e-8, (loss, norm, weight)
