@@ -1,6 +1,7 @@
 """Every mesh of 2, 4 and 8 ranks with every schedule and ZeRO stage, against one process; goes on where it stopped.
 
-Rows are kept in results/all-meshes.jsonl, one for each case and its text; results/all-meshes.md is made from them.
+Rows are kept in results/all-meshes.jsonl, one for each case; results/all-meshes.md is made from them. A row is not
+judged again when the code changes: remove the file to begin anew.
 """
 
 from __future__ import annotations
