@@ -27,8 +27,9 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("model",),
         ("collectives", "mesh"),
         ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"),
-        ("hybrid",),  # above it: train
+        ("hybrid",),
         ("figures",),
+        ("train",),  # draws its own loss curve
         ("commands",),
     ],
     "autograder": [

@@ -6,6 +6,7 @@ from shardlab.figures.causal import chunk_owners, chunk_work, draw_causal_square
 from shardlab.figures.exchange import draw_exchange
 from shardlab.figures.experts import draw_fullest, draw_routing, draw_visits
 from shardlab.figures.explorer import schedule_explorer
+from shardlab.figures.loss import draw_losses
 from shardlab.figures.masks import draw_masks
 from shardlab.figures.measured import draw_predicted_against_measured, draw_ring_against_tree
 from shardlab.figures.memory import draw_memory
@@ -35,6 +36,7 @@ __all__ = [
     "draw_exchange",
     "draw_fullest",
     "draw_groups",
+    "draw_losses",
     "draw_masks",
     "draw_memory",
     "draw_overlap",

@@ -37,7 +37,7 @@ from shardlab.hybrid.weights import NewOptimizer, SlicedWeights, Weights, WholeW
 from shardlab.hybrid.clipping import Owned, check_finite, clip, owned_by, squares_of, summed
 from shardlab.mesh.process_groups import GRADIENTS, ProcessGroups
 from shardlab.model.moe import MoEConfig
-from shardlab.pipeline_parallel.execution import execute
+from shardlab.pipeline_parallel.execution import RankTimes, execute
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
 from shardlab.tensor_parallel.gradients import partial_stretches
 
@@ -85,6 +85,7 @@ class MeshTrainer:
             p: found for part in self.parts.values() for p, found in partial_stretches(part, group=groups.of("tp")).items()
         }
         self._modules: dict[int, nn.Module] = {}
+        self.times = RankTimes([], [])  # of this rank's slots in the latest step
         self.weights = self._weights(new_optimizer)
         self.owned = [one for weights in self.weights for one in owned_by(weights, self.places)]
 
@@ -103,7 +104,7 @@ class MeshTrainer:
         with ExitStack() as passes:
             for weights in self.weights:
                 passes.enter_context(weights.passes())
-            execute(self.schedule, stages, group=self.groups.of("pp"))
+            self.times = execute(self.schedule, stages, group=self.groups.of("pp"))
 
         self._sum_gradients()
 

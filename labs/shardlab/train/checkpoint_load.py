@@ -1,0 +1,123 @@
+"""Load a checkpoint that any mesh has written: checked first, by all ranks together, and then read where it belongs.
+
+Every rank reads the blocks that it needs, whoever wrote them; nothing is gathered.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+
+from shardlab.hybrid.groups import WORLD
+from shardlab.hybrid.mesh_trainer import MeshTrainer
+from shardlab.hybrid.pieces import after_load, chunks_to_load, chunks_to_save
+from shardlab.train.checkpoint_contents import (
+    Damaged,
+    check_bytes,
+    check_sizes,
+    check_tensors,
+    complete,
+    read_contents,
+)
+from shardlab.train.checkpoint_plan import Kept, Reading, kept
+
+Say = Callable[[str], None]
+
+
+def load(trainer: MeshTrainer, checkpoint: Path, *, facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Set weights and optimizer from a checkpoint; returns what it says about itself. Every rank calls.
+
+    facts: what has to be in it, such as the model's sizes. Raises ValueError, on every rank alike and before anything
+    is changed: Damaged for one that is cut short or has a wrong checksum, else for one of another model.
+    """
+    group = trainer.groups.of(*WORLD)
+    wanted = _tensors_of(trainer)
+    contents = _agreed(lambda: _checked(Path(checkpoint), wanted, facts or {}, group), group)
+    reader = FileSystemReader(checkpoint)
+    metadata = reader.read_metadata()
+    reader.set_up_storage_reader(metadata, is_coordinator=False)
+    reading = Reading(chunks_to_load(trainer))
+    reader.read_data(reading.plan(metadata), reading).wait()  # type: ignore[arg-type]
+    after_load(trainer)
+    return contents
+
+
+def load_latest(
+    trainer: MeshTrainer, folder: Path, *, facts: Mapping[str, Any] | None = None, say: Say = lambda text: None
+) -> dict[str, Any] | None:
+    """Load the latest checkpoint of a folder that is whole, and say which are not; None where there is none.
+
+    Raises ValueError, on every rank alike, for one of another model or another training.
+    """
+    candidates = [complete(Path(folder))]
+    dist.broadcast_object_list(candidates, group_src=0, group=trainer.groups.of(*WORLD))
+    for checkpoint in candidates[0]:
+        try:
+            return load(trainer, checkpoint, facts=facts)
+        except Damaged as error:
+            say(f"skipped: {error}")
+    return None
+
+
+def latest(folder: Path, say: Say = lambda text: None) -> Path | None:
+    """The latest checkpoint that has all its files in their sizes; says which have not. No rank is needed."""
+    for checkpoint in complete(Path(folder)):
+        try:
+            check_sizes(checkpoint, read_contents(checkpoint)["files"])
+            return checkpoint
+        except Damaged as error:
+            say(f"skipped: {error}")
+    return None
+
+
+def remove_drafts(folder: Path, say: Say = lambda text: None) -> None:
+    """Remove what a save that did not end has left, before the first of a run."""
+    for draft in sorted(Path(folder).glob(".step-*")):
+        say(f"{draft.name} was not finished when its run ended: removed")
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _tensors_of(trainer: MeshTrainer) -> dict[str, Kept]:
+    """All whole tensors of this training, from all ranks."""
+    chunks_to_load(trainer)  # makes the optimizer's states, as zeros, where no step has
+    group = trainer.groups.of(*WORLD)
+    by_rank: list[dict[str, Kept]] = [{}] * dist.get_world_size(group)
+    dist.all_gather_object(by_rank, kept(chunks_to_save(trainer)), group=group)
+    return {name: one for some in by_rank for name, one in some.items()}
+
+
+def _checked(checkpoint: Path, wanted: dict[str, Kept], facts: Mapping[str, Any], group: Any) -> dict[str, Any]:
+    """The contents, all right as far as this rank has looked: files are shared out, each is read once."""
+    contents = read_contents(checkpoint)
+    check_sizes(checkpoint, contents["files"])
+    for name, value in facts.items():
+        if contents.get(name) != value:
+            raise ValueError(
+                f"{checkpoint} is of another training: {name} was {contents.get(name)!r}, here it is {value!r}. "
+                "Nothing was loaded; use another folder, or checkpoints.resume = false"
+            )
+    check_tensors(checkpoint, contents["tensors"], wanted)
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    check_bytes(checkpoint, contents["files"], sorted(contents["files"])[rank::size])
+    return contents
+
+
+def _agreed(check: Callable[[], dict[str, Any]], group: Any) -> dict[str, Any]:
+    """What `check` returns, once it has on every rank; the first rank's error on all of them."""
+    found, error = {}, None
+    try:
+        found = check()
+    except ValueError as caught:
+        error = caught
+    except OSError as caught:  # of the disk: no reason to let the others wait
+        error = Damaged(f"{caught.filename} cannot be read: {caught.strerror}")
+    by_rank: list[ValueError | None] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(by_rank, error, group=group)
+    if first := next((one for one in by_rank if one is not None), None):
+        raise type(first)(str(first))
+    return found

@@ -1,0 +1,33 @@
+"""The loss curve of a folder's runs, as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shardlab.train.logs import entries
+
+
+def draw_log(folder: Path, picture: Path) -> str:
+    """Draw what a folder's log says; returns the figure in words, or that there is nothing to draw."""
+    from matplotlib.figure import Figure
+
+    from shardlab.figures.loss import draw_losses
+
+    runs = runs_of(folder)
+    if not runs:
+        return "no step was logged: no loss curve"
+    figure = Figure(figsize=(6, 3.2), layout="constrained")
+    words = draw_losses(figure.subplots(), runs)
+    figure.savefig(picture)
+    return words
+
+
+def runs_of(folder: Path) -> list[list[tuple[int, float]]]:
+    """(step, loss) of each run of a folder that made a step, in the order in which they ran."""
+    runs: list[list[tuple[int, float]]] = []
+    for entry in entries(folder):
+        if "recipe" in entry:
+            runs.append([])
+        elif "loss" in entry and runs:
+            runs[-1].append((entry["step"], entry["loss"]))
+    return [run for run in runs if run]

@@ -1,0 +1,113 @@
+"""What a training tells: lines for people, JSON for programs, events for TensorBoard. Only the first rank writes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from shardlab.train.events import EventWriter
+
+FILE, EVENTS = "log.jsonl", "tensorboard"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step, counted from 1. seconds: without what a checkpoint took. memory: bytes of the first rank's process.
+
+    loss: of a token that counts. norm: of the whole gradient before it was clipped. mfu: None where no peak is known.
+    """
+
+    step: int
+    loss: float
+    norm: float
+    rate: float
+    tokens: int
+    seconds: float
+    mfu: float | None
+    memory: int
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of all ranks together."""
+        return self.tokens / self.seconds
+
+    def line(self, steps: int) -> str:
+        """As people read it."""
+        share = "" if self.mfu is None else f"  mfu {self.mfu:5.1%}"
+        return (
+            f"step {self.step:>{len(str(steps))}}/{steps}  loss {self.loss:.4f}  norm {self.norm:8.3f}  "
+            f"lr {self.rate:.2e}  {self.tokens_per_second:9,.0f} tokens/s{share}  {self.memory / 2**20:,.0f} MiB"
+        )
+
+
+class Logs:
+    """Writes rows and sentences; on all ranks but the first it does nothing."""
+
+    def __init__(self, folder: Path | None, *, rank: int, events: bool = True, quiet: bool = False) -> None:
+        self.is_first, self._quiet = rank == 0, quiet
+        self.folder = folder if self.is_first else None
+        self._events = EventWriter(self.folder / EVENTS) if self.folder and events else None
+        if self.folder:
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def say(self, text: str) -> None:
+        """A sentence, to the terminal and into the file."""
+        if self.is_first and not self._quiet:
+            print(text, flush=True)
+        self.note({"say": text})
+
+    def row(self, row: Row, *, steps: int, show: bool) -> None:
+        """A step."""
+        if show and self.is_first and not self._quiet:
+            print(row.line(steps), flush=True)
+        self.note(asdict(row))
+        if self._events:
+            numbers = {"loss": row.loss, "norm": row.norm, "rate": row.rate, "tokens per second": row.tokens_per_second}
+            with self._unharmed():
+                self._events.scalars(row.step, numbers | ({} if row.mfu is None else {"mfu": row.mfu}))
+
+    def note(self, entry: dict[str, Any]) -> None:
+        """A line of JSON."""
+        if self.folder:
+            with self._unharmed(), (self.folder / FILE).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+
+    def file(self, name: str, text: str) -> None:
+        """A whole file of the folder."""
+        if self.folder:
+            with self._unharmed():
+                (self.folder / name).write_text(text, encoding="utf-8")
+
+    @contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """A disk that is full costs what is logged, not the training."""
+        try:
+            yield
+        except OSError as error:
+            print(f"{self.folder} cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._events:
+            self._events.close()
+
+
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """The rows of all runs of a folder by step; where a resumed run has done a step again, its row counts."""
+    by_step = {entry["step"]: entry for entry in entries(folder) if "loss" in entry}
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def entries(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every line; one that was cut short is left out."""
+    path = Path(folder, FILE)
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue

@@ -1,0 +1,128 @@
+"""A training as a program: what a rank does, what its exit code says, and how ranks of this machine are started.
+
+Started by `torchrun`, a process is a rank; started alone, it starts ranks through torchrun's own elastic agent.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from shardlab.hybrid.clipping import NotFinite
+from shardlab.ranks import transports
+from shardlab.ranks.supervise import end_with_parent
+from shardlab.train import build
+from shardlab.train.fits import mesh_ranks
+from shardlab.train.loop import train
+from shardlab.train.recipe import Recipe
+
+DONE, FAILED, WRONG_RECIPE, REFUSED, NOT_FINITE, LOST = range(6)
+MEANING = {
+    DONE: "the training is done",
+    FAILED: "something else went wrong: the message says what",
+    WRONG_RECIPE: "the recipe, or a change to it, does not work; nothing was started",
+    REFUSED: "the ranks refused to begin, such as a checkpoint of another model",
+    NOT_FINITE: "a loss or gradient was no number, and the recipe stops then",
+    LOST: "a rank was lost: it died, or did not answer in time",
+}
+
+
+def be_a_rank(recipe: Recipe) -> int:
+    """Train as one of torchrun's ranks; returns the exit code."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with_parent()  # however the agent ends, its ranks end with it
+    rank = int(os.environ["RANK"])
+    try:
+        build.check(recipe, int(os.environ["WORLD_SIZE"]))
+    except ValueError as error:
+        return _failed(rank, str(error), WRONG_RECIPE)
+    try:
+        with joined(recipe.survival.patience):
+            train(recipe)
+        return DONE
+    except NotFinite as error:
+        return _failed(rank, str(error), NOT_FINITE)
+    except ValueError as error:
+        return _failed(rank, str(error), REFUSED)
+    except (dist.DistError, RuntimeError) as error:
+        if not is_about_peers(error):
+            raise
+        print(f"rank {rank}: another rank was lost: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+        return LOST
+
+
+def is_about_peers(error: Exception) -> bool:
+    """Whether an error of torch.distributed says that somebody else has gone, or is silent."""
+    signs = ("connection", "timed out", "timeout", "peer", "socket", "gloo")
+    return isinstance(error, dist.DistError) or any(sign in str(error).lower() for sign in signs)
+
+
+@contextmanager
+def joined(patience: float) -> Iterator[None]:
+    """The world of torchrun's ranks. patience: seconds that a call waits for the others.
+
+    Unlike `ranks.torchrun_group` nothing is recorded in between: a recorder looks at every operator.
+    """
+    local, world = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), int(os.environ["WORLD_SIZE"])
+    if local == world:
+        os.environ.update(transports.environment(transports.GLOO))
+    elif "GLOO_SOCKET_IFNAME" not in os.environ:
+        os.environ["GLOO_SOCKET_IFNAME"] = transports.interface_towards(os.environ["MASTER_ADDR"])
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(max(1, cores // local))
+    dist.init_process_group(transports.GLOO, timeout=datetime.timedelta(seconds=patience))
+    yield
+    dist.destroy_process_group()  # not after an error: others may wait for us in it
+
+
+def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None) -> int:
+    """Start ranks of this machine, `python -m shardlab.train ARGUMENTS` each; the exit code is the first failed rank's.
+
+    With survival.on_lost_rank = "restart" the agent starts all of them again when one is lost.
+    """
+    count = ranks or mesh_ranks(recipe)
+    try:
+        build.check(recipe, count)
+    except ValueError as error:
+        return _failed(0, str(error), WRONG_RECIPE)
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ranks say what is wrong themselves
+    again = recipe.survival.restarts if recipe.survival.on_lost_rank == "restart" else 0
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        local_addr="127.0.0.1",
+        max_restarts=again,
+        monitor_interval=0.2,
+        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
+    )
+    try:
+        elastic_launch(config, sys.executable)("-m", "shardlab.train", *arguments)
+        return DONE
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        code = failure.exitcode
+        if code < 0:
+            print(f"rank {rank} was ended by signal {-code}", file=sys.stderr)
+        return LOST if code < 0 else code
+
+
+def _failed(rank: int, text: str, code: int) -> int:
+    """Say it once, and return the code."""
+    if rank == 0:
+        print(text, file=sys.stderr, flush=True)
+    return code

@@ -1,0 +1,21 @@
+"""The learning rate of every step: a function, so that a resumed run goes on with the same one."""
+
+from __future__ import annotations
+
+from math import cos, pi
+
+from shardlab.train.sections import Rate
+
+
+def rate_at(step: int, rate: Rate, steps: int) -> float:
+    """The learning rate of step number `step`, from 0 on, of a run of `steps`.
+
+    Warm-up: peak * (step + 1) / warmup. Then peak, or peak * (floor + (1 - floor) * (1 + cos(pi * t)) / 2), where t
+    goes from 0 to 1 in the steps that are left (SGDR, arXiv 1608.03983, equation 5, with one period).
+    """
+    if step < rate.warmup:
+        return rate.peak * (step + 1) / rate.warmup
+    if rate.shape == "constant":
+        return rate.peak
+    done = min(1.0, (step - rate.warmup) / max(1, steps - rate.warmup))
+    return rate.peak * (rate.floor + (1 - rate.floor) * (1 + cos(pi * done)) / 2)

@@ -1,0 +1,147 @@
+"""The sections of a recipe: small frozen dataclasses whose fields say which values they take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardlab.train.fields import choice, needed, number
+
+SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zbv", "v-half", "v-min", "dualpipe-v")
+
+
+@dataclass(frozen=True)
+class Model:
+    """Sizes of the GPT. kv_heads: 0 for as many as heads. Tokens are bytes, so the vocabulary has at least 256."""
+
+    layers: int = needed()
+    hidden: int = needed()
+    heads: int = needed()
+    sequence: int = needed(least=2)
+    vocabulary: int = number(256, least=256)
+    kv_heads: int = number(0, least=0)
+    tied: bool = True
+    gated: bool = False
+    rope: bool = False
+    dropout: float = number(0.0, least=0, most=0.9)
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Layers of experts in the place of MLPs; experts = 0 is a dense model. active: of each token, besides `shared`."""
+
+    experts: int = number(0, least=0)
+    active: int = number(2, least=1)
+    width: int = number(64, least=1)
+    shared: int = number(0, least=0)
+    gated: bool = False
+    auxiliary: float = number(0.01, least=0)
+    z: float = number(0.0, least=0)
+    bias_rate: float = number(0.0, least=0)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Sizes of the axes. dp = 0: what the other axes leave of the ranks. etp = 0: as tp. replicas: HSDP's."""
+
+    dp: int = number(0, least=0)
+    pp: int = number(1, least=1)
+    cp: int = number(1, least=1)
+    tp: int = number(1, least=1)
+    ep: int = number(1, least=1)
+    etp: int = number(0, least=0)
+    replicas: int = number(1, least=1)
+
+
+@dataclass(frozen=True)
+class StepOf:
+    """What a step does. batch: sequences of all replicas together; microbatches: into which each replica cuts its own.
+
+    dtype: of weights and activations in the passes; masters, gradients and moments are float32, or float64 with it.
+    max_norm: of the whole gradient; 0 never clips.
+    """
+
+    batch: int = needed()
+    microbatches: int = number(1, least=1)
+    schedule: str = choice("1f1b", *SCHEDULES)
+    zero: int = choice(0, 0, 1, 2, 3)
+    recompute: str = choice("none", "none", "selective", "full", "stage")
+    dtype: str = choice("float32", "float32", "bfloat16", "float64")
+    sequence_parallel: bool = False
+    split_vocabulary: bool = False
+    context: str = choice("ring", "ring", "ulysses", "gathered")
+    layout: str = choice("zigzag", "zigzag", "contiguous", "striped")
+    max_norm: float = number(1.0, least=0)
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """AdamW (arXiv 1711.05101) or SGD with momentum."""
+
+    name: str = choice("adamw", "adamw", "sgd")
+    weight_decay: float = number(0.1, least=0)
+    beta1: float = number(0.9, least=0, most=0.9999)
+    beta2: float = number(0.95, least=0, most=0.9999)
+    eps: float = number(1e-8, least=0)
+    momentum: float = number(0.9, least=0, most=0.9999)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The learning rate: a linear warm-up to `peak`, then constant, or half a cosine down to floor * peak."""
+
+    peak: float = number(1e-3, least=0)
+    warmup: int = number(0, least=0)
+    shape: str = choice("cosine", "cosine", "constant")
+    floor: float = number(0.1, least=0, most=1)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How long, from which seed, on which text ("": the course's own pages), and the folder of all files ("": none).
+
+    until: end after so many steps, though the learning rate is planned for `steps`; 0 for all of them.
+    """
+
+    steps: int = needed()
+    until: int = number(0, least=0)
+    seed: int = number(0, least=0)
+    text: str = ""
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """every: steps between two, 0 for none but the last. keep: how many stay. folder "": checkpoints/ in run.folder."""
+
+    folder: str = ""
+    every: int = number(0, least=0)
+    keep: int = number(3, least=1)
+    asynchronous: bool = True
+    resume: bool = True
+
+
+@dataclass(frozen=True)
+class Log:
+    """every: steps between two lines. measure: the step whose messages, times and memory are recorded; 0 for none.
+
+    peak_flops: of one rank, for the MFU; 0: as `shardlab calibrate` has measured it here.
+    """
+
+    every: int = number(1, least=1)
+    measure: int = number(3, least=0)
+    tensorboard: bool = True
+    figure: bool = True
+    peak_flops: float = number(0.0, least=0)
+
+
+@dataclass(frozen=True)
+class Survival:
+    """on_lost_rank: end, or start all ranks again from the last checkpoint, up to `restarts` times.
+
+    patience: seconds that a rank waits for the others before it gives up. on_not_finite: end, or leave the step out.
+    """
+
+    on_lost_rank: str = choice("stop", "stop", "restart")
+    restarts: int = number(3, least=1, most=100)
+    patience: float = number(60.0, least=1, most=3600)
+    on_not_finite: str = choice("stop", "stop", "skip")
