@@ -30,8 +30,8 @@ from shardlab.pipeline_parallel.builders import gpipe, interleaved, one_f_one_b,
 from shardlab.pipeline_parallel.schedule import Schedule
 
 RANKS = 4
-ROWS, SEQUENCE, VOCABULARY = 16, 32, 32
-STEPS, WATCHED = 8, 2  # memory is counted in the first steps, time in the others
+ROWS, SEQUENCE, VOCABULARY = 8, 32, 32
+STEPS, WATCHED = 5, 2  # memory is counted in the first steps, time in the others
 SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {
     "gpipe": gpipe,
     "1f1b": one_f_one_b,
