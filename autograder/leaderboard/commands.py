@@ -39,7 +39,9 @@ def time_recipes(
             except ValueError as error:
                 typer.echo(f"{name}: not on the board. {error}")
                 continue
-            entries.append(board.timed(name, recipe, lambda one: shardlab.run(race, one, ranks=one.mesh.world, timeout=120)))
+            entries.append(
+                board.timed(name, recipe, lambda one: shardlab.run(race, one, ranks=one.mesh.world, timeout=120))
+            )
             typer.echo(f"{name}: {entries[-1].ratio:.2f} times the reference")
     board.write(entries, out)
     typer.echo(str(out))

@@ -29,8 +29,8 @@
 #
 # <details><summary>Over which ranks is the gradient of a dense weight added up, and over which an expert's?</summary>
 #
-# Over dp and cp together: they have other tokens and the same weight. An expert's over edp, the ranks with a copy of it.
-# </details>
+# Over dp and cp together: they have other tokens and the same weight. An expert's over edp, the ranks with a copy of
+# it. </details>
 #
 # <details><summary>Under sequence parallelism, what is wrong with a LayerNorm's gradient?</summary>
 #
@@ -126,6 +126,7 @@ figures.show(figure, figures.draw_groups(ax, Mesh(tp=2, cp=2, pp=2), 5, ranks_pe
 # %% exercise="week15.bill"
 def five_axis_bill(tp, cp, ep, dp, pp, layers, hidden, kv, tokens, k, dense, experts):
     """[ranks, ranks, bytes on tp, on cp, on ep, bytes of gradients]; bf16."""
+
     ### BEGIN SOLUTION
     def all_reduce(ranks, num_bytes):
         return 2 * (ranks - 1) / ranks * num_bytes
@@ -192,8 +193,8 @@ summaries = shardlab.run(train, five, ranks=8, timeout=90)
 # %% [markdown]
 # ## 5 · The data order knows no mesh
 #
-# A run on dp = 4 that goes on with dp = 2 must read what it would have read. So the order may depend on the seed and the
-# step, and on nothing else: not on dp, not on a generator that was left somewhere.
+# A run on dp = 4 that goes on with dp = 2 must read what it would have read. So the order may depend on the seed and
+# the step, and on nothing else: not on dp, not on a generator that was left somewhere.
 #
 # **By hand.** 5 sequences, batches of 4. Epoch 0 is a permutation of 5, say `3 0 4 1 2`; epoch 1 another, `1 4 2 0 3`.
 # Step 0 reads `3 0 4 1`, step 1 `2 | 1 4 2`: a batch may cross into the next epoch. With dp = 2, replica 1 of step 1
@@ -206,6 +207,7 @@ summaries = shardlab.run(train, five, ranks=8, timeout=90)
 # %% exercise="week15.data-order"
 def sequences(seed, step, replica, dp, batch, num):
     """The numbers of the sequences of one replica in one step; the r-th part of the step's batch is replica r's."""
+
     ### BEGIN SOLUTION
     def place(number):
         epoch, at = divmod(number, num)
@@ -233,13 +235,13 @@ check("week15.data-order", order_of, cases=[small, {"seed": 3, "num": 24, "batch
 # The backward is over. Each rank has gradients of the *sum* of its own valid tokens' losses. Wanted: those of the mean
 # over all valid tokens of all ranks.
 #
-# **By hand.** dp 2, tp 2. Rank 0 and 1 have 3 valid tokens, rank 2 and 3 have 1. A dense weight's gradients are 6, 6, 2,
-# 2: tp ranks have the same. A norm's are 4, 2, 1, 1: each has seen half of the sequence. Both become (6 + 2)/4 = 2.
+# **By hand.** dp 2, tp 2. Rank 0 and 1 have 3 valid tokens, rank 2 and 3 have 1. A dense weight's gradients are 6, 6,
+# 2, 2: tp ranks have the same. A norm's are 4, 2, 1, 1: each has seen half of the sequence. Both become (6 + 2)/4 = 2.
 #
 # **`finish_gradients(gradients, kinds, tokens, *, copies, edp, tp, ends)`** returns a list of new gradients. A kind is
-# `"dense"`, `"split"` (a tp rank has a part of its own), `"norm"`, `"expert"` or `"tied"` (first and last stage each use
-# the whole weight). `tokens` is this rank's number of valid tokens, possibly 0. `copies` is the group over dp and cp.
-# Send no gradient more than once over a group. *About 10 lines.*
+# `"dense"`, `"split"` (a tp rank has a part of its own), `"norm"`, `"expert"` or `"tied"` (first and last stage each
+# use the whole weight). `tokens` is this rank's number of valid tokens, possibly 0. `copies` is the group over dp and
+# cp. Send no gradient more than once over a group. *About 10 lines.*
 
 
 # %% exercise="week15.finish"
@@ -326,7 +328,7 @@ for number in (0, 3):
     suspect = hybrid.FAULTS[number]
     losses = [f"{gradients_on(suspect, **mesh)[0]:.4f}" for mesh in ({}, {"tp": 2}, {"pp": 2})]
     print(f"losses on one rank, tp 2, pp 2: {', '.join(losses)}; guilty:", end=" ")
-    print(culprit(lambda **mesh: gradients_on(suspect, **mesh)[1]), f"({suspect})")
+    print(culprit(lambda suspect=suspect, **mesh: gradients_on(suspect, **mesh)[1]), f"({suspect})")
 
 # %% [markdown]
 # The losses agree in every digit, and one gradient is half of what it should be. A month of training, and nobody sees.
@@ -337,18 +339,19 @@ for number in (0, 3):
 # rows and columns of that tensor of the whole model*. Megatron's had local layer numbers: a strict load succeeded, and
 # stage 1 got stage 0's layers ([#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452), finding 12).
 #
-# **By hand.** Saved with tp 2: columns 0–12 of `up` by one rank, 12–24 by the other. Wanted with tp 3: 0–8, 8–16, 16–24.
-# The middle one reads 8–12 from the first and 12–16 from the second.
+# **By hand.** Saved with tp 2: columns 0–12 of `up` by one rank, 12–24 by the other. Wanted with tp 3: 0–8, 8–16,
+# 16–24. The middle one reads 8–12 from the first and 12–16 from the second.
 #
 # A **piece** is a dict: `part`, `rows` and `columns` (begin and end, in the whole matrix); `layer`, counted by its rank
-# from `first_layer`; and `expert`, counted from `first_expert`, or −1. **`reads(piece, saved)`** returns for a piece that
-# is wanted a list of `[number in saved, [row, row end], [column, column end]]` that covers it, each number read once,
-# though replicas have copies; and `None` if a part of it is nowhere. *About 14 lines.*
+# from `first_layer`; and `expert`, counted from `first_expert`, or −1. **`reads(piece, saved)`** returns for a piece
+# that is wanted a list of `[number in saved, [row, row end], [column, column end]]` that covers it, each number read
+# once, though replicas have copies; and `None` if a part of it is nowhere. *About 14 lines.*
 
 
 # %% exercise="week15.reshard"
 def reads(piece, saved):
     """What to read from which saved piece, in rows and columns of the whole matrix."""
+
     ### BEGIN SOLUTION
     def name(one):
         expert = one["first_expert"] + one["expert"] if one["expert"] >= 0 else -1
@@ -386,8 +389,8 @@ check("week15.reshard", all_reads, cases=[other_tp, other_pp_ep, incomplete])  #
 # %% [markdown]
 # ### The newest one that is whole
 #
-# Crashes love saves: then the disk is busy and memory is full. So a save writes into `step-40.tmp`, lists all files with
-# their checksums in `manifest.json`, and renames the folder last.
+# Crashes love saves: then the disk is busy and memory is full. So a save writes into `step-40.tmp`, lists all files
+# with their checksums in `manifest.json`, and renames the folder last.
 #
 # **`newest_complete(folders)`** returns the name of the newest complete checkpoint, or `None`. `folders` maps a
 # folder's name to its files, name to text. A complete one is called `step-NUMBER`. Its manifest is JSON with `ranks`,
@@ -397,6 +400,7 @@ check("week15.reshard", all_reads, cases=[other_tp, other_pp_ep, incomplete])  #
 # %% exercise="week15.newest"
 def newest_complete(folders):
     """The name of the newest folder that is a whole checkpoint."""
+
     ### BEGIN SOLUTION
     def is_complete(files):
         try:
@@ -422,8 +426,8 @@ check("week15.newest", newest_complete, cases=cases)
 # %% [markdown]
 # ## 9 · Kill a rank
 #
-# Now the real thing, with the package's trainer. Four ranks, dp 2 · tp 2, a checkpoint every four steps. In step 11 rank 2
-# gets a SIGKILL: it cannot say good-bye. **Predict:** from which step does training go on, and what is lost?
+# Now the real thing, with the package's trainer. Four ranks, dp 2 · tp 2, a checkpoint every four steps. In step 11
+# rank 2 gets a SIGKILL: it cannot say good-bye. **Predict:** from which step does training go on, and what is lost?
 
 
 # %%
@@ -452,8 +456,8 @@ except shardlab.RanksFailed as report:
 print(sorted(path.name for path in (folder / "killed" / "checkpoints").iterdir()))
 
 # %% [markdown]
-# Three ranks are left, and we use two. A pipeline of two stages: not one axis is as it was. Beside it an unbroken run on
-# one rank.
+# Three ranks are left, and we use two. A pipeline of two stages: not one axis is as it was. Beside it an unbroken run
+# on one rank.
 
 # %%
 resumed = go({"pp": 2}, 2, folder / "killed")
@@ -522,8 +526,8 @@ check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 # %% [markdown] manual="week15.interview" points=2
 # ### BEGIN SOLUTION
 # With 16,384 GPUs something fails every 11,125 seconds, about 3.1 hours. With s = 30 s Young's interval is 817 s, not
-# quite 14 minutes; Daly's is 797 s, so the choice between them does not matter. Goodput is 87.6%, with a save every hour
-# 77.6%: ten percent of 16,384 GPUs for a number in a file.
+# quite 14 minutes; Daly's is 797 s, so the choice between them does not matter. Goodput is 87.6%, with a save every
+# hour 77.6%: ten percent of 16,384 GPUs for a number in a file.
 #
 # An asynchronous save makes s the time that steps really wait: one copy to memory, a second or two. Then T can be some
 # minutes and the first factor is nearly one. It does not change R, and T cannot be shorter than a save takes to reach
@@ -536,13 +540,13 @@ check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 # %% [markdown]
 # ## 11 · Challenge: a recipe under a cap
 #
-# Four ranks, a small model with four experts, five steps of Adam on eight sequences. **`recipe`** is a dict: `tp`, `pp`,
-# `dp`, `cp`, `ep`, `microbatches`, `schedule` (gpipe, 1f1b, interleaved, zb-h1, zbv), `zero`, `recompute` (none,
+# Four ranks, a small model with four experts, five steps of Adam on eight sequences. **`recipe`** is a dict: `tp`,
+# `pp`, `dp`, `cp`, `ep`, `microbatches`, `schedule` (gpipe, 1f1b, interleaved, zb-h1, zbv), `zero`, `recompute` (none,
 # selective, full, stage), `sequence_parallel`, `learning_rate`. What you leave out is the reference's: dp 4, one
 # microbatch, nothing saved. It has 2.1 MB alive at once, and its loss hardly moves.
 #
-# **One point:** after every step the loss of one rank, and the last one at most 3.2. **Two more:** no rank has more than
-# 900,000 bytes alive. Neither depends on your machine. Speed does, so it brings no points: your instructor runs
+# **One point:** after every step the loss of one rank, and the last one at most 3.2. **Two more:** no rank has more
+# than 900,000 bytes alive. Neither depends on your machine. Speed does, so it brings no points: your instructor runs
 # `autograder leaderboard`, which races each recipe three times in turns with the reference, and the best ratio leads.
 
 
@@ -598,8 +602,8 @@ check("week15.reading", reading_answers)
 # ## 13 · Optional: gradients that have types
 #
 # Three of the six suspects are type errors: a norm's gradient that is still a partial sum is taken for a whole one. In
-# week 5 [spmd_types](https://github.com/meta-pytorch/spmd_types) checked one axis; it takes several. `R` is a copy whose
-# gradient is a partial sum, `V` a part, `P` a partial sum. After `pip install spmd_types==0.3.1`:
+# week 5 [spmd_types](https://github.com/meta-pytorch/spmd_types) checked one axis; it takes several. `R` is a copy
+# whose gradient is a partial sum, `V` a part, `P` a partial sum. After `pip install spmd_types==0.3.1`:
 
 
 # %%
@@ -630,7 +634,8 @@ if find_spec("spmd_types") is not None:
 # %% [markdown]
 # ## 14 · Recap
 #
-# <details><summary>Why is the loss divided before the backward, by the tokens of all, and not averaged after it?</summary>
+# <details><summary>Why is the loss divided before the backward, by the tokens of all, and not averaged after
+# it?</summary>
 #
 # Then every gradient is a sum, on every axis, and no divisor depends on the mesh.
 # </details>
@@ -658,6 +663,7 @@ if find_spec("spmd_types") is not None:
 #
 # - *MegaScale*, arXiv 2402.15627. Look for: how long a failure takes to be found, and what they do against R.
 # - *The Llama 3 Herd of Models*, arXiv 2407.21783, section 3.3.4. Look for: which share of failures is hardware.
-# - [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: thirteen silent bugs, and what found them.
+# - [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: thirteen silent bugs, and what
+#   found them.
 #
 # **An experiment, not graded.** In section 9 kill rank 2 in step 12, in the middle of the third save. What is left?

@@ -131,4 +131,3 @@ def _backward(model: Model, weight_BS: Tensor, uses: tuple[str, ...], seen: int)
     assert head.grad is not None
     found["token.weight"] = embedding + (head.grad if "head" in uses else 0)
     return found
-

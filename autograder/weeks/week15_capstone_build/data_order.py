@@ -1,7 +1,8 @@
-"""Which sequences a replica reads in a step: the same batch on every mesh, and from any step on, as before the crash."""
+"""Which sequences a replica reads in a step: one batch on every mesh, and after a crash what it would have read."""
 
 from __future__ import annotations
 
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -59,7 +60,7 @@ def _wrong_batches(case: Case, found: dict[tuple[int, ...], list[int]]) -> str |
     sizes = (case["batch"], case["num"])
     for seed, step, _, dp, *_ in found:
         parts = [found[seed, step, replica, dp, *sizes] for replica in range(dp)]
-        together, alone = sum(parts, []), found[seed, step, 0, 1, *sizes]
+        together, alone = list(chain(*parts)), found[seed, step, 0, 1, *sizes]
         if together != alone:
             same = "the same sequences in another order" if sorted(together) == sorted(alone) else "other sequences"
             return f"In step {step} dp = {dp} reads {same} than dp = 1: replica r has the r-th part of one batch."

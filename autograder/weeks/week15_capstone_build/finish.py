@@ -1,4 +1,4 @@
-"""After the backward on five axes: every gradient over the ranks that have a part of it, divided once, by all tokens."""
+"""After the backward on five axes: each gradient over the ranks that have a part of it, divided by all tokens."""
 
 from __future__ import annotations
 

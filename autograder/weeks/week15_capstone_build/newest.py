@@ -114,7 +114,7 @@ CHECK = Check(
         "have?",
         "manifest.json can be read as JSON; it names as many files as ranks; each is there, and its sha256 is right. "
         "What is not in the manifest does not matter.",
-        "hashlib.sha256(text.encode()).hexdigest(). json.loads raises ValueError for half a manifest. Names that do not "
-        "match step-NUMBER were never renamed.",
+        "hashlib.sha256(text.encode()).hexdigest(). json.loads raises ValueError for half a manifest. Names that do "
+        "not match step-NUMBER were never renamed.",
     ),
 )

@@ -1,5 +1,6 @@
-"""The challenge: a recipe that trains as one rank does, reaches a loss and stays under a cap of memory. Speed is for the
-board (`autograder leaderboard`), never for points.
+"""The challenge: a recipe that trains as one rank does, reaches a loss and stays under a cap of memory.
+
+Speed is for the board (`autograder leaderboard`), never for points.
 
 What a student hands in is data, and the program that trains is ours: so it runs outside of the sandbox, on ranks of the
 judge's own, and losses and bytes are nobody's claim.

@@ -11,6 +11,7 @@ from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.formulas import numbers_of, trouble_in_call
 
 Piece = dict[str, Any]
+Place = tuple[int, int]  # a row and a column
 ROWS, COLUMNS = 12, 24
 CUT, LOST = "cut", "lost"
 SAME = {"saved": [1, 1, 1, 1], "wanted": [1, 1, 1, 1], "layers": 2, "experts": 2, "what": CUT}
@@ -77,34 +78,41 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _wrong_reads(piece: Piece, answer: Any, saved: list[Piece]) -> str | None:
-    layer, expert, part = tensor_of(piece)
-    name = f"{part} of layer {layer}" + (f", expert {expert}" if expert >= 0 else "")
-    due = {(row, column) for row in range(*piece["rows"]) for column in range(*piece["columns"])}
-    has = [_numbers(one) if tensor_of(one) == (layer, expert, part) else set() for one in saved]
-    complete = due <= set().union(*has)
+    tensor = tensor_of(piece)
+    has = [_numbers(one) if tensor_of(one) == tensor else set() for one in saved]
+    complete = _numbers(piece) <= set().union(*has)
     if answer is None:
-        return f"None for {name}, and the checkpoint has all of it." if complete else None
+        return f"None for {_named(tensor)}, and the checkpoint has all of it." if complete else None
     if not complete:
-        return f"Of {name} a part is in no file: return None, or a model with holes goes on training."
+        return f"Of {_named(tensor)} a part is in no file: return None, or a model with holes goes on training."
     if not isinstance(answer, list) or not all(_is_read(one, len(saved)) for one in answer):
-        return f"For {name} return a list of [number in saved, [row, row end], [column, column end]]."
-    found: set[tuple[int, int]] = set()
+        return f"For {_named(tensor)} return a list of [number in saved, [row, row end], [column, column end]]."
+    return _wrong_blocks(piece, answer, saved, has)
+
+
+def _wrong_blocks(piece: Piece, answer: list[Any], saved: list[Piece], has: list[set[Place]]) -> str | None:
+    tensor, due, found = tensor_of(piece), _numbers(piece), set[Place]()
     for number, rows, columns in answer:
         block = {(row, column) for row in range(*rows) for column in range(*columns)}
-        if tensor_of(saved[number]) != (layer, expert, part):
-            other = tensor_of(saved[number])
-            return f"{name} is read from a piece of {other[2]} of layer {other[0]}, expert {other[1]} of the whole model."
+        if tensor_of(saved[number]) != tensor:
+            return f"{_named(tensor)} is read from a piece of {_named(tensor_of(saved[number]))} of the whole model."
         if not block <= has[number]:
-            return f"For {name}, piece {number} has no rows {rows}, columns {columns}: count both in the whole matrix."
+            return f"For {_named(tensor)}, piece {number} has no rows {rows}, columns {columns} of the whole matrix."
         if block & found:
-            return f"For {name} some numbers are read twice: replicas have copies, and one is enough."
+            return f"For {_named(tensor)} some numbers are read twice: replicas have copies, and one is enough."
         found |= block
     if found != due:
-        return f"For {name} {len(due - found)} numbers are missing and {len(found - due)} are not wanted."
+        missing, more = len(due - found), len(found - due)
+        return f"For {_named(tensor)} {missing} numbers are missing and {more} are not wanted."
     return None
 
 
-def _numbers(piece: Piece) -> set[tuple[int, int]]:
+def _named(tensor: tuple[int, int, str]) -> str:
+    layer, expert, part = tensor
+    return f"{part} of layer {layer}" + (f", expert {expert}" if expert >= 0 else "")
+
+
+def _numbers(piece: Piece) -> set[Place]:
     return {(row, column) for row in range(*piece["rows"]) for column in range(*piece["columns"])}
 
 

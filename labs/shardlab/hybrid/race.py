@@ -73,7 +73,7 @@ REFERENCE = Recipe()
 
 @dataclass(frozen=True)
 class Lap:
-    """What one rank reports of a race: a loss per step, the most bytes alive at once, seconds of the steps not watched."""
+    """What one rank reports: a loss per step, the most bytes alive at once, seconds of the steps not watched."""
 
     losses: tuple[float, ...]
     peak_bytes: int
@@ -109,13 +109,14 @@ def _check(recipe: Recipe) -> None:
         if getattr(recipe, name) not in names:
             raise ValueError(f"{name} = {getattr(recipe, name)!r}: use one of {', '.join(names)}")
     if not recipe.microbatches or ROWS % (recipe.microbatches * recipe.dp):
-        raise ValueError(f"{ROWS} sequences over dp = {recipe.dp} and {recipe.microbatches} microbatches: use divisors")
+        shared = f"dp = {recipe.dp} and {recipe.microbatches} microbatches"
+        raise ValueError(f"{ROWS} sequences over {shared}: use numbers whose product divides {ROWS}")
     if not 0 < recipe.learning_rate < 1:
         raise ValueError(f"learning_rate = {recipe.learning_rate}: use a number between 0 and 1")
 
 
 def race(recipe: Recipe, seed: int = 0) -> Lap:
-    """On each rank of a world of `recipe.mesh.world`: STEPS steps of Adam. Raises ValueError for what cannot be built."""
+    """On each rank of a world of `recipe.mesh.world`: STEPS steps of Adam. Raises ValueError for what does not fit."""
     torch.manual_seed(seed)
     config = GPTConfig(layers=4, hidden=32, heads=4, sequence=SEQUENCE, vocabulary=VOCABULARY, tied=False)
     whole = MoEGPT(config, MoEConfig(hidden=32, width=64, choice=Choice(experts=4, k=2)))

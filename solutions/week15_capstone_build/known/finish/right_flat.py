@@ -21,6 +21,4 @@ def finish_gradients(gradients, kinds, tokens, *, copies, edp, tp, ends):
     summed([one for kind, some in by_kind.items() if kind != "expert" for one in some], copies)
     for kind, group in (("expert", edp), ("norm", tp), ("tied", ends)):
         summed(by_kind.get(kind, []), group)
-    for one in own:
-        one /= count
-    return own
+    return [one / count for one in own]
