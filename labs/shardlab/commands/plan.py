@@ -49,6 +49,11 @@ def plan(
     imbalance: Annotated[
         float, typer.Option("--imbalance", help="Tokens of the rank with the fullest experts over the mean; 1: even.")
     ] = 1.0,
+    here: Annotated[bool, typer.Option("--here", help="As --gpu here: this machine, as it was calibrated.")] = False,
+    run: Annotated[
+        bool, typer.Option("--run", help="Train the first plan here, and print what it said beside what was measured.")
+    ] = False,
+    steps: Annotated[int, typer.Option("--steps", min=6, max=1000, help="Steps of --run.")] = 10,
     json: Json = False,
 ) -> None:
     """Find the layouts of a model on a cluster that fit, the fastest first, and why the first one wins.
@@ -67,7 +72,7 @@ def plan(
     from shardlab.costs.planning.planner import plan as find_plans
 
     try:
-        wanted, accelerator = load_model(model), find_accelerator(gpu)
+        wanted, accelerator = load_model(model), find_accelerator("here" if here or run else gpu)
         _check_depth(wanted)
         if exact_batch:
             batch = batch_as_it_is(tokens_per_batch, wanted.sequence)
@@ -94,10 +99,28 @@ def plan(
         "doubt": " ".join(doubts(winner.layout, accelerator)),
         "fastest_inside_servers": _row(inside, wanted, accelerator) if inside else None,
     }
+    if not json:
+        show(answer, fp8=fp8)
+    if run:
+        answer["run"] = _run(winner, wanted, steps, show=not json)
     if json:
         typer.echo(json_format.dumps(answer))
-    else:
-        show(answer, fp8=fp8)
+
+
+def _run(winner: Plan, model: Transformer, steps: int, *, show: bool) -> list[dict]:
+    """Train the winner, print its numbers beside the measured ones, and return them as plain data."""
+    from shardlab.commands.plan_run import run_plan
+    from shardlab.train.planned import table
+
+    if show:
+        typer.echo(f"\nThe first, trained here for {steps} steps:")
+    try:
+        rows = run_plan(winner, model, steps=steps, quiet=not show)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--run") from None
+    if show:
+        typer.echo("\n".join(["", "What the plan said, beside what was measured", *table(rows)]))
+    return [row._asdict() for row in rows]
 
 
 def _check_depth(model: Transformer) -> None:

@@ -41,7 +41,9 @@ def num_valid_tokens(tokens_BS: Tensor, labels_BS: Tensor, groups: ProcessGroups
     replica = mesh.coordinates(dist.get_rank())["dp"]
     facts[2 + replica] = 1 if trouble else checksum(tokens_BS, labels_BS)
     num_valid = 0 if trouble else int((labels_BS != IGNORED).sum())
-    numbers = torch.tensor([bool(trouble), num_valid, *facts, *(fact * fact for fact in facts)], device=labels_BS.device)
+    numbers = torch.tensor(
+        [bool(trouble), num_valid, *facts, *(fact * fact for fact in facts)], device=labels_BS.device
+    )
     dist.all_reduce(numbers, group=groups.of(*WORLD))
 
     any_trouble, valid, *sums = numbers.tolist()
@@ -106,7 +108,7 @@ def _raise_together(trouble: str, rows: int, length: int, number: int, groups: P
         first = next(other for other in range(mesh.world) if mesh.coordinates(other)["dp"] == replica)
         if one != by_rank[first]:
             raise ValueError(
-                f"rank {rank} has other tokens or labels than rank {first}, though both work on replica {replica}: give "
-                "all ranks with one dp coordinate the same sequences, whole"
+                f"rank {rank} has other tokens or labels than rank {first}, though both work on replica {replica}: "
+                "give all ranks with one dp coordinate the same sequences, whole"
             )
     raise ValueError("the ranks' batches differ: give every rank of a replica the same")

@@ -5,7 +5,7 @@ the model a rank has (`part`, `cutting`), what counts as one batch (`batch`, `lo
 summed (`weights`, `sums`), and the norm of the whole (`clipping`). `pieces` names all of it for a checkpoint.
 
 The loss is divided by the valid tokens of the whole batch before the first backward. So gradients are summed and
-nowhere averaged: dense ones over dp and cp, those of experts over edp, partial ones over tp, and a tied embedding's over
+nowhere averaged: dense ones over dp and cp, those of experts over edp, partial ones over tp, a tied embedding's over
 the two stages that have it. Layers of experts have losses of their own, of each microbatch over all ranks, and their
 mean over the microbatches: the same as of one process that takes the replicas' j-th microbatches as its j-th.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -25,21 +24,22 @@ from shardlab.context_parallel.balance import SequenceLayout, contiguous
 from shardlab.hybrid import refusals
 from shardlab.hybrid.balance import CountingStage, forget_loads, update_biases
 from shardlab.hybrid.batch import Microbatches, microbatches, num_valid_tokens
+from shardlab.hybrid.clipping import NotFinite, check_finite, clip, owned_by, squares_of, summed
 from shardlab.hybrid.cutting import cut, set_layout
-from shardlab.hybrid.groups import STAGE, WORLD, sharing, training_groups
+from shardlab.hybrid.groups import STAGE, WORLD, training_groups
 from shardlab.hybrid.losses import summed_loss
-from shardlab.hybrid.part import PartOfModel, Share, Whole
+from shardlab.hybrid.part import PartOfModel, Whole
 from shardlab.hybrid.places import Place
 from shardlab.hybrid.placing import places_of
 from shardlab.hybrid.settings import Settings
+from shardlab.hybrid.stage_weights import NewWeights
 from shardlab.hybrid.sums import sum_partial_slices, sum_tied_slices
-from shardlab.hybrid.weights import NewOptimizer, SlicedWeights, Weights, WholeWeights, lower
-from shardlab.hybrid.clipping import Owned, check_finite, clip, owned_by, squares_of, summed
+from shardlab.hybrid.told import moe_of, moe_text, optimizer_text
+from shardlab.hybrid.weights import NewOptimizer
 from shardlab.mesh.process_groups import GRADIENTS, ProcessGroups
-from shardlab.model.moe import MoEConfig
 from shardlab.pipeline_parallel.execution import RankTimes, execute
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
-from shardlab.tensor_parallel.gradients import partial_stretches
+from shardlab.tensor_parallel.gradients import PartialStretch, partial_stretches
 
 
 class Step(NamedTuple):
@@ -68,25 +68,29 @@ class MeshTrainer:
         settings = settings or Settings()
         self.settings, self.mesh, self.config = settings, groups.mesh, whole.config
         moe = moe_of(whole)
-        told = [f"{self.mesh}", *settings.lines(), f"optimizer {optimizer_text(new_optimizer)}", f"experts {moe_text(moe)}"]
+        told = [
+            f"{self.mesh}",
+            *settings.lines(),
+            f"optimizer {optimizer_text(new_optimizer)}",
+            f"experts {moe_text(moe)}",
+        ]
         refusals.check_same(whole, told, group=None)
         self.schedule = settings.schedule(self.mesh.pp, settings.num_microbatches)
         refusals.check(whole, moe, self.mesh, settings, self.schedule)
 
         self.groups = training_groups(groups, has_experts=moe is not None)
+        self.times = RankTimes([], [])  # of this rank's slots in the latest step
         self.num_stages, self._pp_rank = num_stages(self.schedule), dist.get_rank(groups.of("pp"))
         self.parts = self._parts(whole)
         self._tied, self._peer = self._tie()
         self.places: dict[nn.Parameter, Place] = {}
+        self._stretches: dict[nn.Parameter, list[PartialStretch]] = {}
         for stage, part in self.parts.items():
             has_twin = self._peer is not None and stage == self.num_stages - 1
-            self.places |= {p: at for p, at in places_of(part, self.groups, has_twin=has_twin).items() if p not in self.places}
-        self._stretches = {
-            p: found for part in self.parts.values() for p, found in partial_stretches(part, group=groups.of("tp")).items()
-        }
-        self._modules: dict[int, nn.Module] = {}
-        self.times = RankTimes([], [])  # of this rank's slots in the latest step
-        self.weights = self._weights(new_optimizer)
+            self.places = places_of(part, self.groups, has_twin=has_twin) | self.places
+            self._stretches |= partial_stretches(part, group=groups.of("tp"))
+        new_weights = NewWeights(settings, new_optimizer, self.places, self._tied)
+        self.weights, self._modules = new_weights.of(self.parts, self.groups)
         self.owned = [one for weights in self.weights for one in owned_by(weights, self.places)]
 
     # ---- a step ------------------------------------------------------------------------------------------------------
@@ -112,7 +116,12 @@ class MeshTrainer:
         mine = [squares_of(self.owned), sum(losses) / self.mesh.tp]
         squares, loss = summed(mine, group=self.groups.of(*WORLD), device=tokens_BS.device)
         norm = squares**0.5
-        check_finite(norm + loss, self.owned, group=self.groups.of(*WORLD))
+        try:
+            check_finite(norm + loss, self.owned, group=self.groups.of(*WORLD))
+        except NotFinite:
+            for weights in self.weights:
+                weights.forget()  # the next step begins without them
+            raise
         if self.settings.max_norm is not None:
             clip(self.masters(), norm, self.settings.max_norm)
 
@@ -206,75 +215,3 @@ class MeshTrainer:
         else:
             return None, None
         return mine, peer  # type: ignore[return-value]
-
-    def _weights(self, new_optimizer: NewOptimizer) -> list[Weights]:
-        """For each stage who updates its dense weights, and who its experts."""
-        has_experts = any(place.is_expert for place in self.places.values())
-        of_dense = sharing(self.groups, GRADIENTS, self.settings.replicas)
-        of_experts = sharing(self.groups, ("edp",), self.settings.replicas) if has_experts else None
-        found: list[Weights] = []
-        seen: set[nn.Parameter] = set()
-        for stage, part in self.parts.items():
-            module: nn.Module = part
-            frozen = [one for one in part.parameters() if not one.requires_grad]
-            for ranks, is_expert in ((of_experts, True), (of_dense, False)):
-                own = {n: p for n, p in part.named_parameters() if self.places[p].is_expert == is_expert and p not in seen}
-                if ranks is None or not any(one.requires_grad for one in own.values()):
-                    continue
-                seen.update(own.values())
-                share = Share(module, own)
-                found.append(self._weights_of(share, part, ranks, new_optimizer, is_expert=is_expert))
-                module = share
-            for one in frozen:
-                if self.settings.compute_dtype is not None:
-                    lower(one, self.settings.compute_dtype)
-            self._modules[stage] = module if self.settings.zero == 3 else part
-        return found
-
-    def _weights_of(self, share: Share, part: PartOfModel, ranks, new_optimizer, *, is_expert: bool) -> Weights:
-        settings = self.settings
-        sizes = {} if settings.bucket_bytes is None else {"bucket_bytes": settings.bucket_bytes}
-        if settings.zero == 0:
-            return WholeWeights(
-                share, new_optimizer, sharing=ranks, compute_dtype=settings.compute_dtype, options=sizes
-            )
-        return SlicedWeights(
-            share,
-            new_optimizer,
-            sharing=ranks,
-            zero=settings.zero,
-            units=units_of(part, is_expert=is_expert),
-            apart=[one for one in share.parameters() if one is self._tied],
-            compute_dtype=settings.compute_dtype,
-            options=sizes,
-        )
-
-
-def units_of(part: PartOfModel, *, is_expert: bool) -> list[nn.Module]:
-    """What ZeRO-3 gathers together: every block, embedding, norm and head; of experts each layer's."""
-    if is_expert:
-        return [block.moe.experts for block in part.blocks.values()]  # type: ignore[union-attr,misc]
-    around = [one for one in (part.token, part.position, part.norm, part.head) if one is not None]
-    return [*around, *part.blocks.values()]
-
-
-def moe_of(whole: Whole) -> MoEConfig | None:
-    """The sizes of a model's experts; None for a dense one."""
-    if isinstance(whole, nn.Module):
-        return getattr(getattr(whole.blocks[0], "moe", None), "config", None)
-    return getattr(whole, "moe", None)
-
-
-def moe_text(moe: MoEConfig | None) -> str:
-    """Its sizes as text that is the same in every process."""
-    if moe is None:
-        return "none"
-    choice = {name: value for name, value in vars(moe.choice).items() if isinstance(value, int | float | bool)}
-    return f"{choice} {({name: v for name, v in vars(moe).items() if isinstance(v, int | float | bool)})} {moe.capacity}"
-
-
-def optimizer_text(new_optimizer: NewOptimizer) -> str:
-    """An optimizer as text: of a partial the class and its options."""
-    if isinstance(new_optimizer, partial):
-        return f"{getattr(new_optimizer.func, '__name__', '')} {sorted(new_optimizer.keywords.items())}"
-    return getattr(new_optimizer, "__name__", type(new_optimizer).__name__)

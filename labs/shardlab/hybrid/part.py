@@ -13,7 +13,7 @@ from shardlab.model.gpt import GPTConfig
 
 
 class Whole(Protocol):
-    """A model whose parts can be had one by one: a `GPT`, a `MoEGPT`, or `LayerByLayer`, which builds them on demand."""
+    """A model whose parts can be had one by one: a `GPT`, a `MoEGPT`, or `LayerByLayer`, built when asked for."""
 
     config: GPTConfig
     token: Any

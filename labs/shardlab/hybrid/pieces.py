@@ -15,18 +15,18 @@ reads other blocks of the same tensors. Before the first step `chunks_to_load` m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from shardlab.hybrid.clipping import Owned
 from shardlab.hybrid.groups import STAGE
 from shardlab.hybrid.mesh_trainer import MeshTrainer
 from shardlab.hybrid.places import whole_place
 from shardlab.hybrid.weights import flat
-from shardlab.hybrid.clipping import Owned
 
 Shape = tuple[int, ...]
 
@@ -93,7 +93,8 @@ def begin_states(optimizer: torch.optim.Optimizer) -> None:
         probe = nn.Parameter(torch.zeros(1))
         probe.grad = torch.zeros(1)
         options = {name: value for name, value in group.items() if name != "params"}
-        trial = type(optimizer)([{"params": [probe]} | options])
+        make: Callable[..., torch.optim.Optimizer] = type(optimizer)
+        trial = make([{"params": [probe]} | options])
         trial.step()
         for one in missing:
             for name, value in trial.state[probe].items():

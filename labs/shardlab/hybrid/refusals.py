@@ -31,7 +31,9 @@ def check_same(whole: Whole, text: list[str], *, group: dist.ProcessGroup | None
     """Raise ValueError, on every rank alike, where ranks bring different models, meshes or settings."""
     lines = [f"model {whole.config}", *text]
     if isinstance(whole, nn.Module):
-        lines += [f"{name} {list(p.shape)} {p.dtype}, sum {p.double().sum():.17g}" for name, p in whole.named_parameters()]
+        lines += [
+            f"{name} {list(p.shape)} {p.dtype}, sum {p.double().sum():.17g}" for name, p in whole.named_parameters()
+        ]
     if found := first_difference(lines, group=group):
         raise ValueError(
             f"rank {found.rank} has another model or other settings than rank 0: {found.line} where rank 0 has "
@@ -103,13 +105,13 @@ def _check_zero(whole: Whole, mesh: Mesh, settings: Settings, schedule: Schedule
         return
     if any(action.kind in (Kind.I, Kind.W) for action in all_actions(schedule)):
         raise ValueError(
-            f"zero = {settings.zero} sends gradients from hooks of a whole backward, and this schedule splits it in two: "
+            f"zero = {settings.zero} sends gradients from hooks of a whole backward, and this schedule splits it: "
             "use zero = 0 or 1, or a schedule without halves (gpipe, one_f_one_b, interleaved)"
         )
     last = num_stages(schedule) - 1
     same_rank = any({0, last} <= {*stages_of_rank(schedule, rank)} for rank in range(len(schedule)))
     if whole.config.tied and last > 0 and same_rank:
         raise ValueError(
-            f"zero = {settings.zero} and a tied embedding in two stages of one rank: use zero = 0 or 1, tied=False, or a "
-            "schedule that places the first and the last stage on different ranks"
+            f"zero = {settings.zero} and a tied embedding in two stages of one rank: use zero = 0 or 1, tied=False, or "
+            "a schedule that places the first and the last stage on different ranks"
         )

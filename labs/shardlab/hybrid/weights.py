@@ -62,6 +62,10 @@ class Weights(Protocol):
         """A step of the optimizer; then the model has the new weights, and no gradients."""
         ...
 
+    def forget(self) -> None:
+        """Give the gradients up, where there is to be no update."""
+        ...
+
     def publish(self) -> None:
         """The model gets the masters' numbers, after a load."""
         ...
@@ -104,9 +108,12 @@ class WholeWeights:
 
     def update(self) -> None:
         self.optimizer.step()
+        self.forget()
+        self.publish()
+
+    def forget(self) -> None:
         for parameter, master in self.masters.items():
             parameter.grad = master.grad = None
-        self.publish()
 
     @torch.no_grad()
     def publish(self) -> None:
@@ -173,6 +180,9 @@ class SlicedWeights:
 
     def update(self) -> None:
         self.zero.update()
+        self.forget()
+
+    def forget(self) -> None:
         self.zero.zero_grad()
 
     def publish(self) -> None:
@@ -197,7 +207,7 @@ def class_and_options(new_optimizer: NewOptimizer) -> tuple[type[torch.optim.Opt
     if isinstance(new_optimizer, type):
         return new_optimizer, {}
     raise ValueError(
-        "ZeRO builds the optimizer on slices of its own: give a class or functools.partial(torch.optim.AdamW, lr=1e-3), "
+        "ZeRO builds the optimizer on slices: give a class or functools.partial(torch.optim.AdamW, lr=1e-3), "
         "not a function"
     )
 

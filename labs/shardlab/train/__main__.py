@@ -19,6 +19,7 @@ def main(
     change: Annotated[
         list[str] | None, typer.Option("--set", help="section.key=value, such as mesh.tp=2; may be given again.")
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only; files are written.")] = False,
 ) -> None:
     """Train a recipe on ranks of this machine. Behind torchrun this process is one of its ranks."""
     try:
@@ -29,12 +30,12 @@ def main(
     from shardlab.train import program
 
     if "RANK" in os.environ:
-        code = program.be_a_rank(wanted)
+        code = program.be_a_rank(wanted, quiet=quiet)
         sys.stdout.flush()
         if code:
             os._exit(code)  # no destructors: they would wait for peers
         return
-    arguments = [recipe, *(part for one in change or [] for part in ("--set", one))]
+    arguments = [recipe, *(part for one in change or [] for part in ("--set", one)), *(["--quiet"] if quiet else [])]
     raise typer.Exit(program.start(wanted, arguments, ranks))
 
 

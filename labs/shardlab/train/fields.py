@@ -44,7 +44,7 @@ def section(kind: type[Section], name: str, given: Any) -> Section:
 
 def unknown(path: str, key: str, value: Any, known: Sequence[str]) -> str:
     """The sentence about a key that does not exist: the nearest one, or all."""
-    near = get_close_matches(key, known, 1, 0.6)
+    near = get_close_matches(key, known, 1, 0.5)
     there = f"did you mean {near[0]}?" if near else f"use {', '.join(known)}"
     return f"{path} = {value!r}: there is no key {key!r} here; {there}"
 

@@ -245,6 +245,7 @@ def _told(training: Training, step: int, tokens: torch.Tensor, labels: torch.Ten
             told = look.memory(plain)
             for line in look.table():
                 training.logs.say(line)
+            training.logs.note(look.plain())
             return told
         return plain()
     except NotFinite as error:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch.distributed as dist
 
 from shardlab.hybrid.groups import WORLD
 from shardlab.hybrid.mesh_trainer import MeshTrainer, Step
-from shardlab.hybrid.traffic import sent_by_axis
+from shardlab.hybrid.traffic import names, sent_by_axis
 from shardlab.meter.alive import alive
 from shardlab.meter.held import storage_bytes
 from shardlab.meter.record import Bill, record
@@ -73,6 +73,11 @@ class Measurement:
         states, peak = (max(getattr(one, what) for one in self.by_rank) for what in ("states", "peak"))
         lines.append(f"weights, masters, moments {states:,} bytes, with activations and gradients {peak:,} at most")
         return lines
+
+    def plain(self) -> dict[str, Any]:
+        """The same as JSON can hold it; names: of each axis the name under which its bytes are counted."""
+        known = {"-".join(axes): name for axes, name in names(self.trainer.groups).items()}
+        return {"measured": [asdict(one) for one in self.by_rank], "names": known}
 
     def _states(self) -> list:
         """Weights, masters and the optimizer's states."""

@@ -9,6 +9,7 @@ import datetime
 import logging
 import os
 import sys
+import traceback
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,7 +39,7 @@ MEANING = {
 }
 
 
-def be_a_rank(recipe: Recipe) -> int:
+def be_a_rank(recipe: Recipe, *, quiet: bool = False) -> int:
     """Train as one of torchrun's ranks; returns the exit code."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent()  # however the agent ends, its ranks end with it
@@ -48,8 +49,8 @@ def be_a_rank(recipe: Recipe) -> int:
     except ValueError as error:
         return _failed(rank, str(error), WRONG_RECIPE)
     try:
-        with joined(recipe.survival.patience):
-            train(recipe)
+        with joined(recipe.survival.patience, recipe.run.threads):
+            train(recipe, quiet=quiet)
         return DONE
     except NotFinite as error:
         return _failed(rank, str(error), NOT_FINITE)
@@ -57,7 +58,8 @@ def be_a_rank(recipe: Recipe) -> int:
         return _failed(rank, str(error), REFUSED)
     except (dist.DistError, RuntimeError) as error:
         if not is_about_peers(error):
-            raise
+            traceback.print_exc()
+            return FAILED
         print(f"rank {rank}: another rank was lost: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
         return LOST
 
@@ -69,8 +71,8 @@ def is_about_peers(error: Exception) -> bool:
 
 
 @contextmanager
-def joined(patience: float) -> Iterator[None]:
-    """The world of torchrun's ranks. patience: seconds that a call waits for the others.
+def joined(patience: float, threads: int = 1) -> Iterator[None]:
+    """The world of torchrun's ranks. patience: seconds that a call waits for the others. threads: of each rank.
 
     Unlike `ranks.torchrun_group` nothing is recorded in between: a recorder looks at every operator.
     """
@@ -79,8 +81,7 @@ def joined(patience: float) -> Iterator[None]:
         os.environ.update(transports.environment(transports.GLOO))
     elif "GLOO_SOCKET_IFNAME" not in os.environ:
         os.environ["GLOO_SOCKET_IFNAME"] = transports.interface_towards(os.environ["MASTER_ADDR"])
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(max(1, cores // local))
+    torch.set_num_threads(threads)
     dist.init_process_group(transports.GLOO, timeout=datetime.timedelta(seconds=patience))
     yield
     dist.destroy_process_group()  # not after an error: others may wait for us in it

@@ -99,11 +99,13 @@ class Rate:
 class Run:
     """How long, from which seed, on which text ("": the course's own pages), and the folder of all files ("": none).
 
-    until: end after so many steps, though the learning rate is planned for `steps`; 0 for all of them.
+    until: end after so many steps, though the learning rate is planned for `steps`; 0 for all of them. threads: of each
+    rank's products; ranks that share cores want one.
     """
 
     steps: int = needed()
     until: int = number(0, least=0)
+    threads: int = number(1, least=1, most=256)
     seed: int = number(0, least=0)
     text: str = ""
     folder: str = ""

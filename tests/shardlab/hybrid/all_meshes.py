@@ -1,4 +1,4 @@
-"""All factorizations of 2, 4 and 8 ranks, with every schedule and ZeRO stage: each a case that is trained or refused."""
+"""All factorizations of 2, 4 and 8 ranks, with every schedule and ZeRO stage: each is trained, or refused."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """A model trained on a mesh and the same in one process: what the tests of the five axes compare."""
 
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -31,7 +31,7 @@ class Case:
     settings: Settings = field(default_factory=Settings)
     config: GPTConfig = DENSE
     moe: MoEConfig | None = None
-    optimizer: partial = adam
+    optimizer: Callable = adam
     dtype: torch.dtype = torch.float64
     rows: int = 4
     steps: int = 3
@@ -75,7 +75,8 @@ def trained_alone(case, steps=None):
     for step in range(case.steps if steps is None else steps):
         tokens, labels = batch_of(case, step)
         optimizer.zero_grad()
-        loads, loss_of_step = [0] * len(layers), 0.0
+        loads: list = [0] * len(layers)
+        loss_of_step = 0.0
         num_valid = (labels != IGNORED).sum()
         for rows in microbatches_of_all(case):
             logits = model(tokens[rows])
@@ -147,5 +148,3 @@ def differences(case, by_rank, alone=None):
     loss = max(abs(a - b) for theirs, *_ in by_rank for a, b in zip(theirs, losses, strict=True))
     norm = max(abs(a / b - 1) for _, theirs, _ in by_rank for a, b in zip(theirs, norms, strict=True))
     return loss, norm, max((whole[name] - one).abs().max().item() for name, one in due.items())
-
-

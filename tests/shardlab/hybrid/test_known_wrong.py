@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import shardlab
 import torch
-from shardlab.hybrid import Settings, balance, batch, clipping, cutting, mesh_trainer, sums
+from shardlab.hybrid import Settings, balance, batch, clipping, cutting, mesh_trainer, weights
 from shardlab.mesh import Mesh
 
 from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, differences, sgd, trained
@@ -15,7 +15,7 @@ TWO = Settings(num_microbatches=2, max_norm=0.1)
 
 def experts_times_ep():
     """The upstream bug of DeepSpeed#5618: divided by the copies of an expert, where all ranks have tokens."""
-    reduce = mesh_trainer.WholeWeights.reduce
+    reduce = weights.WholeWeights.reduce
 
     def wrong(self):
         reduce(self)
@@ -23,7 +23,7 @@ def experts_times_ep():
             if one.dim() == 3 and len(one) == EXPERTS.choice.experts // 2:
                 one.grad *= 2
 
-    mesh_trainer.WholeWeights.reduce = wrong
+    weights.WholeWeights.reduce = wrong
 
 
 def norm_without_experts():

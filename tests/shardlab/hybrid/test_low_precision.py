@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 import shardlab
 import torch
-import torch.distributed as dist
 from shardlab.hybrid import Settings
 from shardlab.mesh import Mesh
 from shardlab.pipeline_parallel.builders import zbv
 
-from tests.shardlab.hybrid.five_axes import EXPERTS, Case, differences, own_rows, sgd, started, trained
+from tests.shardlab.hybrid.five_axes import EXPERTS, Case, differences, sgd, started, trained
 
 LOW = Settings(num_microbatches=2, max_norm=0.1, compute_dtype=torch.bfloat16)
 FLOAT32 = {"dtype": torch.float32, "optimizer": sgd}
@@ -26,21 +25,20 @@ CASES = [
 def test_low_precision_stays_close_to_one_process(case):
     by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
     loss, norm, weight = differences(case, by_rank)
-    assert 1e-7 < max(loss, norm) and loss < 0.02 and norm < 0.1 and weight < 0.02, (loss, norm, weight)
+    assert max(loss, norm) > 1e-7 and loss < 0.02 and norm < 0.1 and weight < 0.02, (loss, norm, weight)
     assert {tensor.dtype for *_, chunks in by_rank for *_, kind, _, _, tensor in chunks if kind != "step"} == {
         torch.float32
     }
 
 
 def sums_of_many_small():
-    """2,048 gradients of 1/256 of the first: in bfloat16 each would be lost beside the sum."""
-    trainer, replica = started(Case(Mesh(), LOW, **FLOAT32))
-    trainer.step(*own_rows(Case(Mesh(), LOW, **FLOAT32), 0, replica))
+    """512 gradients of 1/1024 of the first: in bfloat16 each would be lost beside the sum."""
+    trainer, _ = started(Case(Mesh(), LOW, **FLOAT32))
     parameter = next(iter(trainer.places))
     assert parameter.dtype == torch.bfloat16
-    for size in (1.0, *[1 / 1024] * 512):
-        (parameter * size).sum().backward()
-    assert dist.get_world_size() == 1
+    with trainer.weights[0].passes():
+        for size in (1.0, *[1 / 1024] * 512):
+            (parameter * size).sum().backward()
     return parameter.grad.flatten()[0].item(), parameter.grad.dtype
 
 

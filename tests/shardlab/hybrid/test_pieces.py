@@ -90,4 +90,3 @@ def test_any_mesh_goes_on_where_any_other_stopped(case, other):
     whole = put_together(run(saved, case, 2), ALL)
     loss, norm, weight = differences(other, run(loaded, other, whole, 2, 2), (model, losses[2:], norms[2:]))
     assert loss < 1e-9 and norm < 1e-9 and weight < 1e-8, (loss, norm, weight)
-

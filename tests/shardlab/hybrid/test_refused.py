@@ -40,7 +40,7 @@ REFUSED = {
 
 
 def refused(case):
-    with pytest.raises(ValueError, match="use|give") as caught:
+    with pytest.raises(ValueError, match=r"use|give") as caught:
         started(case)
     return str(caught.value)
 
@@ -69,7 +69,7 @@ def steps_that_cannot_be():
         (tokens + 13 * (rank == 2), labels),
         (tokens, torch.full_like(labels, IGNORED)),
     ):
-        with pytest.raises(ValueError, match="use|give") as caught:
+        with pytest.raises(ValueError, match=r"use|give") as caught:
             trainer.step(wrong_tokens, wrong_labels)
         told.append(str(caught.value))
     return told, trainer.step(tokens, labels).loss
@@ -133,5 +133,3 @@ def test_a_function_cannot_be_cut_by_zero():
 
 def as_function(parameters):
     return torch.optim.SGD(parameters, lr=0.1)
-
-

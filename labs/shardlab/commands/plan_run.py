@@ -1,0 +1,35 @@
+"""`shardlab plan --here --run`: the plan is trained as it is, and its numbers are printed beside what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardlab.costs.model import Transformer
+    from shardlab.costs.planning.planner import Plan
+    from shardlab.train.planned import Beside
+
+MOST_RANKS = 64
+
+
+def run_plan(plan: Plan, model: Transformer, *, steps: int, quiet: bool) -> list[Beside]:
+    """Train a plan on ranks of this machine for some steps; what it predicted beside what was measured.
+
+    Raises ValueError for a plan that cannot be run here, and where its ranks fail.
+    """
+    from shardlab.train.planned import beside, recipe_of, to_toml
+
+    if plan.layout.world > MOST_RANKS:
+        raise ValueError(f"{plan.layout.world} ranks on one machine: use --gpus {MOST_RANKS} or fewer")
+    with TemporaryDirectory(prefix="shardlab-") as name:
+        folder = Path(name)
+        recipe = recipe_of(model, plan.layout, steps=steps, folder=folder)
+        (folder / "plan.toml").write_text(to_toml(recipe))
+        from shardlab.train import program
+
+        code = program.start(recipe, [str(folder / "plan.toml"), *(["--quiet"] if quiet else [])])
+        if code != program.DONE:
+            raise ValueError(f"the plan's ranks have ended with code {code}: {program.MEANING.get(code, 'see above')}")
+        return beside(plan, model, folder)

@@ -1,0 +1,72 @@
+"""For each stage of a rank who updates its dense weights, and who its experts: over which ranks, in which slices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from shardlab.hybrid.groups import Sharing, sharing
+from shardlab.hybrid.part import PartOfModel, Share
+from shardlab.hybrid.places import Place
+from shardlab.hybrid.settings import Settings
+from shardlab.hybrid.weights import NewOptimizer, SlicedWeights, Weights, WholeWeights, lower
+from shardlab.mesh.process_groups import GRADIENTS, ProcessGroups
+
+
+@dataclass(frozen=True)
+class NewWeights:
+    """What is the same for all stages. tied: a parameter that another rank has, too, and cuts alike; None for none."""
+
+    settings: Settings
+    new_optimizer: NewOptimizer
+    places: Mapping[nn.Parameter, Place]
+    tied: nn.Parameter | None
+
+    def of(self, parts: Mapping[int, PartOfModel], groups: ProcessGroups) -> tuple[list[Weights], dict[int, nn.Module]]:
+        """All weights of a rank's stages, and for each stage the module to be called in the passes.
+
+        All ranks of the world call it alike. A parameter of two stages is the first one's.
+        """
+        of_dense, of_experts = sharing(groups, GRADIENTS, self.settings.replicas), None
+        if any(place.is_expert for place in self.places.values()):
+            of_experts = sharing(groups, ("edp",), self.settings.replicas)
+        found: list[Weights] = []
+        modules: dict[int, nn.Module] = {}
+        seen: set[nn.Parameter] = set()
+        for stage, part in parts.items():
+            named = {name: one for name, one in part.named_parameters() if one not in seen}
+            seen.update(named.values())
+            module: nn.Module = part
+            for ranks, is_expert in ((of_experts, True), (of_dense, False)):
+                own = {name: one for name, one in named.items() if self.places[one].is_expert == is_expert}
+                if ranks is not None and any(one.requires_grad for one in own.values()):
+                    module = Share(module, own)
+                    found.append(self._of_share(module, part, ranks, is_expert=is_expert))
+            self._lower_frozen(part)
+            modules[stage] = module if self.settings.zero == 3 else part
+        return found, modules
+
+    def _of_share(self, share: Share, part: PartOfModel, ranks: Sharing, *, is_expert: bool) -> Weights:
+        settings = self.settings
+        sizes = {} if settings.bucket_bytes is None else {"bucket_bytes": settings.bucket_bytes}
+        common = {"sharing": ranks, "compute_dtype": settings.compute_dtype, "options": sizes}
+        if settings.zero == 0:
+            return WholeWeights(share, self.new_optimizer, **common)
+        apart = [one for one in share.parameters() if one is self.tied]
+        units = units_of(part, is_expert=is_expert)
+        return SlicedWeights(share, self.new_optimizer, zero=settings.zero, units=units, apart=apart, **common)
+
+    def _lower_frozen(self, part: PartOfModel) -> None:
+        for one in part.parameters():
+            if self.settings.compute_dtype is not None and not one.requires_grad:
+                lower(one, self.settings.compute_dtype)
+
+
+def units_of(part: PartOfModel, *, is_expert: bool) -> list[nn.Module]:
+    """What ZeRO-3 gathers together: every block, embedding, norm and head; of experts each layer's."""
+    if is_expert:
+        return [block.moe.experts for block in part.blocks.values()]  # type: ignore[union-attr,misc]
+    around = [one for one in (part.token, part.position, part.norm, part.head) if one is not None]
+    return [*around, *part.blocks.values()]

@@ -1,0 +1,147 @@
+"""From a layout of the planner to a recipe that trains it as it is, and what was measured beside it. No torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from shardlab.costs.axis_traffic import traffic_of_step
+from shardlab.costs.layout import Layout
+from shardlab.costs.model import Transformer
+from shardlab.costs.planning.planner import Plan
+from shardlab.train.logs import entries, read_log
+from shardlab.train.recipe import Recipe, from_tables, to_tables
+
+SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "zero-bubble": "zb-h1"}
+WARM_UP = 2  # steps in which connections and memory come into being
+
+
+class Beside(NamedTuple):
+    """One number of a plan and what was measured, in `unit`."""
+
+    what: str
+    unit: str
+    predicted: float
+    measured: float
+
+
+def recipe_of(model: Transformer, layout: Layout, *, steps: int, folder: Path) -> Recipe:
+    """The recipe of a plan, in bf16 with float32 masters, as plans count it.
+
+    Raises ValueError for a model that the course's GPT is not, and for chunks that its schedules do not make.
+    """
+    if problem := next(_problems(model, layout), ""):
+        raise ValueError(f"this plan cannot be run: {problem}")
+    interleaved = {"schedule": "interleaved"} if layout.virtual > 1 else {"schedule": SCHEDULES[layout.schedule]}
+    experts = {
+        "experts": model.experts,
+        "active": model.active_experts,
+        "width": model.expert_ffn,
+        "shared": model.shared_experts,
+        "gated": model.gated,
+    }
+    tables = {
+        "model": {
+            **{name: getattr(model, name) for name in ("layers", "hidden", "heads", "sequence", "kv_heads", "tied")},
+            "vocabulary": model.vocab,
+            "gated": model.gated and not model.experts,
+            "rope": not model.positions,
+        },
+        "mesh": {name: getattr(layout, name) for name in ("dp", "pp", "cp", "tp", "ep")}
+        | ({"etp": 1} if layout.ep > 1 else {}),
+        "step": {
+            "batch": layout.sequences_per_step,
+            "microbatches": layout.num_microbatches,
+            "zero": layout.zero,
+            "recompute": layout.recompute,
+            "dtype": "bfloat16",
+            "sequence_parallel": layout.sequence_parallel,
+            "context": layout.context if layout.context == "ulysses" else "ring",
+            **interleaved,
+        },
+        "run": {"steps": steps, "folder": str(folder)},
+        "checkpoints": {"resume": False, "folder": ""},
+        "log": {"measure": WARM_UP + 1, "tensorboard": False, "figure": False},
+    }
+    return from_tables(tables | ({"experts": experts} if model.experts else {}))
+
+
+def to_toml(recipe: Recipe) -> str:
+    """A recipe as TOML: what JSON writes of text, numbers, true and false is TOML, too."""
+    sections = (
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+        for name, table in to_tables(recipe).items()
+    )
+    return "\n".join(sections)
+
+
+def beside(plan: Plan, model: Transformer, folder: Path) -> list[Beside]:
+    """A plan's numbers and its run's: seconds, the fullest rank's bytes, bytes by axis of the rank that sends most.
+
+    Raises ValueError where the run has left no measurement.
+    """
+    found = next((entry for entry in entries(folder) if "measured" in entry), None)
+    seconds = [row["seconds"] for row in read_log(folder) if row["step"] > WARM_UP + 2]
+    if found is None or not seconds:
+        raise ValueError(f"the run in {folder} has measured nothing: give it {WARM_UP + 3} steps or more")
+    by_rank = found["measured"]
+    rows = [
+        Beside("step", "s", plan.step.total, median(seconds)),
+        Beside("memory of the fullest rank", "bytes", plan.memory.total, max(one["peak"] for one in by_rank)),
+    ]
+    for name, predicted in _by_name(model, plan.layout, found["names"]).items():
+        measured = max(one["sent"].get(name, 0.0) for one in by_rank)
+        if predicted or measured:
+            rows.append(Beside(f"sent on {name}", "bytes", predicted, measured))
+    return rows
+
+
+def _by_name(model: Transformer, layout: Layout, names: dict[str, str]) -> dict[str, float]:
+    """The plan's bytes by the names under which the meter counts axes that have the same ranks."""
+    sent = traffic_of_step(model, layout)
+    by_axis = {
+        "tp": sent.tp_forward + sent.tp_backward,
+        "cp": sent.cp_forward + sent.cp_backward,
+        "ep": sent.ep_forward + sent.ep_backward,
+        "pp": sent.pp_forward + sent.pp_backward,
+        "dp-cp": sent.dp,
+    }
+    found: dict[str, float] = {}
+    for axis, num_bytes in by_axis.items():
+        name = names.get(axis, axis)
+        found[name] = found.get(name, 0.0) + num_bytes
+    return found
+
+
+def _problems(model: Transformer, layout: Layout) -> Iterator[str]:
+    """Why the course's GPT is not this model, or its trainer not this layout; each with what would work."""
+    each: dict[str, tuple[Any, Any]] = {
+        "latent": (model.latent, None),
+        "dense_layers": (model.dense_layers if model.experts else 0, 0),
+        "qk_norm": (model.qk_norm, False),
+        "norm_vectors": (model.norm_vectors, 2),
+        "bias": (model.bias, True),
+        "ffn": (model.ffn if not model.experts else 4 * model.hidden, 4 * model.hidden),
+        "head_dim": (model.head_dim or model.hidden // model.heads, model.hidden // model.heads),
+        "positions": (model.positions or model.sequence, model.sequence),
+    }
+    for name, (given, ours) in each.items():
+        if given != ours:
+            yield f"{model.name} has {name} = {given}, and the course's GPT {ours}: use a file with {name} = {ours}"
+    if model.vocab < 256:
+        yield f"a vocabulary of {model.vocab}, and tokens are bytes: use 256 or more"
+    if layout.virtual not in (1, 2):
+        yield f"{layout.virtual} chunks on each stage, and the interleaved schedule here has 2: use --schedule gpipe"
+
+
+def table(rows: list[Beside]) -> list[str]:
+    """Lines for people."""
+    lines = [f"  {'':<30}{'predicted':>16}{'measured':>16}   ratio"]
+    for row in rows:
+        numbers = [f"{x:,.3f} s" if row.unit == "s" else f"{x:,.0f}" for x in (row.predicted, row.measured)]
+        ratio = f"{row.measured / row.predicted:5.2f}" if row.predicted else "    -"
+        lines.append(f"  {row.what:<30}{numbers[0]:>16}{numbers[1]:>16}   {ratio}")
+    return lines

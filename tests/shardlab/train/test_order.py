@@ -1,0 +1,45 @@
+"""Which sequences a step sees does not depend on the mesh, on the ranks, or on where a run began."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shardlab.mesh.axes import Mesh
+from shardlab.model.text import read_text
+from shardlab.train.order import COURSE, Text, rows_of_replica, sequence_numbers, text_of
+
+from tests.shardlab.train.small import recipe
+
+
+def test_an_epoch_sees_every_sequence_once_and_the_next_in_another_order():
+    seen = [n for step in range(7) for n in sequence_numbers(3, step, batch=6, num_sequences=21)]
+    assert sorted(seen[:21]) == sorted(seen[21:]) == list(range(21)) and seen[:21] != seen[21:]
+
+
+def test_the_order_is_that_of_the_seed():
+    first, other = (sequence_numbers(seed, 5, batch=8, num_sequences=100) for seed in (0, 1))
+    assert first == sequence_numbers(0, 5, batch=8, num_sequences=100) != other
+
+
+@settings(deadline=None, max_examples=30)
+@given(dp=st.sampled_from([1, 2, 3, 4, 6]), microbatches=st.sampled_from([1, 2, 4]), share=st.integers(1, 3))
+def test_replicas_share_every_global_microbatch(dp, microbatches, share):
+    batch, mesh = dp * microbatches * share, Mesh(dp=dp)
+    rows = [rows_of_replica(batch, microbatches, mesh, replica) for replica in range(dp)]
+    for number in range(microbatches):
+        together = [row for mine in rows for row in mine[number * share : (number + 1) * share]]
+        assert together == list(range(number * dp * share, (number + 1) * dp * share))
+
+
+def test_labels_are_the_tokens_that_follow():
+    text = Text(torch.arange(41), 8)
+    tokens, labels = text.batch([4, 0])
+    assert text.num_sequences == 5
+    assert tokens.tolist() == [list(range(32, 40)), list(range(8))] and torch.equal(labels, tokens + 1)
+
+
+def test_the_text_is_the_courses_own_and_has_a_checksum():
+    text = text_of(recipe())
+    assert torch.equal(text.tokens, read_text(COURSE)) and "docs" in str(COURSE)
+    changed = text.tokens.clone()
+    changed[1000] += 1
+    assert Text(changed, 16).checksum != text.checksum
