@@ -1,4 +1,4 @@
-"""The board: timed in turns with the reference, read back as written, merged by the ratio, and nobody's markup on it."""
+"""The board: timed in turns with the reference, read back as written, merged by the ratio, free of markup."""
 
 from dataclasses import replace
 

@@ -17,7 +17,7 @@ def test_young_is_the_best_interval_of_the_first_order():
 
 
 def test_daly_is_near_the_best_goodput():
-    best = max(range(100, 3000), key=lambda interval: goodput(interval, SAVE, RESTART, BETWEEN))
+    best = max(range(100, 3000), key=lambda interval: goodput(interval, SAVE, 0.0, BETWEEN))
     assert daly_interval(SAVE, BETWEEN) == pytest.approx(best, rel=0.03)
     assert daly_interval(SAVE, 10.0) == 10.0  # saves that take longer than the time between two failures
 

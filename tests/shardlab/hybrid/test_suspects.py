@@ -2,12 +2,23 @@
 
 import pytest
 import shardlab
-from shardlab.hybrid.suspects import EXPERTS, FAULTS, LAST, MEANS, NORMS, NOTHING, REPLICAS, TIED, gradients_of_suspect
-from shardlab.hybrid.suspects import joined
+from shardlab.hybrid.suspects import (
+    EXPERTS,
+    FAULTS,
+    LAST,
+    MEANS,
+    NORMS,
+    NOTHING,
+    REPLICAS,
+    TIED,
+    gradients_of_suspect,
+    joined,
+)
 from shardlab.mesh import Mesh
 
 ALL = {"dense", "expert", "norm", "tied"}
-PAIRS = {axis: (Mesh(), Mesh(**{axis: 2})) for axis in ("tp", "pp", "cp", "dp")} | {"ep": (Mesh(dp=2), Mesh(dp=2, ep=2))}
+PAIRS = {axis: (Mesh(), Mesh(**{axis: 2})) for axis in ("tp", "pp", "cp", "dp")}
+PAIRS["ep"] = Mesh(dp=2), Mesh(dp=2, ep=2)
 CULPRITS = {
     NOTHING: (None, set()),
     NORMS: ("tp", {"norm"}),
