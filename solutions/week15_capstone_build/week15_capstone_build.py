@@ -43,10 +43,7 @@
 # </details>
 
 # %%
-import hashlib
-import json
 import os
-import re
 import signal
 import tempfile
 from functools import cache
@@ -187,7 +184,7 @@ def recipe_of(mesh, folder="", steps=4, **more):
     experts = {"experts": 4, "width": 32} if folder else {}
     tables = {"model": model, "experts": experts, "mesh": mesh, "step": step}
     log = {"tensorboard": False, "figure": False, "measure": 0 if folder else 3}
-    rate = {"peak": 0.01, "shape": "constant"}
+    rate = {"peak": 0.003, "shape": "constant"}
     return from_tables(tables | {"run": {"steps": steps, "folder": folder}, "log": log, "rate": rate} | more)
 
 
@@ -405,6 +402,10 @@ def newest_complete(folders):
     """The name of the newest folder that is a whole checkpoint."""
 
     ### BEGIN SOLUTION
+    import hashlib
+    import json
+    import re
+
     def is_complete(files):
         try:
             manifest = json.loads(files.get("manifest.json", ""))
@@ -447,8 +448,8 @@ class Killer(Hook):
 
 def go(mesh, ranks, folder, kill_at=0):
     recipe = recipe_of(mesh, str(folder), steps=16, checkpoints={"every": 4})
-    work = lambda: train(recipe, hooks=[Killer(kill_at)] if kill_at else [], quiet=True).resumed  # noqa: E731
-    return shardlab.run(work, ranks=ranks, timeout=90)[0]
+    hooks = [Killer(kill_at)] if kill_at else []
+    return shardlab.run(lambda: train(recipe, hooks=hooks, quiet=True).resumed, ranks=ranks, timeout=90)[0]
 
 
 folder = Path(tempfile.mkdtemp())
@@ -471,8 +472,9 @@ off = max(abs(broken[step] - unbroken[step]) for step in unbroken)
 print(f"went on after step {resumed}; losses of {len(broken)} steps differ from one rank's by at most {off:.0e}")
 figure, ax = figures.new_axes(6, 2.6)
 ax.plot(list(unbroken), list(unbroken.values()), color="#0072B2", linewidth=5, alpha=0.35, label="one rank, unbroken")
-for steps, style, name in ((range(1, 11), "o-", "dp 2, tp 2"), (range(resumed + 1, 17), "s-", "then pp 2")):
-    ax.plot(steps, [broken[step] for step in steps], style, markersize=4, linewidth=1, label=name)
+for steps, look, name in ((range(1, 11), "o", "dp 2, tp 2"), (range(resumed + 1, 17), "s", "then pp 2")):
+    colour = "#4D4D4D" if look == "o" else "#D55E00"
+    ax.plot(steps, [broken[step] for step in steps], color=colour, marker=look, markersize=4, linewidth=1, label=name)
 ax.axvline(11, color="#D55E00", linestyle="--")
 ax.annotate("rank 2 is killed", (11.1, max(broken.values())), va="top", color="#D55E00", fontsize=8)
 ax.set(xlabel="step", ylabel="loss", title="The curve does not see that the mesh has changed")
@@ -491,7 +493,7 @@ figures.show(figure, words)
 #
 # Work T, save, work T, save: a share T/(T + s) is work. A failure, one in M, costs R and on average half of T + s. So
 #
-# $$\text{goodput} = \frac{T}{T+s}\left(1 - \frac{R + (T+s)/2}{M}\right)$$
+# > goodput = T/(T + s) · (1 − (R + (T + s)/2)/M)
 #
 # Young (1974): T = √(2sM). Daly (2006): √(2sM) · (1 + √(s/2M)/3 + s/18M) − s.
 #

@@ -127,7 +127,6 @@ def _backward(model: Model, weight_BS: Tensor, uses: tuple[str, ...], seen: int)
 
     found = {name: one.grad for name, one in leaves.items() if one.grad is not None}
     found |= {name: one.grad[:, :seen].sum((0, 1)) for name, one in by_token.items() if one.grad is not None}
-    embedding = found["token.weight"] if "embedding" in uses else 0
-    assert head.grad is not None
-    found["token.weight"] = embedding + (head.grad if "head" in uses else 0)
+    if "head" in uses and head.grad is not None:
+        found["token.weight"] = found["token.weight"] + head.grad
     return found

@@ -140,7 +140,7 @@ def race(recipe: Recipe, seed: int = 0) -> Lap:
 
 
 def batch_of(recipe: Recipe, replica: int, seed: int) -> tuple[Tensor, Tensor]:
-    """A replica's sequences, so that the j-th microbatches of all are the j-th of one rank; each counts up by a step."""
+    """A replica's sequences, each counting up by a step; the j-th microbatches of all are the j-th of one rank."""
     generator = torch.Generator().manual_seed(seed)
     starts, steps = torch.randint(0, VOCABULARY, (2, ROWS, 1), generator=generator)
     tokens = (starts + torch.arange(SEQUENCE) * (steps % 4 + 1)) % VOCABULARY
