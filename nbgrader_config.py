@@ -21,8 +21,9 @@ c.CourseDirectory.autograded_directory = "autograder/autograded"
 c.CourseDirectory.feedback_directory = "autograder/feedback"
 c.CourseDirectory.solution_directory = "autograder/solved"
 c.CourseDirectory.source_with_tests_directory = "autograder/source_with_tests"
-# Files beside a source notebook are copied to the students: the percent sources hold the solutions.
-c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.py", "*.pyc", "__pycache__", "feedback"]
+# What lies beside a source notebook is copied to the students, with the feedback too: the percent sources and the known
+# answers hold the solutions.
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.py", "*.pyc", "__pycache__", "feedback", "known"]
 # PostgreSQL by URL: GRADEBOOK_URL=postgresql://...
 c.CourseDirectory.db_url = os.environ.get("GRADEBOOK_URL", f"sqlite:///{course_root}/autograder/gradebook.db")
 

@@ -18,7 +18,7 @@
 #
 # After this week you can
 #
-# - [ ] **build** a layer whose matrices are split over ranks, with a forward and a backward equal to one process's;
+# - [ ] **build** a layer whose matrices are split over ranks, with the forward and the backward of one process;
 # - [ ] **prove** that an operator and its backward belong together, with two dot products;
 # - [ ] **say** from your own numbers why tensor parallelism stops at eight.
 #
@@ -59,7 +59,7 @@ from autograder import check
 # ## 1 · The problem in numbers
 #
 # Llama 3 has a vocabulary (词表) of 128,256 tokens and a hidden size of 4,096. A sequence of 8,192 tokens goes through
-# it on eight GPUs, each with an eighth of every matrix. What sends most: a whole layer, forward and backward, or the
+# it on eight GPUs, each with an eighth of every matrix. Which sends more: a whole layer, forward and backward, or the
 # loss, which is a single number? Guess, then run.
 
 # %%
@@ -70,7 +70,8 @@ sent = {
     "the loss, three numbers per token": traffic.ring_all_reduce_bytes(t, 4 * 3 * tokens),
 }
 figure, ax = figures.new_axes(7, 1.8)
-title = "What one of eight ranks sends: gathered logits cost four layers"
+layer, gathered, _ = sent.values()
+title = f"What one of eight ranks sends: gathered logits cost as much as {gathered / layer:.1f} layers"
 figures.show(figure, figures.draw_bars(ax, sent, title=title))
 
 # %% [markdown]
@@ -93,8 +94,8 @@ figures.show(figure, figures.draw_bars(ax, sent, title=title))
 #
 # <details><summary>Why not rows first, then columns?</summary>
 #
-# Rows give partial sums, and relu of a sum is not the sum of relus: 5 here would be relu(a) + relu(b). There would have
-# to be a message before relu, and another one behind it.
+# Rows give partial sums: the 5 would be a + b, with a on one rank and b on the other, and relu(a + b) is not
+# relu(a) + relu(b). There would have to be a message before relu, and another one after the second matrix.
 # </details>
 #
 # A tensor has one of three states (分布状态): **R**, replicated (复制), whole on every rank; **S**, split (切分), a
@@ -113,24 +114,25 @@ def block(step=20):
 
 
 # %% [markdown]
-# Step to 20 with the slider. There the backward has come to f's copy: each rank sent this copy through *its* columns,
-# and knows only their part of its gradient. What was R on the way there is P on the way back, and what was P is R.
+# At step 20 the backward has reached f's copy: each rank sent this copy through *its* columns, and knows only their
+# part of its gradient. Around f and g, what was R on the way forward is P on the way back, and what was P is R.
 #
 # ## 3 · What it sends
 #
 # **Notation.** t ranks; b sequences of s tokens; hidden size h; vocabulary V. `A[I, J_tp]` has its columns split over
-# tp, `B[J_tp, K]` its rows; `Y[I, K]{U_tp}` is a partial sum. R, S and P are `x[I]`, `x[I_tp]` and `x[I]{U_tp}`.
+# tp, the tensor-parallel ranks, and `B[J_tp, K]` its rows; `Y[I, K]{U_tp}` is a partial sum, **u**nreduced over tp. R,
+# S and P are `x[I]`, `x[I_tp]` and `x[I]{U_tp}`.
 #
 # ### Warm-up: the bill
 #
 # **`tensor_parallel_bill(num_ranks, batch, sequence, hidden, vocabulary)`** returns three numbers, the bytes that a
-# rank sends: in a layer's forward and backward, for the loss with three numbers per token, and for the loss with
-# gathered logits. Activations and logits have two bytes, the three numbers four. Count the all-reduces in the figure.
-# *About 4 lines.*
+# rank sends: in a layer's forward and backward, for the loss with three numbers per token, all-reduced, and for the
+# loss with gathered logits. An activation or a logit has two bytes, each of the three numbers four. Count the
+# all-reduces in the figure. *About 4 lines.*
 #
 # > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, one to four ranks,
-# > parts of equal and of unequal width, vocabularies that the ranks do not divide, and nearly always a group that is
-# > only a part of the world.
+# > parts of equal and of unequal width, vocabularies that cannot be split evenly, and often a group that is only a
+# > part of the world.
 
 
 # %% exercise="week05.bill"
@@ -165,8 +167,8 @@ check("week05.bill", tensor_parallel_bill, cases=[llama, gpt2])
 #
 # Read the table backwards and it is g's: g adds up, and its gradient goes to all ranks as it is.
 #
-# **A trap, before you write them.** Two ranks hold the same 2 × 3 matrix; on rank 1 it is a transposed one, so its
-# numbers lie in memory (内存) in another order. What will the sum be?
+# **A trap, before you write them.** Two ranks hold the same 2 × 3 matrix; on rank 1 it is the transpose of another, so
+# its numbers lie in memory (内存) in another order. What will the sum be?
 
 
 # %%
@@ -280,7 +282,6 @@ def two_products(operator, copies_in):
     return product(output, y, not copies_in), product(x, x.grad, copies_in)
 
 
-world = dist.group.WORLD
 operators = {
     "f": (lambda x: ToAll.apply(x, None), True),
     "g": (lambda x: SumOfAll.apply(x, None), False),
@@ -295,9 +296,10 @@ for name, (operator, copies_in) in operators.items():
 #
 # ## 5 · Columns, then rows
 #
-# From here on `to_all` (f) and `sum_of_all` (g) come from the package, so that nothing hangs on your exercise.
-# There are two biases: `up_bias` is split like the columns. And `down_bias`? By hand, from section 2, with
-# `down_bias = [10 10]`: if each rank adds it to its part, the sum has it twice, `[25 40]` for `[15 30]`.
+# From here on f and g come from the package, `to_all(x, group=group)` and `sum_of_all(x, group=group)`, so that
+# nothing depends on your exercise. There are two biases: `up_bias` is split like the columns. And `down_bias`? By hand,
+# from section 2, with `down_bias = [10 10]`: if each rank adds it to its part, the sum has it twice, `[25 40]` instead
+# of `[15 30]`.
 
 
 # %%
@@ -311,10 +313,10 @@ torch.manual_seed(0)
 x, up, down, bias = torch.randn(3, 4), torch.randn(4, 8), torch.randn(8, 4), torch.ones(4)
 for ranks in (1, 2, 4):
     off = shardlab.run(bias_on_every_rank, x, up, down, bias, ranks=ranks)[0] - torch.relu(x @ up) @ down - bias
-    print(f"{ranks} ranks: off by {off.mean().item():.3f} biases")
+    print(f"{ranks} ranks: off by {off.mean().abs().item():.3f} biases")
 
 # %% [markdown]
-# This stood in two engines that serve language models
+# Two engines that serve language models had this bug
 # ([text-generation-inference 1036](https://github.com/huggingface/text-generation-inference/issues/1036),
 # [MinivLLM 80](https://github.com/Wenyueh/MinivLLM/issues/80)). Others add it on rank 0 alone
 # ([nano-vllm 99](https://github.com/GeeeekExplorer/nano-vllm/issues/99) argues about that): right forward, and enough
@@ -326,9 +328,9 @@ for ranks in (1, 2, 4):
 # </details>
 #
 # **`mlp_step(x, up, up_bias, down, down_bias, gradient, *, group)`** computes `relu(x @ up + up_bias) @ down +
-# down_bias` forward and backward. `up`, `up_bias` and `down` are this rank's parts, `x`, `down_bias` and `gradient`,
-# that of the output, are whole. It returns six tensors: the output, and the gradients of `x`, `up`, `up_bias`, `down`
-# and `down_bias`. One all-reduce forward, one backward. *About 7 lines.*
+# down_bias` forward and backward. `up`, `up_bias` and `down` are this rank's parts; `x`, `down_bias` and `gradient`
+# (of the output) are whole. It returns six tensors: the output, and the gradients of `x`, `up`, `up_bias`, `down` and
+# `down_bias`. One all-reduce forward, one backward. *About 7 lines.*
 
 
 # %% exercise="week05.mlp"
@@ -352,8 +354,8 @@ check("week05.mlp", mlp_step, cases=[equal, uneven])
 # %% [markdown]
 # ### The same in four lines of PyTorch
 #
-# DTensor's `parallelize_module` is told which layer is split how; the package's layers are modules. Here are both on
-# two ranks, beside one process and your step:
+# You tell DTensor's `parallelize_module` how each layer is split; the package has such layers as modules. Here are both
+# on two ranks, beside one process and your step:
 
 
 # %%
@@ -406,12 +408,12 @@ for name, (output, gradient, sent_bytes, kinds) in found.items():
 # target, needs no message at all.
 #
 # Ranks have ⌈V/t⌉ columns each. If t does not divide V, the last ones are **padding** (填充): whatever lies there
-# counts nowhere, and gets gradient 0. A rank can have nothing but padding.
+# counts for nothing, and gets gradient 0. A rank may have nothing but padding.
 #
 # **`vocabulary_loss(logits, targets, vocabulary, *, group)`**: `logits` is `[tokens, ⌈V/t⌉]`, this rank's columns,
 # float32; `targets` are token numbers, the same on all ranks. Returns the loss of each token, and the gradient of their
-# *mean* for this rank's logits. Logits may be as large as 200. Of its own a rank gives away **three numbers per
-# token**. *About 14 lines.*
+# *mean* for this rank's logits. Logits may be as large as 200. A rank puts no more than **three numbers per token**
+# into its messages. *About 14 lines.*
 #
 # <details><summary>Hint: which tokens are mine</summary>
 #
@@ -490,15 +492,15 @@ for ranks in (2, 4):
     print(f"  losses within {apart:.0e} of one process")
 
 # %% [markdown]
-# Equal to the byte. All three grow by half, (t−1)/t from 1/2 to 3/4, while the work of a rank is halved. Keep that for
-# the interview.
+# Equal to the byte. All three grow by half (the gathered logits by a little more: the padding), for (t−1)/t goes from
+# 1/2 to 3/4, while each rank's work is halved. Keep that for the interview.
 #
 # ## 8 · Bug hunt: whose random numbers?
 #
 # Dropout (随机失活) inside a split pair meets parts: ranks must drop *different* places, or the model has t copies of
 # one mask. Behind g it meets copies: ranks must drop *the same* places, or the copies differ from then on. So there are
-# two streams of random numbers (随机数流), and somebody has to enter the right one. In Megatron a `with` did this, and
-# it had two contexts to enter. In June 2023 a line was written, and until core 0.9, in October 2024, dropout under
+# two streams of random numbers (随机数流), and the code has to enter the right one. Megatron does so in a `with` that
+# has two contexts to enter. A line written in June 2023 got it wrong: until core 0.9, in October 2024, dropout under
 # sequence parallelism drew from the wrong stream ([Megatron-LM
 # 1256](https://github.com/NVIDIA/Megatron-LM/issues/1256)). Here is the same mistake. **Run it, and look at the
 # masks.**
@@ -577,15 +579,16 @@ uneven = {"ranks": 4, "rows": 16, "hidden": 10, "inner": [10, 13], "p": 0.4, "st
 check("week05.dropout", dropout_steps, cases=[equal, uneven])
 
 # %%
-draw_both(dropout_steps, "Repaired: other masks of what is split, one mask of what is a copy")
+draw_both(dropout_steps, "Repaired: different masks for what is split, the same mask for copies")
 
 # %% [markdown]
-# `a and b` is `b` if a is true: the `with` entered the second context alone. A comma enters both.
+# `a and b` is `b` if a is true: the `with` entered only the second context. A comma enters both.
 #
 # ## 9 · Read real code
 #
 # Open, in your installed `megatron-core` 0.16.1, `mappings.py`, `layers.py` and `cross_entropy.py` of
-# `megatron/core/tensor_parallel`. Where are the messages?
+# `megatron/core/tensor_parallel`. (`%pip show megatron-core` in a cell prints the folder it is in; `make setup`
+# installs it on Linux, elsewhere read that release on GitHub.) Where are the messages?
 #
 # 1. `"f"`: which class of `mappings.py` is f? A name.
 # 2. `"loss"`: how many all-reduces does the forward of `_VocabParallelCrossEntropy` make? A number.
@@ -608,10 +611,10 @@ reading_answers["order"] = ["all_reduce", "grad_weight", "wait"]
 check("week05.reading", reading_answers)
 
 # %% [markdown]
-# ## 10 · Challenge: fewer heads of keys than ranks
+# ## 10 · Challenge: heads of keys that two ranks need
 #
-# Attention (注意力) is split by heads: each rank has columns of the queries' matrix, as many of the rows of `out`, and
-# no message in between. With grouped queries (GQA, 分组查询) several query heads share one head of keys and values. Six
+# Attention (注意力) is split by heads: each rank has some columns of the queries' matrix, as many rows of `out`, and no
+# message in between. With grouped queries (GQA, 分组查询) several query heads share one head of keys and values. Six
 # query heads, three of keys, two ranks:
 #
 # | query head | 0 | 1 | 2 | 3 | 4 | 5 |
@@ -619,17 +622,18 @@ check("week05.reading", reading_answers)
 # | on rank | 0 | 0 | 0 | 1 | 1 | 1 |
 # | its head of keys | 0 | 0 | **1** | **1** | 2 | 2 |
 #
-# Head 1 is needed twice. Padding keys to four heads would break the pairs. So the small matrices of keys and values
-# stay whole on every rank, and each takes the heads it needs. But then each rank also sees only *its* part of their
-# gradient.
+# Both ranks need head 1. A fourth, empty head of keys would not help: with heads 0 and 1 on rank 0, query head 3 on
+# rank 1 still needs head 1. So the small matrices of keys and values stay whole on every rank, and each takes the heads
+# it needs. But then each rank also sees only *its* part of their gradient.
 #
-# **`attention_step(x, queries, keys, values, out, gradient, width, *, group)`**: x is `[S, H]`; `queries`
-# `[H, own heads · width]` and `out` `[own heads · width, H]` are this rank's parts; `keys` and `values` `[H, kv heads ·
-# width]` are whole. Causal attention, forward and backward. Returns six tensors: the output, and the gradients of x,
-# queries, keys, values and out; those of keys and values whole. *About 13 lines.*
+# **`attention_step(x, queries, keys, values, out, gradient, width, *, group)`**: x is `[S, H]`; `queries` `[H, own
+# heads · width]` and `out` `[own heads · width, H]` are this rank's parts; `keys` and `values` `[H, kv heads · width]`
+# are whole. All ranks have the same number of query heads, in order of rank. Causal attention, scores divided by
+# √width, forward and backward. Returns six tensors: the output, and the gradients of x, queries, keys, values and out;
+# those of keys and values are whole. *About 13 lines.*
 #
-# **Target:** two all-reduces of S · H numbers, and one each of the gradients of keys and of values, H · kv heads ·
-# width. S is larger than H here: what is as long as the sequence is too long.
+# **Target:** two all-reduces of S · H numbers, and one each for the gradients of keys and of values, H · kv heads ·
+# width. S is larger than H here: sending anything else as long as the sequence is too much.
 
 
 # %% exercise="week05.heads"
@@ -661,9 +665,9 @@ check("week05.heads", attention_step, cases=[one_for_all, table, fewer])
 #
 # **`layer_seconds(num_ranks, sequence, hidden, flops, inside, between, per_node)`** returns two numbers for one layer
 # of a GPT and one sequence, forward and backward: seconds of computing and seconds of messages. The forward takes 24h²
-# + 4sh operations per token, the backward twice as many; ranks share them, at `flops` a second. The messages are your
-# bill's, over links of `inside` bytes a second while all ranks fit on one node of `per_node` GPUs, else `between`.
-# *About 5 lines.*
+# + 4sh operations per token, the backward twice as many; the ranks share them, each at `flops` operations per second.
+# The messages are those of a layer in your bill, over links of `inside` bytes per second while all ranks fit on one
+# node of `per_node` GPUs, else of `between`. *About 5 lines.*
 
 
 # %% exercise="week05.why-eight"
@@ -681,7 +685,7 @@ gpt3 = {"sequence": 2048, "hidden": 12288, "flops": 495e12, "inside": 450e9, "be
 check("week05.why-eight", layer_seconds, cases=[{"num_ranks": 8, **gpt3}, {"num_ranks": 16, **gpt3}])
 
 # %% [markdown]
-# GPT-3's layer at half of the peak of each GPU. **Guess first:** 16 H100 against 8, how much faster?
+# GPT-3's layer, each GPU at half of its peak. **Guess first:** how much faster are 16 H100 than 8?
 
 
 # %%
@@ -727,12 +731,13 @@ table_of("gb200", 12288)
 #
 # <details><summary>Over which group is the gradient of a LayerNorm's weight reduced?</summary>
 #
-# Over none of tensor parallelism's: it is R, its input is R, and f has made the gradient that reaches it R.
+# Over no tensor-parallel group: it is R, its input is R, and f has made the gradient that reaches it R.
 # </details>
 #
 # <details><summary>Your gradient norm doubles when t goes from 2 to 4. Which two operators do you look at?</summary>
 #
-# A g whose backward adds up, or an f where none belongs: gradients times t. Or the norm itself counts R once per rank.
+# A g whose backward adds up, or an f where none belongs: gradients times t. (A norm that counts R once per rank is
+# wrong as well, but from t = 2 to 4 it grows by √2 at most.)
 # </details>
 #
 # <details><summary>Where may a bias, a dropout and a relu stand: on S, on P, on R?</summary>
@@ -743,7 +748,7 @@ table_of("gb200", 12288)
 #
 # ## 13 · Optional: types instead of tests
 #
-# The figure's states can be *checked*, before a rank starts. [spmd_types](https://github.com/meta-pytorch/spmd_types)
+# The figure's states can be *checked*, before any rank starts. [spmd_types](https://github.com/meta-pytorch/spmd_types)
 # gives every tensor a type per mesh axis that also says what its gradient is: `I`, a copy whose gradient is a copy;
 # `R`, a copy whose gradient is a partial sum (behind f); `V`, a part; `P`, a partial sum. f is `I → R`, g is `P → I`.
 # The bugs of Megatron-LM 7452 were found with it. After `pip install spmd_types==0.3.1`:
@@ -791,8 +796,8 @@ if find_spec("spmd_types") is not None:
 #
 # - Shoeybi and others, *Megatron-LM*, arXiv 1909.08053. Look for: section 3, why the first matrix is split by columns,
 #   and how the loss over the vocabulary is fused with the output layer.
-# - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and what is
-#   gained where a model is split.
+# - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and what it
+#   gains where a model is split.
 # - [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): thirteen gradients that were wrong in
 #   silence. Look for: which of them a comparison with one process would have found.
 # - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and `run_tp_experiment.py` with Megatron's

@@ -56,7 +56,7 @@ def test_printed_utilisations_do_not_follow_from_the_flops():
 
 
 def test_the_problem_in_numbers_is_a_fifth():
-    assert 105 * LAYER_OF_530B[0] > 80e9 and "A fifth is enough" in page()
+    assert 105 * LAYER_OF_530B[0] > 80e9 and "A fifth of that is enough" in page()
 
 
 def test_two_ranks_gather_and_scatter_the_numbers_of_the_page():

@@ -20,7 +20,7 @@
 #
 # - [ ] **compute** what a layer keeps for its backward, to the byte, however it is split and recomputed;
 # - [ ] **build** a block that splits norms and dropout too, and a function that is run again instead of kept;
-# - [ ] **find** gradients that are partial, gradients that are t times too long, and masks that are drawn twice.
+# - [ ] **find** gradients that are partial, gradients that are t times too large, and masks that are drawn twice.
 #
 # **Before you start**, answer three questions for yourself.
 #
@@ -58,8 +58,9 @@ from autograder import check
 # ## 1 · The problem in numbers
 #
 # A model of 530 billion parameters, 105 layers, cut over 8 GPUs of 80 GB by tensor parallelism and over 35 stages by a
-# pipeline. Under 1F1B the first stage holds 35 microbatches of 3 layers: activations of 105 layers. **Each GPU has an
-# eighth of every matrix. How many gigabytes of activations does it hold, before any weight?** Guess, then run.
+# pipeline (流水线, week 7). With the usual schedule the first stage is ahead of the others: it holds 35 microbatches of
+# its 3 layers, the activations of 105 layers. **Each GPU has an eighth of every matrix. How many gigabytes of
+# activations does it hold, before any weight?** Guess, then run.
 
 # %%
 mt_nlg = replace(costs.find_model("mt-nlg-530b"), flash=False)
@@ -70,17 +71,17 @@ ways = {
 }
 bars = {name: 105 * costs.layer_activation_bytes_exactly(mt_nlg, way, dropout=True) for name, way in ways.items()}
 figure, ax = figures.new_axes(7, 1.9)
-title = "Activations on one GPU of the first stage: the first does not fit"
+title = "Activations on one GPU of the first stage: tensor parallelism alone does not fit"
 figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
-# A fifth is enough. Two ideas do it, both from arXiv 2205.05198: split what was left whole, and throw away what is
-# large and quick to compute.
+# A fifth of that is enough. Two ideas do it, both from arXiv 2205.05198, "the paper" from here on: split what was left
+# whole, and throw away what is large and quick to compute.
 #
 # ## 2 · The picture first
 #
-# Half a block on two ranks: norm, MLP, residual. Positions run down a tile, hidden numbers across; crossed is a partial
-# sum. Week 5 walked through the upper picture.
+# Half a block on two ranks: norm, MLP, residual. Positions run down a tile, hidden numbers across; a crossed tile is a
+# partial sum. Week 5 walked through the upper picture.
 
 # %%
 region = figures.Region
@@ -100,7 +101,7 @@ figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 # %% [markdown]
 # Norm, dropout and residual look at one position at a time. They need nothing of the other positions, so each rank can
 # do its own. The all-reduce comes apart: its reduce-scatter ends one block, its all-gather begins the next. **The same
-# bytes, and nothing is whole on every rank any more.**
+# bytes, and nothing is whole on every rank any more but what a gather has just brought together.**
 #
 # ## 3 · Notation
 #
@@ -110,7 +111,7 @@ figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 #
 # ## 4 · What a layer keeps
 #
-# In bytes, per position (table 2 of the paper; b = s = 1):
+# In bytes, per position of one sequence (table 2 of the paper, divided by sb):
 #
 # | part of the layer | kept | bytes | tensor parallelism |
 # |---|---|---|---|
@@ -132,8 +133,8 @@ figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 # recomputation (2sbh, not split). *About 4 lines.*
 #
 # > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, float32, float64 and
-# > bfloat16, one rank to four, and groups that are only a part of the world. Sequences that do not divide are drawn
-# > too.
+# > bfloat16, one to four ranks, and groups that are only a part of the world. Sequences that cannot be split evenly are
+# > drawn too.
 
 
 # %% exercise="week06.activations"
@@ -163,10 +164,10 @@ check("week06.activations", activation_bytes, cases=[gpt3, {"s": 512, "b": 4, "h
 # **Adjoint** (伴随) has an exact meaning: ⟨A x, y⟩ = ⟨x, Aᵀ y⟩ for all x and y, where the dot products run over all
 # ranks. With the numbers above: 1·10 + 2·20 + 1·30 + 2·40 = 160, and 1·40 + 2·60 = 160.
 #
-# **Write what `gather_sequence` and `scatter_sequence` do**, forward and backward. `x` is `(positions, b, h)` and may
-# have gaps in memory (`contiguous()`). A sequence that the ranks do not divide is refused **on every rank, before
-# anything is sent**: a ValueError that names both numbers. *About 12 lines.* The check calls `there_and_back`; leave it
-# as it is.
+# **Write what `gather_sequence` and `scatter_sequence` do**, forward and backward (the paper's g and ḡ; week 5's g is
+# another). `x` is `(positions, b, h)` and need not be contiguous in memory (`contiguous()`). A sequence that cannot be
+# split evenly is refused **on every rank, before anything is sent**: a ValueError that names the number of positions
+# and the number of ranks. *About 12 lines.* The check calls `there_and_back`; leave it as it is.
 #
 # <details><summary>Hint: what to call</summary>
 #
@@ -287,12 +288,18 @@ for name, sides in zip(("gather", "scatter"), shardlab.run(dot_products, ranks=4
 # position 0 alone: `[2, −1]`. Nobody has the right one, and the ranks' copies drift apart from the first step on. With
 # f and g alone (week 5) this did not happen: each rank saw every position.
 #
-# **`mlp_block(x, gain, shift, columns, rows, *, group)`** returns this rank's positions of
-# `x + gelu(norm(x) @ columns) @ rows`. **`block_step`** runs a chain of them and back; add what its gradients lack.
-# Send no more than tensor parallelism does, a gather and a scatter per layer and direction, and the norms' gradients.
-# *About 6 lines.*
+# **`mlp_block(x, gain, shift, columns, rows, *, group)`** returns this rank's positions of `x + gelu(norm(x) @ columns)
+# @ rows`. It uses your operators of section 5, so their check must pass first. **`block_step`** runs a chain of blocks
+# and back; add what its gradients lack. Send no more than tensor parallelism does, which is a gather and a scatter per
+# layer and direction, and the norms' gradients. Norms must keep this rank's positions alone: the check's last case
+# looks at memory. *About 6 lines.*
 #
 # **Predict first:** whose gradient is right without any message: `gain`, `shift`, `columns`, `rows`?
+#
+# <details><summary>Then open this</summary>
+#
+# That of `columns` and `rows`: their inputs hold all positions. `gain` and `shift` have met this rank's alone.
+# </details>
 
 
 # %% exercise="week06.block"
@@ -330,8 +337,8 @@ check("week06.block", block_step, cases=[{"ranks": 2} | sizes, some | {"part": "
 # ### Predict, then measure: bytes kept, bytes sent
 #
 # Your block beside a tensor-parallel one: h = 32, an inner width of 4h, 16 positions, b = 2, bf16, 4 ranks. By the
-# table tensor parallelism keeps, in units of sbh: norm's input 2, the matrices' input 2, and 16/t. And two numbers per
-# position, mean and deviation: 4sb bytes that the paper leaves out. **What does yours keep?**
+# table tensor parallelism keeps, in units of sbh: 2 for the norm's input, 2 for the matrices' input, and 16/t. And two
+# numbers per position, mean and deviation: 4sb bytes that the paper leaves out. **What does yours keep?**
 
 
 # %%
@@ -361,11 +368,11 @@ print(
 
 # %% [markdown]
 # Equal to the byte, and the same bytes sent. But the formula has a 2 that is not divided: the gathered input of
-# `columns`, kept for their gradient. Megatron keeps a rank's part of it and **gathers it again** in the backward,
-# behind a matrix product. One more all-gather for each pair of matrices, and 18/t + 2 becomes 20/t.
+# `columns`, kept for their gradient. Megatron keeps a rank's part of it and **gathers it again** in the backward, while
+# a matrix product runs. One more all-gather for each pair of matrices, and 18/t + 2 becomes 20/t.
 #
-# The package does that. Now a whole layer of it, with attention and dropout, on four ranks: what is measured, your
-# `activation_bytes`, and the statistics of two norms, 8sb, split or whole.
+# The package does that. Now a whole layer from the package, with attention and dropout, on four ranks. The formula is
+# your `activation_bytes` plus the statistics of two norms, 8sb bytes, split or whole.
 
 # %%
 small = GPTConfig(layers=1, hidden=128, heads=4, sequence=64, dropout=0.1, flash=False)
@@ -386,7 +393,7 @@ def layer_kept(sequence_parallel, path):
 s, b, t = small.sequence, 2, 4
 _, tp, both, tp_selective, both_selective, full = activation_bytes(s, b, small.hidden, small.heads, t)
 table = {("tp", "none"): tp + 8 * s * b, ("tp", "selective"): tp_selective + 8 * s * b, ("tp", "full"): full}
-table |= {("tp + sp", "none"): both + 2 * s * b, ("tp + sp", "selective"): both_selective + 2 * s * b}
+table |= {("tp + sp", "none"): both + 8 * s * b / t, ("tp + sp", "selective"): both_selective + 8 * s * b / t}
 table["tp + sp", "full"] = full / t
 measured = shardlab.run(lambda: [layer_kept(split != "tp", paths[way]) for split, way in table], ranks=t)[0]
 for ((split, way), due), num_bytes in zip(table.items(), measured, strict=True):
@@ -436,9 +443,9 @@ for name, finish in {"nothing": nothing, "averaged": averaged}.items():
     print(f"{name:8}: loss {loss:.4f}, gains of the ranks differ by {apart:.3f}, from one process by {off:.3f}")
 
 # %% [markdown]
-# Neither loss looks wrong; both are even lower. Copies that drift apart are found by comparing ranks; the mean passes
-# that test too, and only one process tells: its norms learn t times too slowly. Adam hides even that, for it divides by
-# the gradient's size.
+# Neither loss looks wrong; both are even lower. Copies that drift apart are found by comparing ranks. The mean passes
+# that test too, and only a comparison with one process shows it: the norms learn t times too slowly. Adam hides even
+# that, for it divides by the gradient's size.
 #
 # - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446): the last norm's gradient printed on four
 #   ranks; its first number is 0.00299, 0.00298, 0.00303 and 0.00191.
@@ -446,8 +453,8 @@ for name, finish in {"nothing": nothing, "averaged": averaged}.items():
 #   [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259) turns a mean into a sum, and says that more was wrong.
 #
 # **The opposite mistake** is in [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452), finding B1: a
-# gather, and behind it every rank does *the same*. Each has the whole gradient already. The reduce-scatter of your
-# gather then adds up t equal ones. Here the right gradient is 1:
+# gather, and behind it every rank does *the same*. Each has the whole gradient already. The reduce-scatter in your
+# gather's backward then adds up t equal ones. Here the right gradient is 1:
 
 
 # %%
@@ -496,14 +503,14 @@ check("week06.norm", finish_gradients, cases=[*cases, low])
 # **By hand.** `y = x · mask / keep`, x = `[1, 2, 3, 4]`, keep = 1/2. The forward draws `[1, 0, 1, 0]`:
 # y = `[2, 0, 6, 0]`, and for a gradient of ones x gets `[2, 0, 2, 0]`. Run again without care, the mask is
 # `[0, 1, 1, 0]`: the gradient is `[0, 2, 2, 0]`, that of another network than the one whose loss was taken. So the
-# random state (随机数状态) is noted before the forward, set again for the second run, **and put back afterwards**: the
-# next layer's forward must not draw these numbers a third time.
+# random state (随机数状态) is saved before the forward, restored for the second run, **and put back afterwards**: the
+# next one who draws must not get these numbers a third time.
 #
 # **Write `Recompute`**: `recompute_function(function, generator, *tensors)` gives `function(*tensors)`; all tensors
 # need gradients, and the function draws from `generator`. A Function's `forward` runs without a graph, and what is not
-# saved in `ctx` is free as soon as it returns. (Not `torch.utils.checkpoint`: it knows the global generator alone.
-# Megatron has its own too, since ranks drop different numbers of split tensors and the same of whole ones.) *About 11
-# lines.*
+# saved in `ctx` is freed as soon as it returns. (Not `torch.utils.checkpoint`: it restores the global generator alone.
+# Megatron has a checkpoint of its own too, since ranks drop different numbers of split tensors and the same of whole
+# ones.) *About 11 lines.*
 
 
 # %% exercise="week06.recompute"
@@ -557,7 +564,7 @@ long = {"rows": 1024, "width": 16, "inner": 1024, "layers": 10, "p": 0.25, "part
 check("week06.recompute", through_layers, cases=[short, long])
 
 # %% [markdown]
-# **A hunt to watch.** PyTorch's own `checkpoint` has a switch, `preserve_rng_state`. A training framework had turned it
+# **A bug to watch.** PyTorch's own `checkpoint` has a switch, `preserve_rng_state`. A training framework had turned it
 # off, harmless until a model came with dropout
 # ([OLMo-core#828](https://github.com/allenai/OLMo-core/pull/828)): after 150 steps the loss was 2.49 with recomputation
 # and 2.19 without, where both should agree. **What does the switch change here: the loss, the gradient, or both?**
@@ -590,16 +597,16 @@ for keeps in (True, False):
 # `activation_bytes`. Where sequence parallelism is on, a full layer keeps 2sbh/t, for its input is split.
 #
 # Play a plan backwards. In the backward of layer i **all** that layer i computes is there, recomputed or not, and what
-# layers 0 … i−1 keep. Layers behind it are through and free. The most that is ever there must fit.
+# layers 0 … i−1 keep. Later layers are done, and theirs is freed. The most that is ever there must fit under the cap.
 #
 # | three layers, kept 10 each, 2 if full | last | middle | first | most |
 # |---|---|---|---|---|
 # | none, none, full | 10 + 10 + **10** | 10 + **10** | **10** | 30 |
 # | full, none, none | 2 + 10 + **10** | 2 + **10** | **10** | 22 |
 #
-# **`cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes)`** returns a list of L texts that fits and
-# does the fewest FLOPs again, or None if nothing fits. *About 15 lines.* The grade's L go up to 118: trying all 3^L
-# plans never ends.
+# **`cheapest_plan(num_layers, s, b, h, a, t, sequence_parallel, cap_bytes)`** returns a list of L strings, a plan that
+# fits and recomputes the fewest FLOPs, or None if nothing fits. *About 15 lines.* The grade's L goes up to 118: trying
+# all 3^L plans never ends.
 
 
 # %% exercise="week06.memory-cap"
@@ -633,7 +640,7 @@ check("week06.memory-cap", cheapest_plan, cases=[*cases, longer | {"cap_bytes": 
 
 # %% [markdown]
 # **Measured.** Your plan for eight layers of the size of section 6, on one rank, under half of what they would keep:
-# the model is recomputed as the plan says, and what autograd keeps is counted. The last layer is among it, whole.
+# the model is recomputed as the plan says, and what autograd keeps is counted, the last layer's included.
 
 # %%
 sizes = {"s": 64, "b": 2, "h": 128, "a": 4, "t": 1}
@@ -656,6 +663,7 @@ print(f"formula {sum(kept_by[way] for way in plan):.0f}, measured {kept.num_byte
 # ## 10 · Read real code
 #
 # In your installed `megatron-core`: `megatron/core/tensor_parallel/mappings.py`, `layers.py` and `random.py`.
+# (`%pip show megatron-core` in a cell prints the folder.)
 #
 # 1. `"gathers"`: how often is the input of a column layer all-gathered under sequence parallelism, forward and backward
 #    together? Read `LinearWithGradAccumulationAndAsyncCommunication`. A number.
@@ -711,10 +719,10 @@ def layer_of_530b():
 check("week06.530b", layer_of_530b)
 
 # %% [markdown]
-# What holds of the percentages that the paper's abstract prints? It says: a fifth of the memory, over 90% less time for
+# Which of the percentages in the paper's abstract hold? It says: a fifth of the memory, over 90% less time for
 # recomputation, and for this model on 2,240 A100 a utilisation of 54.2% against 42.1% with full recomputation, "29%
 # faster". Megatron-LM's README of that time gives 56.0% of the peak for the model's FLOPs on 280 GPUs, and 57.0% for
-# the hardware's, which are the model's and those done twice.
+# the hardware's, which count those done twice, twice.
 
 # %%
 tp, both, saved, again, full = layer_of_530b()
@@ -782,8 +790,8 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 #
 # - Korthikanti and others, *Reducing Activation Recomputation in Large Transformer Models*, arXiv 2205.05198. Look for:
 #   table 2, and section 4.2.2 with the two operators.
-# - Chen and others, *Training Deep Nets with Sublinear Memory Cost*, arXiv 1604.06174. Look for: recomputing every
-#   √n-th layer, for n layers in √n memory.
+# - Chen and others, *Training Deep Nets with Sublinear Memory Cost*, arXiv 1604.06174. Look for: keeping only every
+#   √n-th layer, so that n layers train in √n memory.
 # - PyTorch's `torch/utils/checkpoint.py`. Look for: how the version without reentrance uses `saved_tensors_hooks`, the
 #   same hooks that `meter.saved` counts with.
 # - **Lab 2**: `labs/README.md` says how to run Megatron's own layers beside ours.

@@ -20,7 +20,7 @@
 #
 # - [ ] **build** a layer of experts: choose, drop, sort, compute, sort back, with every gradient right;
 # - [ ] **balance** a router by a loss or by a bias, on one rank or many, with the same result;
-# - [ ] **say** what a model with 671 billion parameters costs, of which a token uses 37.
+# - [ ] **say** what a model of 671 billion parameters costs, of which a token uses 37 billion.
 #
 # **Before you start**, answer three questions for yourself.
 #
@@ -68,14 +68,14 @@ bars = {name: 2 * number for name, number in weights.items()} | {"one GPU holds"
 figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
-# The knowledge of 671 billion weights for the FLOPs of 37. The price: nobody decides beforehand how many tokens an
-# expert gets. This week is about that. It stays on one device; next week the experts move to different ranks.
+# The knowledge of 671 billion weights for the FLOPs of 37 billion. The price: nobody decides beforehand how many tokens
+# an expert gets. This week is about that. It stays on one device; next week the experts move to different ranks.
 #
 # ## 2 · The picture first
 #
-# Four ranks, each with 16 characters of this course's own text. Across: tokens. Down: the 16 experts of a layer.
-# Grey is the router's **score** (得分), dark is high. Each token chooses two experts: the dots. The model is fresh:
-# nothing is trained. **Will its experts get equally many tokens?** Commit to an answer.
+# Four ranks, each with 16 characters of this course's own text. Across: tokens. Down: the 16 experts of a layer. Grey
+# is the router's **score** (得分), dark is high. Each token chooses two experts: the dots. The model is fresh: nothing
+# is trained. **Will all experts get about the same number of tokens?** Commit to an answer.
 
 # %%
 text = model.read_text("../../docs")
@@ -116,7 +116,7 @@ def draw_map(k, factor=None, bias_steps=0, nodes=4):
 draw_map(k=2)
 
 # %% [markdown]
-# Nobody taught this router to prefer anyone. But its weights are random, so it has a taste, and text is not random:
+# Nobody taught this router to prefer anyone. But its weights are random, so it has preferences, and text is not random:
 # what is frequent comes again and again. The dashed line is the mean.
 #
 # An expert is a matrix product with a fixed place in memory and, soon, on another GPU. So one may cap it: a
@@ -130,7 +130,7 @@ draw_map(k=2, factor=1.0, bias_steps=50)
 
 
 # %% [markdown]
-# Each rank drops from its own 16 tokens, two rows for an expert: what is even over 64 tokens need not be even over 16.
+# Each rank drops from its own 16 tokens, two rows per expert: what is even over 64 tokens need not be even over 16.
 #
 # Now touch it. `nodes` is how many of four nodes, with four neighbouring experts each, a token may use: fewer copies
 # travel (week 12). **Which slider does most for the balance, and which does nothing to it?**
@@ -151,8 +151,8 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 #
 # ## 3 · Even a perfect router drops
 #
-# **Notation.** T tokens, E experts, k choices of a token, H the hidden size, F the width of an expert. A shape's
-# letters stand behind a name: `scores_TE`. T tokens make Tk choices, n = Tk/E for each expert on average.
+# **Notation.** T tokens, E experts, k choices per token, H the hidden size, F the width of an expert. A shape's letters
+# stand behind a name: `scores_TE`. T tokens make Tk choices, n = Tk/E for each expert on average.
 #
 # Take the fairest router there is: k experts at random. An expert's **load** (负载) is then a sum of T coin tosses with
 # probability k/E: its mean is n, its variance n(1 − k/E). With 64 experts, k = 1 and 4,096 tokens that is 64 ± 7.9. At
@@ -168,7 +168,7 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 # factor when all tokens want the same k experts. *About 3 lines.*
 #
 # > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, scores and routers,
-# > loads near even and far from it, no tokens at all, one rank to four, groups that are only a part of the world.
+# > loads near even and far from it, no tokens at all, one to four ranks, groups that are only a part of the world.
 
 
 # %% exercise="week11.bill"
@@ -187,9 +187,9 @@ some = [{"tokens": 1000, "experts": 48, "k": 4, "factor": 1.1}, {"tokens": 64, "
 check("week11.bill", expert_bill, cases=[switch, *some])
 
 # %% [markdown]
-# **Predict, then measure**, on four ranks, each with 4,096 random tokens, eight times. Your second number is the first
-# line's formula; `costs.dropped_share` is the same integral for other factors. And how full is the *fullest* of 256
-# experts, k = 8?
+# **Predict, then measure**, on four ranks, each with 4,096 random tokens, eight times. Your second number is the
+# formula in the first line; `costs.dropped_share` is the same integral for other factors. And how full is the *fullest*
+# of 256 experts, k = 8?
 
 
 # %%
@@ -226,9 +226,9 @@ for experts, k in ((64, 6), (256, 8)):
 # | sigmoid | 4/5, 2/3, 1/2, 1/2 | 4/5, 2/3 | 6/11, 5/11 |
 # | sigmoid, bias `[0, 0, .4, 0]` | 4/5, 2/3, **.9**, 1/2 | **experts 2 and 0:** 1/2, 4/5 | 5/13, 8/13 |
 #
-# The last row is DeepSeek-V3's: the bias chooses, and does not weigh (arXiv 2408.15664). Softmax, renormalised, is
-# Mixtral's: the same as a softmax of the k largest logits. Choosing has no gradient; **the weight is the only road by
-# which the router learns**. That is why each expert's output is multiplied by it.
+# The last row is DeepSeek-V3's: the bias takes part in the choice, not in the weight (arXiv 2408.15664). Softmax,
+# renormalised, is Mixtral's: the same as a softmax of the k largest logits. Choosing has no gradient; **the weight is
+# the only way in which the router learns**. That is why each expert's output is multiplied by it.
 #
 # <details><summary>With k = 1 and renormalised weights, what is the gradient of the router?</summary>
 #
@@ -371,8 +371,8 @@ for layer in (dense_layer, moe_layer):
 # > **auxiliary loss** (辅助损失) = E · Σ shareₑ · meanₑ = 2 · (3/4 · 0.6 + 1/4 · 0.4) = **1.1**
 #
 # It is 1 where all is even and E where one takes all (Switch Transformers, arXiv 2101.03961, equations 4 to 6). The
-# share is a count and has no gradient; the mean has one. Its price: *every* token is pushed from expert 0, also those
-# that need it. The loss is added to the training's with a small coefficient, such as 0.01.
+# share is a count and has no gradient; the mean has one. Its price: *every* token is pushed away from expert 0, even
+# those that need it. The loss is added to that of training with a small coefficient, such as 0.01.
 #
 # **A bias, by hand.** Loads `[6, 4, 2]`, mean 4: the bias moves by `[−u, 0, +u]`. No gradient, no loss; once per step
 # (arXiv 2408.15664, algorithm 1; DeepSeek-V3: u = 0.001).
@@ -469,8 +469,8 @@ for way in ("added", "as found", "returned"):
 # 6,400; the issue estimates 180,000. The first mistake hid the other two. Three more, each with its own address:
 #
 # - **once per microbatch** (微批次): M microbatches give M losses, and the sum was not divided
-#   ([Automodel#3359](https://github.com/NVIDIA-NeMo/Automodel/pull/3359)); a factor that held the microbatch's size
-#   ([Megatron-LM#5798](https://github.com/NVIDIA/Megatron-LM/pull/5798)), or the tensor-parallel size
+#   ([Automodel#3359](https://github.com/NVIDIA-NeMo/Automodel/pull/3359)); a factor that contained the size of a
+#   microbatch ([Megatron-LM#5798](https://github.com/NVIDIA/Megatron-LM/pull/5798)), or the tensor-parallel size
 #   ([#5047](https://github.com/NVIDIA/Megatron-LM/pull/5047)): *the same model, another coefficient on another mesh*;
 # - **own counts.** *By hand:* two ranks, two experts. All of rank 0's tokens choose expert 0, all of rank 1's expert 1.
 #   Over both, share = (1/2, 1/2): even, the loss is 1. Each rank alone sees (1, 0), and punishes a router that is
@@ -502,10 +502,9 @@ for way in ("kept", "recomputed"):
     print(f"{way:10}: {load.tolist()} of 10 tokens; the bias moves by {torch.sign(load.sum() - 4 * load).tolist()}")
 
 # %% [markdown]
-# The sign does not see a factor of two, so the training does not show it; the logged loads do. Where an
-# evaluation is counted as well ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign may
-# be wrong too. The first run of a recomputed layer, and an evaluation, keep no graph: `torch.is_grad_enabled()`
-# tells.
+# The sign does not see a factor of two, so training does not show it; the logged loads do. Where an evaluation is
+# counted as well ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign may be wrong too. The
+# first run of a recomputed layer, and an evaluation, keep no graph: `torch.is_grad_enabled()` tells you.
 #
 # **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of`, with its loss attached, and adds the
 # choices of all ranks to `counts`: once. `moe_step` is given. It plays the recomputation, divides the task's loss by
@@ -617,14 +616,14 @@ rules = {
 }
 runs = {name: fullest_by_step(rule) for name, rule in rules.items()}
 figure, ax = figures.new_axes(8, 3)
-title = "0.001 does not arrive, 0.1 never settles"
+title = "0.001 does not get there, 0.1 never settles"
 figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 
 # %% [markdown]
 # **`next_bias(bias, load, step)`**: the bias for the next step. The target: with the biases of the last ten steps the
 # fullest expert has at most **1.2** times the mean on average, on 8,192 tokens that were never shown. Three kinds of
-# router, a point each: skewed by chance; one *hot* expert that everybody prefers; one *cold* that nobody chooses. *1 to
-# 5 lines.*
+# router, a point each: skewed by chance; one *hot* expert that everybody prefers; one *cold* expert that nobody
+# chooses. *1 to 5 lines.*
 
 
 # %% exercise="week11.fifty-steps"
@@ -698,9 +697,9 @@ title = "With the bias: where the choices of each kind of character go (even: 12
 figures.show(figure, figures.draw_visits(ax, visits, title=title))
 
 # %% [markdown]
-# Without balance two experts get nearly everything, and whoever gets everything knows nothing in particular. With
-# balance all of them are used, a choice tells several times as much, and the loss is lower. Nobody told an expert what
-# to be. (Small, short, one seed: an observation, not a law.)
+# Without balance a few experts get most of the tokens, and an expert that gets everything knows nothing in particular.
+# With balance all of them are used, a choice tells more, and the loss is lower. Nobody told an expert what to be.
+# (Small, short, one seed: an observation, not a law.)
 #
 # ## 10 · Read real code
 #
@@ -771,10 +770,10 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
     print(f"{ceil(16 * total / h100.memory_bytes)} GPUs to hold them; of 1M tokens an expert gets {rows:,.0f}")
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: what of DeepSeek-V3 costs as a model of 37 billion
-# does, and what as one of 671? Why is "8x7B" neither 56 nor 14 billion? With a batch of 64 tokens in inference, what
-# becomes of the advantage? What does an unbalanced router cost, and which of this week's two remedies would you choose,
-# and why?
+# Now the answer that you would give, in five to eight sentences: which costs of DeepSeek-V3 are those of a model of 37
+# billion parameters, and which those of one of 671 billion? Why is "8x7B" neither 56 nor 14 billion? With a batch of 64
+# tokens in inference, what becomes of the advantage? What does an unbalanced router cost, and which of this week's two
+# remedies would you choose, and why?
 
 # %% [markdown] manual="week11.interview" points=2
 # ### BEGIN SOLUTION
@@ -799,7 +798,7 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
 # %% [markdown]
 # ## 12 · Recap
 #
-# <details><summary>By which road does a router learn, though choosing has no gradient?</summary>
+# <details><summary>How does a router learn, though choosing has no gradient?</summary>
 #
 # Each expert's output is multiplied by its weight, and the weight is the router's score.
 # </details>
@@ -833,8 +832,8 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
 # - The DeepSeek team, *DeepSeek-V3*, arXiv 2412.19437. Look for: section 2.1.2, the node limit of your slider.
 # - Qiu and others, *Demons in the Detail*, arXiv 2501.11873. Look for: what happens when each rank balances by itself.
 #
-# **An experiment, not graded.** Let `skewed` drift: the skew of step 50 another one than that of step 0. Which of your
-# rates should no longer fall?
+# **An experiment, not graded.** Let `skewed` drift: make the skew of step 50 different from that of step 0. Should your
+# rate still fall?
 #
 # **Next week** the experts move: each rank has some of them, and rows travel by all-to-all. The order in which you
 # sorted them is the order in which they are sent; the expert without rows is a rank that must answer nevertheless; and

@@ -58,8 +58,8 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# DeepSeek-V3 has 671 billion parameters and uses 37 billion of them for a token. Almost all the others are experts.
-# **How many GPUs must share the experts until their bf16 weights alone fit?** Guess, then run.
+# DeepSeek-V3 has 671 billion parameters and uses 37 billion of them per token. Almost all the others are experts. **How
+# many GPUs must share the experts until their bf16 weights alone fit?** Guess, then run.
 
 # %%
 v3 = costs.find_model("deepseek-v3")
@@ -119,8 +119,8 @@ def exchange_square(skew=0.5, ep=8, k=2):
 # **`exchange_bill(tokens, k, hidden, ep, experts, nodes, allowed)`** returns bytes that a rank sends in one all-to-all;
 # bytes in a layer's forward and backward; nodes per token; and nodes per token within `allowed` nodes. *About 6 lines.*
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh ones: other sizes and routers, one rank to
-# > six, ranks without tokens, experts without rows, one that takes all, and groups that are a part of the world.
+# > **What the grade varies.** Checks show some cases; the grade draws fresh ones: other sizes and routers, one to six
+# > ranks, ranks without tokens, experts without rows, one that takes all, and groups that are a part of the world.
 
 
 # %% exercise="week12.bill"
@@ -172,9 +172,9 @@ print(f"formula {formula:.0f}; mean of the ranks {sum(leaves for _, leaves in fo
 #
 # ## 4 · An exchange of uneven parts
 #
-# **By hand.** Two ranks, an expert each. Rank 0 has tokens a, b, c for experts 0, 1, 1. Rank 1 has d for expert 1.
+# **By hand.** Two ranks, one expert each. Rank 0 has tokens a, b, c for experts 0, 1, 1. Rank 1 has d for expert 1.
 #
-# | | sends | receives | has then |
+# | | sends | receives | then has |
 # |---|---|---|---|
 # | rank 0 | `[1, 2]` | `[1, 0]` | a |
 # | rank 1 | `[0, 1]` | `[2, 1]` | b c d |
@@ -199,8 +199,8 @@ print("the result wants a gradient:", shardlab.run(asks_for_a_gradient, ranks=2)
 # No error, no warning, no gradient. Everything in front of the layer would simply stop learning from its experts.
 #
 # **`exchange(x, sent, *, group)`** returns the rows that arrive, source after source, and a list: how many came from
-# each rank. Its backward sends gradients where the rows came from. Send each row once, counts aside; a rank without
-# rows takes part, forward and backward. *About 14 lines with the Function.* `exchange_step` is given.
+# each rank. Its backward sends gradients where the rows came from. Send each row once (counts come on top); a rank
+# without rows takes part, forward and backward. *About 14 lines with the Function.* `exchange_step` is given.
 
 
 # %% exercise="week12.exchange"
@@ -257,9 +257,9 @@ check("week12.exchange", exchange_step, cases=[uneven, {"ranks": 4, "width": 32}
 # ## 5 · Dispatch, experts, combine
 #
 # **By hand.** Rank 0's tokens a, b choose `[[1, 0], [1, 2]]`, k = 2, and each rank has two experts. The four choices,
-# flat, are `1 0 1 2`. In the order of the experts they are choices `1 0 2 3`, tokens `a a b b`: three rows stay on
-# rank 0, one goes to rank 1. With a row must travel *which* of the rank's experts it wants. Results come home in the
-# same order; undo it, weigh, add up.
+# flat, are `1 0 1 2`. In the order of the experts they are choices `1 0 2 3`, tokens `a a b b`: three rows stay on rank
+# 0, one goes to rank 1. Along with each row must travel *which* of that rank's experts it wants. Results come home in
+# the same order; undo it, multiply by the weights, add up.
 #
 # The experts are given: `numbers[i]` says which of this rank's experts row i goes through.
 
@@ -311,8 +311,8 @@ check("week12.layer", layer_step, cases=[pair, idle, quiet])
 # %% [markdown]
 # ## 6 · Hang hunt: the rank that had nothing to do
 #
-# A fast product of many experts may refuse empty inputs. So a public code looked first, and a rank that had received no
-# row returned a new empty tensor ([PaddleFormers#3010](https://github.com/PaddlePaddle/PaddleFormers/pull/3010);
+# A fast product of many experts may refuse empty inputs. So a public library looked first, and a rank that had received
+# no row returned a new empty tensor ([PaddleFormers#3010](https://github.com/PaddlePaddle/PaddleFormers/pull/3010);
 # [Megatron-LM#3626](https://github.com/NVIDIA/Megatron-LM/pull/3626) has a cousin). The shape is right, and so is the
 # output. **Which rank waits, in which call?** Here the exchange is the package's, and x is added, as in a transformer.
 
@@ -357,8 +357,8 @@ except shardlab.RanksFailed as failure:
     print(failure)
 
 # %% [markdown]
-# On rank 1 the result hangs on nothing. Its backward goes through the residual alone and ends, happily. Rank 0 wants
-# to send gradients to rank 1, and waits.
+# On rank 1 the result depends on nothing that was received. Its backward goes through the residual alone and ends,
+# happily. Rank 0 wants to send gradients to rank 1, and waits.
 #
 # **`run_anyway(rows, sizes, up, down)`** computes with `kernel`, which is never to be called without rows, and keeps
 # its place in the backward on every rank. And one more thing: a rank's experts need gradients even if no row came,
@@ -467,7 +467,7 @@ copies = {"ep": 2, "edp": 2, "clips": 0.5, "dense": 300, "expert": 150}
 check("week12.gradients", gradients_step, cases=[by_hand, copies, copies | {"ep": 3, "edp": 1, "clips": 2.0}])
 
 # %% [markdown]
-# ## 8 · Two levels: one copy to a node
+# ## 8 · Two levels: one copy per node
 #
 # Inside a server rows travel over NVLink, between servers over a network that is about nine times slower. A token with
 # four experts on one other node crosses four times. **By hand:** token a chooses experts `[4, 5, 7]`, all on node 1,
@@ -555,7 +555,7 @@ for allowed in (2, 1):
     print(f"k over nodes per token is {4 / visited:.2f}")
 
 # %% [markdown]
-# Numbers and weights of the experts travel with each copy; at h = 64 they are a tenth of it, at 7,168 nothing.
+# Numbers and weights of the experts travel with each copy; at h = 64 they are a tenth of it, at 7,168 next to nothing.
 #
 # ## 9 · Challenge: a place for every expert
 #
@@ -574,13 +574,13 @@ def policy(groups, nodes, places=288):
     return placed(loads, num_places=places, num_groups=groups, num_nodes=nodes, num_gpus=32)
 
 
-print(f"no copies, hierarchical: {policy(8, 4, 256).imbalance(loads):.2f} of the mean on the fullest GPU")
+print(f"no copies, hierarchical: {policy(8, 4, 256).imbalance(loads):.2f} times the mean on the fullest GPU")
 print(f"32 copies, hierarchical: {policy(8, 4).imbalance(loads):.2f}")
 print(f"32 copies, global:       {policy(1, 1).imbalance(loads):.2f}")
 
 # %% [markdown]
-# The one cannot be even, since its nodes are not. The other is even, and scatters experts over all nodes: the limit on
-# nodes per token is lost. **Is there something in between?**
+# The first cannot be even, since its nodes are not. The second is even, but scatters experts over all nodes: the limit
+# on nodes per token is lost. **Is there something in between?**
 #
 # **`place(loads, homes, places_per_gpu, gpus_per_node)`** returns a list of experts for each GPU, those of node 0
 # first; every expert at least once, no place empty. `homes[e]` is the node of expert e. Copies share a load evenly. Two
@@ -701,8 +701,8 @@ def ep_or_tp():
 check("week12.ep-or-tp", ep_or_tp)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: bytes, and from which k on they turn; what the
-# products look like; what EP suffers from and TP does not; and when you would choose the other.
+# Now the answer that you would give, in five to eight sentences: bytes, and from which k on TP sends less; what the
+# matrix products look like; what EP suffers from and TP does not; and when you would choose which.
 
 # %% [markdown] manual="week12.interview" points=2
 # ### BEGIN SOLUTION
@@ -734,8 +734,8 @@ check("week12.ep-or-tp", ep_or_tp)
 # <details><summary>And in `labs/shardlab/expert_parallel/agreement.py`: why does `gathered_counts` gather the whole
 # table of counts, where your exchange sends each rank only its own?</summary>
 #
-# From one table splits cannot disagree, and with it travels whether some rank is in trouble: NaN scores of one rank
-# become a sentence on all of them before a row is sent, not a hang.
+# Ranks that read their splits from one table cannot disagree. The table also tells whether some rank is in trouble: NaN
+# scores on one rank become an error message on all, before a row is sent, and not a hang.
 # </details>
 
 # %% exercise="week12.reading"
@@ -762,7 +762,7 @@ check("week12.reading", reading_answers)
 # Over edp, the copies; divided by dp, all ranks with tokens.
 # </details>
 #
-# <details><summary>What do two levels save, and what makes it more?</summary>
+# <details><summary>What do two levels save, and what makes them save more?</summary>
 #
 # Rows across nodes: k become the number of nodes that a token visits. A limit on nodes makes that small.
 # </details>

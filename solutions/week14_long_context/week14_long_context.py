@@ -114,8 +114,8 @@ for owners, documents in ((mine, [8]), (figures.chunk_owners("zig-zag", 4), [5, 
 # %% [markdown]
 # <details><summary>How many answers are there?</summary>
 #
-# With one document one, up to the ranks' names: chunk i must go with chunk 7 − i, and that is zig-zag. With two, the
-# longest chunk has 4.5 blocks and its partner at least half of one, 5 in all: 1.18 is the best, and
+# With one document there is one, up to the ranks' names: chunk i must go with chunk 7 − i, and that is zig-zag. With
+# two, the longest chunk has 4.5 blocks and its partner at least half of one, 5 in all: 1.18 is the best, and
 # `[1, 3, 2, 1, 0, 0, 2, 3]` reaches it. Zig-zag has 1.88.
 # </details>
 #
@@ -137,8 +137,8 @@ for owners, documents in ((mine, [8]), (figures.chunk_owners("zig-zag", 4), [5, 
 # in a ring; bytes for Ulysses, each key head counted once; and the smallest c ≥ 2 with which Ulysses sends less. *About
 # 4 lines.*
 #
-# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes and layouts, one rank
-# > to four, shared keys, float32 and bfloat16, and groups that are only a part of the world.
+# > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes and layouts, one to
+# > four ranks, shared keys, float32 and bfloat16, and groups that are only a part of the world.
 
 
 # %% exercise="week14.bill"
@@ -187,17 +187,17 @@ for heads, kv_heads in ((8, 8), (16, 4)):
 # **By hand.** Tokens `[10 11 12 13 14 15 16 17]`, two ranks, so four chunks of two. Rank 0 has chunks 0 and 3,
 # positions `[0 1 6 7]`, tokens `[10 11 16 17]`. The label (标签) of a position is the next token of the *sequence*:
 # `[11 12 17 –]`. Shifted after the split it is `[11 16 17 –]`: wrong at the seam, and nowhere else. As found:
-# [bionemo-recipes#1449](https://github.com/NVIDIA-BioNeMo/bionemo-recipes/pull/1449) has `[1, 6, 7, -100]` for
+# [bionemo-recipes#1449](https://github.com/NVIDIA-BioNeMo/bionemo-recipes/pull/1449) has `[1, 6, 7, -100]` instead of
 # `[1, 2, 7, -100]`.
 #
 # **The mean.** Rank 0 has 3 labels that count and rank 1 has 1; the sum of losses is 6 and 4. The mean is
 # 10/4 = 2.5. The mean of the ranks' means is (2 + 4)/2 = 3: rank 1's token counts three times as much.
 #
-# **Write three functions.** **`zig_zag`**: positions of a rank, int64; a length that does not divide into 2c chunks is
-# refused before anything is sent, by a ValueError that names both numbers. **`my_part`**: inputs, labels and positions
-# of this rank; `targets` are the tokens with −100 where one does not count, and the last position has no label.
-# **`loss_share`**: this rank's share, so that the shares of all ranks add up to the mean over all labels that count.
-# *About 12 lines in all.* Leave `batch_step` as it is.
+# **Write three functions.** **`zig_zag`**: positions of a rank, int64; a length that cannot be cut into 2c equal chunks
+# is refused before anything is sent, by a ValueError that names the length and 2c. **`my_part`**: inputs, labels and
+# positions of this rank; `targets` are the tokens with −100 where one does not count, and the last position has no
+# label. **`loss_share`**: this rank's share, so that the shares of all ranks add up to the mean over all labels that
+# count. *About 12 lines in all.* Leave `batch_step` as it is.
 
 
 # %% exercise="week14.batch"
@@ -249,8 +249,8 @@ uneven = {"ranks": 2, "batch": 1, "rows": 4, "more": 2}
 check("week14.batch", batch_step, cases=[{"ranks": 2, "batch": 1, "rows": 4}, silent, uneven])
 
 # %% [markdown]
-# **A hunt to watch.** One label counts, on one rank. Each rank divides by its own number of labels (1, or 0 made 1),
-# and DDP averages over c. By what factor is the gradient too small?
+# **A bug to watch.** One label counts, on one rank. Each rank divides by its own number of labels (1, or 0 made 1), and
+# DDP averages over c. By what factor is the gradient too small?
 # [Megatron-LM#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513), proposed in September 2026, mends exactly that:
 # finding 9 of [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452).
 
@@ -322,9 +322,8 @@ def pass_on(tensors, *, group):
 # %% [markdown]
 # **`merge`** puts two partial results together. **`ring_attention(q, k, v, positions, *, group)`** returns this rank's
 # output and lse in fp32, over all ranks' keys that its queries may see. `positions` says where this rank's tokens
-# stand; in which layout is not your concern, but the mask needs the positions *of the keys that are here*. Begin to
-# pass a block on **before** you compute with it. Hold two blocks at most, and send c − 1, as they are. *About 12
-# lines.*
+# stand; the layout is not your concern, but the mask needs the positions *of the keys that are here*. Begin to pass a
+# block on **before** you compute with it. Hold two blocks at most, and send c − 1, as they are. *About 12 lines.*
 
 
 # %% exercise="week14.ring"
@@ -429,8 +428,8 @@ def backward_of(share, gradient, q, k, v, o, lse, positions, *, group):
 
 
 # %% [markdown]
-# Two public codes made one mistake each, in what is called `share` here. Forward and loss were right, and nothing was
-# NaN. **Before you run: which of dq, dk and dv will be wrong?**
+# Two public libraries made one mistake each, in what is called `share` here. Forward and loss were right, and nothing
+# was NaN. **Before you run: which of dq, dk and dv will be wrong?**
 #
 # - `saved`: the gradients come from an operator that reads k and v from `ctx.saved_tensors`
 #   ([diffusers#14265](https://github.com/huggingface/diffusers/issues/14265));
@@ -472,8 +471,8 @@ for share in (saved, own_sums):
     )
 
 # %% [markdown]
-# With its own sums a block's p is scaled right, so dv is exact. But D is that of the block, and what the weight of the
-# block owes to the others is lost.
+# With its own sums a block's p is scaled right, so dv is exact. But D is that of the block alone, and how the block's
+# weight depends on the other blocks is lost.
 #
 # **`ring_backward(gradient, q, k, v, o, lse, positions, *, group)`** returns dq, dk and dv of this rank, fp32. o and
 # lse are the whole row's, as your forward returns them. Keys, values and positions travel c − 1 times, as they are; dk
@@ -580,14 +579,14 @@ cases += [refused | {"heads": 6, "kv_heads": 2}, refused | {"heads": 12, "kv_hea
 check("week14.ulysses", ulysses_step, cases=cases)
 
 # %% [markdown]
-# Ulysses needs no balance (each rank has whole triangles) and no backward of its own. Its c ends where the heads end,
-# and tensor parallelism has split those already. Then there are two levels: Ulysses inside a node, a ring between
-# nodes; the product of both is c.
+# Ulysses needs no balance (each rank has whole triangles) and no backward of its own. But c cannot exceed the number of
+# heads, and tensor parallelism has split those already. Beyond that there are two levels: Ulysses inside a node, a ring
+# between nodes; the product of both is c.
 #
 # ## 8 · Challenge: under a cap
 #
 # A ring splits s, but a block's scores still have (s/c)² numbers for each head. **Predict** before you run: what
-# happens to a rank's peak when s doubles? (`alive` counts what tensors hold at most. The inputs are among it.)
+# happens to a rank's peak when s doubles? (`alive` reports the most that tensors hold at once, inputs included.)
 
 
 # %%
@@ -606,8 +605,8 @@ for s in (512, 1024, 2048):
 # few queries at a time, against the block that is here.
 #
 # **`attend_under_cap(q, k, v, positions, cap_bytes, *, group)`** returns the output alone, fp32. The target: above its
-# inputs a rank holds at most `cap_bytes`, 16 MiB, read by the kernel, where one block of scores is 36 MiB and its keys
-# and values 1.5. Message bytes as before. Lengths need not be multiples of your tile. *About 15 lines.*
+# inputs a rank holds at most `cap_bytes`, 16 MiB, as the kernel measures it, where one block of scores is 36 MiB and
+# its keys and values 1.5 MiB. Message bytes as before. Lengths need not be multiples of your tile. *About 15 lines.*
 
 
 # %% exercise="week14.memory-cap"
@@ -747,12 +746,12 @@ for cp in (1, 32):
 #
 # <details><summary>Which numbers of the whole row does the backward of one block need?</summary>
 #
-# lse, for p, and D = Σ do·o. Both are local to the query's rank: no message is needed for them.
+# lse, for p, and D = Σ do·o. The query's rank has both: no message is needed for them.
 # </details>
 #
 # <details><summary>When does Ulysses send less than a ring?</summary>
 #
-# When c > 1 + h/h_kv. With keys for every head that is c > 2; with shared keys seldom within its limit of heads.
+# When c > 1 + h/h_kv. With keys for every head that is c > 2; with shared keys the number of heads seldom allows that.
 # </details>
 #
 # ## 12 · Take away

@@ -27,6 +27,9 @@ def published(tmp_path_factory):
     """A class of five, graded and published once: by name, what became of each; and the course's folder."""
     course = make_tiny_course(tmp_path_factory.mktemp("course"))
     mark = course / "was_executed"
+    answers = course / "solutions" / TINY_WEEK / "known" / "week01.double.toml"
+    answers.parent.mkdir()
+    answers.write_text("right = 'return 2 * number'")
     hand_in(course, "ada", {"week01-double": TRAP.format(mark=mark), "week01-interview": "Less than twice."})
     write_verdict(
         course,
@@ -81,6 +84,13 @@ def test_the_page_starts_with_the_table(published):
     assert "3.5 of" in body and "7 points" in body
     assert "0.5 / 2" in body and "waits for the instructor" in body and "partly right" in body
     assert "assert double(2) == 4" not in body  # checks are in the notebook
+
+
+def test_known_answers_beside_the_source_reach_no_student(published):
+    _, course = published
+    given = [path for name in ("autograded", "feedback") for path in (course / "autograder" / name).rglob("*")]
+    assert any(path.suffix == ".html" for path in given)
+    assert not [path for path in given if "known" in path.name or path.suffix == ".toml"]
 
 
 def test_a_broken_or_missing_submission_does_not_stop_the_others(published):

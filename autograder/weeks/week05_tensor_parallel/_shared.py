@@ -31,7 +31,7 @@ def normal(rng: Random, *shape: int, dtype: torch.dtype = torch.float64) -> Tens
 
 
 def wrong_tensors(task: Task, reply: Reply, *, relative: float = 0.0) -> str | None:
-    """Hold what every rank returns, a tuple, against {name: tensor} in order; and its inputs, which stay as they were.
+    """Compare what every rank returns, a tuple, with {name: tensor} in order; and its inputs, which stay as they were.
 
     A tensor that is the right one several times over is told how often.
     """

@@ -83,7 +83,7 @@ def _wrong_step(case: Case, task: Task, reply: Reply, step: int, masks: Masks) -
     for rank in ranks:
         hidden, (scores, down) = _steps(reply, rank)[step][0], task.expected[rank]
         if not _is_dropout(hidden, scores / keep):
-            return f"Step {step}: hidden on rank {rank} must be relu(x @ up), each number dropped or over 1 - p."
+            return f"Step {step}: hidden on rank {rank} must be relu(x @ up), each number dropped or divided by 1 - p."
         total += hidden.double() @ down.double()
         masks[f"hidden on rank {rank} in step {step}"] = hidden != 0
     first = _steps(reply, ranks[0])[step][1]
@@ -91,13 +91,13 @@ def _wrong_step(case: Case, task: Task, reply: Reply, step: int, masks: Masks) -
         output = _steps(reply, rank)[step][1]
         if not torch.equal(output != 0, first != 0):
             return (
-                f"Step {step}: ranks {ranks[0]} and {rank} drop other numbers of the output, which is the same on "
+                f"Step {step}: ranks {ranks[0]} and {rank} drop different numbers of the output, which is the same on "
                 "both: their activations are no longer copies. Which stream does that mask come from?"
             )
         if not _is_dropout(output, total / keep):
             return (
                 f"Step {step}: the output on rank {rank} must be the sum over ranks of hidden @ down, and then each "
-                "number dropped or over 1 - p."
+                "number dropped or divided by 1 - p."
             )
     masks[f"the output in step {step}"] = first != 0
     return None

@@ -110,7 +110,8 @@ CHECK = Check(
     hints=(
         "Write down which head of keys each of your query heads uses, for 6 query heads, 3 of keys and 2 ranks.",
         "Query head n of all heads uses head n // (heads / kv_heads). Your first one is n = rank * own heads. The "
-        "matrices of keys and values are whole on every rank, as x is: what is it that makes x's gradient whole?",
+        "matrices of keys and values are whole on every rank, as x is, but each rank's heads see a part of their "
+        "gradient: what is it that makes x's gradient whole?",
         "f on x, f on keys, f on values; choose heads by an index, [:, needed]; attention; rows of out; g.",
     ),
 )

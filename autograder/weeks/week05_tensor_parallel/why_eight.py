@@ -49,7 +49,7 @@ CHECK = Check(
     program="without_ranks",
     masked=COSTS_MASKED,
     hints=(
-        "Which of the two gets smaller with more ranks, and which does not?",
+        "Which of the two gets smaller with more ranks, and which does not? Do your seconds count the backward, too?",
         "A layer's forward takes 24h² + 4sh operations per token, its backward twice as many; ranks share them. Four "
         "all-reduces of an activation of 2sh bytes go over the slowest link in their ring.",
         "3 * (24 * h**2 + 4 * s * h) * s / t / flops, and 4 * 2 * (t - 1) / t * 2 * s * h / link, with link = inside "

@@ -56,7 +56,7 @@ CHECK = Check(
     hints=(
         "Three kinds of bytes: what tensor parallelism leaves whole (10), what it cuts (24), and the scores (5as/h).",
         "Tensor parallelism divides 24 and the scores by t; sequence parallelism the 10 as well. Selective "
-        "recomputation drops the scores. Full keeps the layer's input: 2 bytes a number.",
+        "recomputation drops the scores. Full keeps the layer's input: 2 bytes per number.",
         "unit = s * b * h; scores = 5 * a * s / h; then unit * (34 + scores), unit * (10 + 24 / t + scores / t), …",
     ),
 )

@@ -210,7 +210,8 @@ CHECK = Check(
     trains=True,
     timeout=60.0,
     hints=(
-        "A norm looks at one position at a time: it needs no other rank. A matrix that is cut needs all positions.",
+        "A norm looks at one position at a time: it needs no other rank. A matrix that is cut needs all positions. If "
+        "the check of your two operators fails, mend them first: this one uses them.",
         "norm on the part, gather, columns, gelu, rows, scatter: the residual is added on the part. Afterwards each "
         "norm weight has a gradient of this rank's positions: ____ them over the group.",
         "n = layer_norm(x, gain.shape, gain, shift); inner = gelu(gather_sequence(n, group=group) @ columns); x + "

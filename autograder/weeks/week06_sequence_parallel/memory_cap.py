@@ -57,14 +57,14 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if least is None:
         return None if plan is None else f"{where}: nothing fits into {size(case['cap_bytes'])}; return None."
     if not isinstance(plan, list | tuple) or len(plan) != case["num_layers"] or any(one not in WAYS for one in plan):
-        return f"{where}: return {case['num_layers']} texts, each one of {', '.join(WAYS)}; a plan fits."
+        return f"{where}: return {case['num_layers']} strings, each one of {', '.join(WAYS)}; a plan fits."
     if (peak := peak_bytes(case, plan)) > case["cap_bytes"] * (1 + SLACK):
-        cap = f"it needs {size(peak)} and has {size(case['cap_bytes'])}"
-        return f"{where}: {_counted(plan)} do not fit, {cap}. At which layer's backward is most there?"
+        cap = f"at the peak it needs {size(peak)}, and the cap is {size(case['cap_bytes'])}"
+        return f"{where}: the plan ({_counted(plan)}) does not fit: {cap}. In which layer's backward is most held?"
     flops = sum(extra_flops(case)[one] for one in plan)
     if flops > least * (1 + SLACK):
-        times = f"does {flops:.4g} FLOPs again" + (f" where {least:.4g} are enough" if least else "; none are needed")
-        return f"{where}: {_counted(plan)} fits, but {times}. Which layer is recomputed for nothing?"
+        times = f"recomputes {flops:.4g} FLOPs" + (f" where {least:.4g} are enough" if least else "; none are needed")
+        return f"{where}: the plan ({_counted(plan)}) fits, but {times}. Which layer is recomputed for nothing?"
     return None
 
 

@@ -38,8 +38,8 @@ LAST_STEP = 2 * len(POINTS) - 1
 def draw_block(ax: Axes, step: int = len(POINTS) - 1, *, num_ranks: int = 2) -> str:
     """Draw what every rank holds until `step`: 0 to 14 walk forward, 15 to 29 back. Returns the sentence.
 
-    R is a full box, S the rank's own slice of one, P a hatched one. Raises ValueError for a step that is not there, or
-    more ranks than can be drawn.
+    R is a full box, S the rank's own columns of one, P a hatched one. Raises ValueError for a step that is not there,
+    or more ranks than can be drawn.
     """
     if not 0 <= step <= LAST_STEP or not 1 <= num_ranks <= 4:
         raise ValueError(f"step {step} with {num_ranks} ranks: draw steps 0 to {LAST_STEP}, with 1 to 4 ranks")
@@ -49,8 +49,9 @@ def draw_block(ax: Axes, step: int = len(POINTS) - 1, *, num_ranks: int = 2) -> 
         reached = place <= now if is_forward else place >= now
         for rank in range(num_ranks):
             _draw_tensor(ax, (place, rank), point, num_ranks, is_forward=is_forward, reached=reached)
-        if point.operator:
-            _draw_operator(ax, place, point.operator, num_ranks, is_forward=is_forward, reached=reached)
+        if point.operator:  # in front of its tensor: on the way back it is passed after it
+            passed = reached if is_forward else place > now
+            _draw_operator(ax, place, point.operator, num_ranks, is_forward=is_forward, passed=passed)
     ax.add_patch(Rectangle((now - 0.43, -0.43), 0.86, num_ranks - 0.14, fill=False, linewidth=2.2, zorder=5))
     _finish(ax, num_ranks, _title(step, now, is_forward=is_forward))
     return _sentence(now, is_forward=is_forward)
@@ -67,7 +68,7 @@ def _draw_tensor(
     state = point.state if is_forward else point.gradient
     fill = PALETTE["forward" if is_forward else "backward"]
     low, high = (rank / num_ranks, (rank + 1) / num_ranks) if state == "S" else (0.0, 1.0)
-    slice_ = Rectangle((x - 0.36, rank - 0.36 + 0.72 * low), 0.72, 0.72 * (high - low), facecolor=fill)
+    slice_ = Rectangle((x - 0.36 + 0.72 * low, rank - 0.36), 0.72 * (high - low), 0.72, facecolor=fill)
     if state == "P":
         slice_.set(hatch="///", edgecolor="white", linewidth=0)
     ax.add_patch(slice_)
@@ -76,10 +77,10 @@ def _draw_tensor(
     ax.text(x, rank, state, ha="center", va="center", fontsize=9, color=colour, bbox=box, zorder=4)
 
 
-def _draw_operator(ax: Axes, place: int, name: str, num_ranks: int, *, is_forward: bool, reached: bool) -> None:
+def _draw_operator(ax: Axes, place: int, name: str, num_ranks: int, *, is_forward: bool, passed: bool) -> None:
     """Between two boxes: a bar through all ranks where it adds up, a thin line where it does nothing."""
     sends, x = (name == "g") == is_forward, place - 0.5
-    colour = PALETTE["communication"] if sends and reached else PALETTE["parameters"]
+    colour = PALETTE["communication"] if sends and passed else PALETTE["parameters"]
     width, dashes = (4.0, "-") if sends else (1.0, ":")
     ax.plot([x, x], [-0.5, num_ranks - 0.5], color=colour, zorder=3, linewidth=width, linestyle=dashes)
     ax.text(x, num_ranks - 0.42, name, ha="center", va="top", fontsize=10, color=colour, style="italic")
@@ -113,7 +114,7 @@ def _title(step: int, now: int, *, is_forward: bool) -> str:
 def _sentence(now: int, *, is_forward: bool) -> str:
     point = POINTS[now]
     what, state = ("", point.state) if is_forward else ("the gradient of ", point.gradient)
-    way = "forward" if is_forward else "backward"
+    way = "forward pass" if is_forward else "backward pass"
     trail = [one.state for one in POINTS[: now + 1]] if is_forward else [one.gradient for one in POINTS[:now:-1]]
     trail = trail if is_forward else [*trail, point.gradient]
     count = _all_reduces(now, is_forward=is_forward)

@@ -1,4 +1,4 @@
-"""Dropout masks as pictures, a rank beside the other: equal ones are seen at a glance."""
+"""Dropout masks as pictures, one rank beside the other: equal ones are seen at a glance."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations

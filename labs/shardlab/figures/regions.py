@@ -28,8 +28,8 @@ class Region(NamedTuple):
 def draw_regions(ax: Axes, tensors: Sequence[Region], *, ranks: int = 2, title: str) -> str:
     """Draw a column for each tensor and a row for each rank; positions run down a tile, hidden numbers across.
 
-    What a rank holds is filled; what it does not is grey. Returns the sentence. Raises ValueError for no tensors, a
-    state that is none, or more than four ranks.
+    What a rank holds is filled; what it does not is grey. Returns the sentence. Raises ValueError for no tensors, an
+    unknown state, or more than four ranks.
     """
     if unknown := {tensor.state for tensor in tensors} - set(STATES):
         raise ValueError(f"a tensor cannot be {', '.join(sorted(unknown))}: use {', '.join(STATES)}")

@@ -34,6 +34,13 @@ def test_g_sends_forward_and_f_backward(step, sends, silent):
     assert colours == {(sends, PALETTE["communication"]), (silent, PALETTE["parameters"])}
 
 
+@pytest.mark.parametrize("step", [0, 5, 6, 14, 15, 20, 21, 27, 28, 29])
+def test_an_operator_has_the_colour_of_messages_once_its_all_reduce_is_counted(step):
+    sentence, ax = drawn(step)
+    sent = sum(line.get_color() == PALETTE["communication"] for line in ax.lines)
+    assert f"with {sent} all-reduce" in sentence
+
+
 def test_a_walk_shows_as_many_tensors_as_it_has_reached():
     for step in (0, 5, 14, 15, 20, 29):
         reached = step + 1 if step < len(POINTS) else step - len(POINTS) + 1
@@ -41,11 +48,14 @@ def test_a_walk_shows_as_many_tensors_as_it_has_reached():
     assert len(letters(drawn(14, num_ranks=4)[1])) == 4 * len(POINTS)
 
 
-def test_a_split_tensor_is_drawn_as_each_ranks_own_slice():
+def test_a_split_tensor_is_drawn_as_each_ranks_own_columns():
     _, ax = drawn(14)
     place = [point.name for point in POINTS].index("heads")
-    slices = [patch for patch in ax.patches if patch.get_x() == place - 0.36 and patch.get_height() == 0.36]
-    assert [patch.get_y() for patch in slices] == pytest.approx([-0.36, 1.0])
+    slices = [patch for patch in ax.patches if patch.get_width() == 0.36 and abs(patch.get_x() + 0.18 - place) < 0.3]
+    assert [(patch.get_x() - place, patch.get_y()) for patch in slices] == [
+        pytest.approx((-0.36, -0.36)),
+        pytest.approx((0.0, 0.64)),
+    ]
 
 
 @pytest.mark.parametrize(("step", "ranks"), [(-1, 2), (30, 2), (3, 0), (3, 5)])
