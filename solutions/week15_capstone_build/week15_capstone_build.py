@@ -550,7 +550,7 @@ check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 # microbatch, nothing saved. It has 2.1 MB alive at once, and its loss hardly moves.
 #
 # **One point:** after every step the loss of one rank, and the last one at most 3.2. **Two more:** no rank has more
-# than 900,000 bytes alive. Neither depends on your machine. Speed does, so it brings no points: your instructor runs
+# than 950,000 bytes alive. Neither depends on your machine. Speed does, so it brings no points: your instructor runs
 # `autograder leaderboard`, which races each recipe three times in turns with the reference, and the best ratio leads.
 
 

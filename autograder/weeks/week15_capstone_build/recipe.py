@@ -21,7 +21,7 @@ from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.formulas import trouble_in_call, value_of
 
 LOSS, CAP = "loss", "cap"
-MOST_BYTES = 900_000
+MOST_BYTES = 950_000
 LEAST_LOSS = 3.2
 SAME = 1e-4  # of losses, in float32
 TIMEOUT = 120.0
