@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from autograder.integrity import commands as integrity
+from autograder.leaderboard import commands as leaderboard
 from autograder.lms import commands as lms
 from autograder.matrices import commands as matrices
 from autograder.names import not_a_student
@@ -168,6 +169,7 @@ def own_solutions(
 app.add_typer(lms.app)  # collect, export, anonymise
 app.add_typer(integrity.app)  # audit, replay, similarity
 app.add_typer(matrices.app)  # forged-matrix, stability
+app.add_typer(leaderboard.app, name="leaderboard")
 
 
 @app.command()

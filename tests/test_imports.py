@@ -42,7 +42,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         (ITSELF, "judging", "kill_matrix"),
         ("cluster", "matrices"),
         ("grade",),
-        ("lms", "own_solutions"),
+        ("leaderboard", "lms", "own_solutions"),
         ("integrity", "roster"),
         ("nbgrader_bridge",),
         ("reports", "tables"),

@@ -78,6 +78,16 @@ def goodput(interval: float, save_seconds: float, between: float, restart_second
     return interval / (between * exp(restart_seconds / between) * expm1((interval + save_seconds) / between))
 
 
+def first_order_goodput(interval: float, save_seconds: float, between: float, restart_seconds: float) -> float:
+    """tau/(tau + delta) (1 - (R + (tau + delta)/2)/M), 0 where nothing is left: what Young's interval makes largest.
+
+    A failure is as likely in every moment, so half an interval is lost on average. Good for tau, R << M.
+    """
+    _check_positive(interval=interval, between=between)
+    whole = interval + save_seconds
+    return max(0.0, interval / whole * (1 - (restart_seconds + whole / 2) / between))
+
+
 def played_goodput(
     interval: float, save_seconds: float, between: float, restart_seconds: float, *, checkpoints: int, seed: int = 0
 ) -> float:

@@ -12,6 +12,7 @@ __getattr__ = lazily(
     pieces=("Chunk", "after_load", "chunks_to_load", "chunks_to_save"),
     settings=("Settings",),
     stage=("StageOfGPT", "layers_of"),
+    suspects=("FAULTS", "NOTHING", "gradients_of_suspect", "joined"),
     traffic=("sent_by_axis",),
     trainer=("HybridTrainer", "average_gradients"),
 )

@@ -68,3 +68,11 @@ def test_what_cannot_be_is_refused():
     ):
         with pytest.raises(ValueError, match="use"):
             call()
+
+
+def test_the_first_order_is_near_while_failures_are_rare_and_never_below_nothing():
+    between, save, restart = 11_125.0, 30.0, 600.0
+    interval = failures.best_interval(save, between)
+    exact = failures.goodput(interval, save, between, restart)
+    assert failures.first_order_goodput(interval, save, between, restart) == pytest.approx(exact, rel=0.01)
+    assert failures.first_order_goodput(3600, save, 300, restart) == 0.0

@@ -1,0 +1,102 @@
+"""Entries of the board: timed beside the reference, written to a file, merged from several files into one page."""
+
+from __future__ import annotations
+
+import html
+import json
+import platform
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from shardlab.hybrid.race import REFERENCE, Lap, Recipe
+
+RUNS = 3
+Race = Callable[[Recipe], Sequence[Lap]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One student's place: best tokens per second of RUNS, and of the reference in the same minutes on this machine."""
+
+    student: str
+    recipe: dict[str, object]
+    tokens_per_second: float
+    reference: float
+    peak_bytes: int
+    loss: float
+    machine: str
+    time: str
+
+    @property
+    def ratio(self) -> float:
+        """Times as fast as the reference; the only number that two machines can compare."""
+        return self.tokens_per_second / self.reference
+
+
+def timed(student: str, recipe: Recipe, race: Race) -> Entry:
+    """Race a recipe and the reference in turns, RUNS times; of each the best counts."""
+    best = {"mine": 0.0, "reference": 0.0}
+    lap: Lap | None = None
+    for _ in range(RUNS):
+        for who, one in (("reference", REFERENCE), ("mine", recipe)):
+            laps = race(one)
+            best[who] = max(best[who], min(each.tokens_per_second for each in laps))
+            if who == "mine":
+                lap, peak = laps[0], max(each.peak_bytes for each in laps)
+    assert lap is not None
+    own = {name: value for name, value in asdict(recipe).items() if value != getattr(REFERENCE, name)}
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return Entry(student, own, best["mine"], best["reference"], peak, lap.losses[-1], platform.machine(), now)
+
+
+def write(entries: Iterable[Entry], path: Path) -> None:
+    """A local file, one entry per line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in entries), encoding="utf-8")
+
+
+def read(path: Path) -> list[Entry]:
+    """The entries of a file. Raises ValueError with its name and line where it is not one of ours."""
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            entry = Entry(**json.loads(line))
+            if not (entry.reference > 0 and entry.tokens_per_second > 0):
+                raise ValueError("a speed is not positive")
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}, line {number} is no entry of a board: {error}") from None
+        found.append(entry)
+    return found
+
+
+def merged(files: Iterable[Sequence[Entry]]) -> list[Entry]:
+    """The latest entry of each student, the fastest first: by ratio, as machines differ."""
+    latest: dict[str, Entry] = {}
+    for entry in sorted((one for file in files for one in file), key=lambda one: one.time):
+        latest[entry.student] = entry
+    return sorted(latest.values(), key=lambda one: (-one.ratio, one.student))
+
+
+def page(entries: Sequence[Entry]) -> str:
+    """The board as a page of its own, without scripts."""
+    rows = "".join(
+        f"<tr><td>{place}</td><td>{html.escape(one.student)}</td><td>{one.ratio:.2f}×</td>"
+        f"<td>{one.tokens_per_second:,.0f}</td><td>{one.reference:,.0f}</td><td>{one.peak_bytes / 1e3:,.0f} kB</td>"
+        f"<td>{one.loss:.3f}</td><td><code>{html.escape(json.dumps(one.recipe))}</code></td></tr>\n"
+        for place, one in enumerate(entries, 1)
+    )
+    heads = "".join(
+        f"<th>{name}</th>"
+        for name in ("", "who", "of reference", "tokens/s", "reference", "fullest rank", "loss", "recipe")
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Week 15: the board</title>\n'
+        "<style>body{font:16px sans-serif;margin:2em}td,th{padding:.3em .8em;text-align:right}"
+        "tr:nth-child(even){background:#f2f2f2}code{font-size:13px}</style>\n"
+        "<h1>Week 15: tokens per second under a cap of memory</h1>\n"
+        "<p>Best of three, in turns with the reference on the same machine. Tokens per second of two machines cannot "
+        "be compared, their ratios to the reference can. No point rests on a place.</p>\n"
+        f"<table><tr>{heads}</tr>\n{rows}</table></html>\n"
+    )

@@ -1,0 +1,69 @@
+"""The commands `autograder leaderboard time` and `merge`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="The board of week 15: recipes timed beside the reference, merged into one page.")
+BOARD = Path("autograder/verdicts/leaderboard")
+
+
+@app.command("time")
+def time_recipes(
+    submitted: Annotated[Path, typer.Option(help="holds STUDENT/WEEK/WEEK.ipynb")] = Path("autograder/submitted"),
+    student: Annotated[list[str] | None, typer.Option(help="only this student (may be repeated)")] = None,
+    out: Annotated[Path, typer.Option(help="the file of this machine's entries")] = BOARD / "entries.jsonl",
+) -> None:
+    """Race each recipe that keeps the cap: best of three, in turns with the reference. Nothing else should run."""
+    import shardlab
+    from shardlab.hybrid.race import race
+
+    from autograder import grade
+    from autograder.judge import Judge
+    from autograder.leaderboard import board, recipes
+
+    try:
+        names = student or grade.students_in(submitted, recipes.WEEK)
+    except ValueError as error:
+        _fail(str(error))
+    entries = []
+    with Judge() as judge:
+        for name in names:
+            try:
+                recipe = recipes.recipe_of(name, submitted, judge)
+                if problem := recipes.problem_of(recipe, seed=0):
+                    raise ValueError(problem)
+            except ValueError as error:
+                typer.echo(f"{name}: not on the board. {error}")
+                continue
+            entries.append(
+                board.timed(name, recipe, lambda one: shardlab.run(race, one, ranks=one.mesh.world, timeout=120))
+            )
+            typer.echo(f"{name}: {entries[-1].ratio:.2f} times the reference")
+    board.write(entries, out)
+    typer.echo(str(out))
+
+
+@app.command()
+def merge(
+    files: Annotated[list[Path], typer.Argument(help="files of entries, from one machine or several")],
+    out: Annotated[Path, typer.Option(help="the page")] = BOARD / "board.html",
+) -> None:
+    """Merge files of entries into one page: each student's latest, by the ratio to the reference."""
+    from autograder.leaderboard import board
+
+    try:
+        entries = board.merged([board.read(path) for path in files])
+    except (OSError, ValueError) as error:
+        _fail(str(error))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(board.page(entries), encoding="utf-8")
+    typer.echo(f"{len(entries)} places: {out}")
+
+
+def _fail(sentence: str) -> None:
+    typer.echo(sentence, err=True)
+    raise typer.Exit(2)

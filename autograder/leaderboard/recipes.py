@@ -1,0 +1,38 @@
+"""The recipes of a class: data from each submission, by way of the sandbox, as for a grade."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from shardlab.hybrid.race import Recipe, from_dict
+
+from autograder import weeks
+from autograder.checks.formulas import value_of
+from autograder.course import ROOT
+from autograder.dossier import open_dossier
+from autograder.judge import Judge
+from autograder.weeks.week15_capstone_build.recipe import CHECK, LOSS, _over_cap, _wrong_loss, laps_of
+
+EXERCISE, WEEK = CHECK.exercise, "week15_capstone_build"
+
+
+def recipe_of(student: str, submitted: Path, judge: Judge, root: Path = ROOT) -> Recipe:
+    """What a student handed in. Raises ValueError with the reason where it cannot race."""
+    answer = open_dossier(student, WEEK, submitted, root).answers.get(EXERCISE)
+    if answer is None:
+        raise ValueError("no answer")
+    check = weeks.find(EXERCISE)
+    reply = judge.ask(check.request(check.make({"part": LOSS, "seed": 0}, Random(0)), answer))
+    given = value_of(reply)
+    if not isinstance(given, dict):
+        raise ValueError("the recipe is not a dict")
+    return from_dict({str(name): value for name, value in given.items()})
+
+
+def problem_of(recipe: Recipe, seed: int) -> str | None:
+    """Why a recipe has no place on the board: the same as why it has no points."""
+    laps = laps_of(recipe, seed)
+    if isinstance(laps, str):
+        return laps
+    return _wrong_loss(recipe, laps, seed) or _over_cap(laps)

@@ -1,0 +1,39 @@
+"""The race: recipes that are refused with a sentence, and one that trains as one rank does."""
+
+import pytest
+import shardlab
+from shardlab.hybrid.race import REFERENCE, STEPS, Recipe, from_dict, race
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"zero_stage": 1}, "has no 'zero_stage'"),
+        ({"zero": "1"}, "give a value like 0"),
+        ({"zero": True}, "give a value like 0"),
+        ({"tp": 2}, "use a mesh of 4 ranks"),
+        ({"ep": 3}, "use one of"),
+        ({"dp": 4, "microbatches": 3}, "product divides 8"),
+        ({"microbatches": 0}, "product divides 8"),
+        ({"schedule": "fast"}, "use one of gpipe"),
+        ({"learning_rate": 2.0}, "between 0 and 1"),
+    ],
+)
+def test_recipes_that_cannot_be_raced(given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        from_dict(given)
+
+
+def test_what_is_left_out_is_the_references():
+    assert from_dict({}) == REFERENCE and from_dict({"dp": 2, "tp": 2}) == Recipe(dp=2, tp=2)
+
+
+@pytest.mark.slow
+def test_four_ranks_do_what_one_does_with_less_memory():
+    recipe = from_dict({"pp": 2, "dp": 2, "ep": 2, "zero": 1, "microbatches": 4, "learning_rate": 0.007})
+    laps = shardlab.run(race, recipe, ranks=4, timeout=90)
+    (alone,) = shardlab.run(race, recipe.alone, ranks=1, timeout=90)
+    assert len(alone.losses) == STEPS and alone.losses[-1] < alone.losses[0]
+    assert all(one.losses == pytest.approx(alone.losses, rel=1e-5) for one in laps)
+    assert max(one.peak_bytes for one in laps) < 0.5 * alone.peak_bytes
+    assert all(one.tokens_per_second > 0 for one in laps)
