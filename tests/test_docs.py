@@ -102,7 +102,7 @@ def test_the_map_of_the_autograder_names_what_lies_there():
 def test_a_week_is_ready_in_the_syllabus_when_it_is_there():
     state = {int(first.split()[0]): last.strip("*") for first, *_, last in table("syllabus.md", WEEKS)}
     there = {int(path.name[4:6]) for path in ROOT.glob("solutions/week*")}
-    assert sorted(state) == list(range(17)) and set(state.values()) == {"ready", "planned"}
+    assert sorted(state) == list(range(17)) and set(state.values()) <= {"ready", "planned"}
     assert {week for week, word in state.items() if word == "ready"} == there
 
 
