@@ -24,8 +24,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes longest comes first, so that no process is left alone with it in the end."""
+    unordered = [item.nodeid for item in items if _has_a_set(item)]
+    if unordered:
+        raise pytest.UsageError(f"A set as a parameter prints in another order in every process: {unordered}")
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _has_a_set(item: pytest.Item) -> bool:
+    """Whether a test is named by a set, so that two processes may know it by two names."""
+    values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    return any(isinstance(value, set | frozenset) for value in values)
 
 
 def _place(nodeid: str) -> int:

@@ -31,3 +31,13 @@ def test_two_processes_share_the_files(pytester: pytest.Pytester):
     result = pytester.runpytest_subprocess("-p", "tests.side_by_side", "-n", "2")
     result.assert_outcomes(passed=8)
     assert all(Path(pytester.path, f"{n}1").read_text() == Path(pytester.path, f"{n}2").read_text() for n in "abcd")
+
+
+def test_a_set_as_a_parameter_is_refused(pytester):
+    """Two processes would know the test by two names, and none would run."""
+    pytester.makepyfile(
+        "import pytest\n\n@pytest.mark.parametrize('axes', [{'dp', 'pp'}], ids=str)\ndef test_it(axes): ...\n"
+    )
+    result = pytester.runpytest_subprocess("-p", "tests.side_by_side")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*set as a parameter*test_it*"])
