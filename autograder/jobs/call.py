@@ -25,7 +25,6 @@ def on_rank(request: dict[str, Any], seal: Callable[..., None]) -> list[Part]:
     4. call, recorded  5. report
     """
     mine = request["mine"]
-    student.mask(request["masked"])
     groups, connections = _groups(request["groups"])
     args = trained.build(mine["args"]) if request["trains"] and mine is not None else None
     seal(connections)
@@ -75,7 +74,6 @@ def _no_new_group(*_: Any, **__: Any) -> None:
 
 def without_ranks(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
     """An exercise that is a formula: one call for each list of arguments."""
-    student.mask(request["masked"])
     seal()
     functions = _functions(request)
     if isinstance(functions, str):

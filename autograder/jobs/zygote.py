@@ -20,7 +20,7 @@ import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a se
 from shardlab import meter  # noqa: F401
 from shardlab.ranks.shared_pages import prepare_to_fork
 
-from autograder.jobs import confine, contained, job, parcels, places, plain, reduce_scatter, tags
+from autograder.jobs import confine, contained, job, parcels, places, plain, reduce_scatter, student, tags
 
 SLACK = 15.0  # seconds that a job may take beyond its ranks' own limit
 
@@ -65,7 +65,7 @@ def _in_a_job(request: dict[str, Any], parts: Sequence[int], level: int) -> int:
 
 
 def _leave_and_work(request: dict[str, Any], parts: Sequence[int], answer: int, held: int, level: int) -> None:
-    """1. into namespaces of our own  2. fork process 1  3. supervise the ranks there  4. answer and die."""
+    """1. into namespaces of our own  2. fork process 1  3. hide answers  4. supervise the ranks  5. answer, die."""
     confine.end_with_parent()
     entered = level == 3 and confine.enter_namespaces()
     pid = os.fork()
@@ -80,6 +80,7 @@ def _leave_and_work(request: dict[str, Any], parts: Sequence[int], answer: int, 
             raise OSError("no namespaces, where there were some when this program started")
         else:
             os.setsid()
+        student.mask(request["masked"])  # once for all ranks
         with job.tap(request, level) as tap:  # closing it takes its time
             _hand_in(answer, job.work(request, parts, (answer, held, 3, 4), tap, level))
             os.write(held, b".")
@@ -107,7 +108,8 @@ def main() -> None:
     torch.set_num_threads(1)
     reduce_scatter.install()
     tags.ignore()
-    places.shown()  # jobs know it from here
+    places.shown()  # jobs know it from here, and what is loaded
+    student.loaded()
     prepare_to_fork()
     serve(3, 4, level=int(sys.argv[1]))
 
