@@ -11,8 +11,7 @@ from shardlab import costs
 from shardlab.expert_parallel import placed
 from shardlab.model import Choice, MoE, MoEConfig
 
-from autograder import known, weeks
-from autograder.kill_matrix import PREAMBLE
+from autograder import known
 from autograder.weeks.week12_expert_parallel import _shared, bill, ep_or_tp, exchange, gradients, placement, two_level
 from autograder.weeks.week12_expert_parallel.reading import READING
 
@@ -126,11 +125,6 @@ def test_an_even_router_sends_as_the_formula_says():
     assert bill.expected(bill.DEEPSEEK_V3)[1] == 2 * costs.layer_exchange_bytes(4096, 8, 7168, 64)
 
 
-def judged(judge, exercise, name, seed=3):
-    check, source = weeks.find(exercise), known.find(exercise, name).source
-    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=seed)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("exercise", "name", "points", "sentence"),
@@ -145,6 +139,6 @@ def judged(judge, exercise, name, seed=3):
         ("week12.placement", "global", 1, "places hold an expert of another node"),
     ],
 )
-def test_what_a_student_reads(judge, exercise, name, points, sentence):
-    verdict = judged(judge, exercise, name)
+def test_what_a_student_reads(judged, exercise, name, points, sentence):
+    verdict = judged(exercise, name)
     assert verdict.points == points and sentence in verdict.text

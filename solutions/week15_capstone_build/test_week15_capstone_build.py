@@ -12,8 +12,7 @@ from shardlab.mesh import Mesh
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 
-from autograder import known, notebooks, weeks
-from autograder.kill_matrix import PREAMBLE
+from autograder import known, notebooks
 from autograder.weeks.week15_capstone_build import _suspects, bill, finish, interval, newest, reshard, which_axis
 from autograder.weeks.week15_capstone_build.reading import READING
 
@@ -114,11 +113,6 @@ def test_what_the_reading_questions_ask_is_so():
     assert places == sorted(places)
 
 
-def judged(judge, exercise, name, seed=3):
-    check, source = weeks.find(exercise), known.find(exercise, name).source
-    return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, seed=seed)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("exercise", "name", "points", "sentence"),
@@ -133,6 +127,6 @@ def judged(judge, exercise, name, seed=3):
         ("week15.recipe", "too_slow", 2, "is to be reached"),
     ],
 )
-def test_what_a_student_reads(judge, exercise, name, points, sentence):
-    verdict = judged(judge, exercise, name)
+def test_what_a_student_reads(judged, exercise, name, points, sentence):
+    verdict = judged(exercise, name)
     assert verdict.points == points and sentence in verdict.text
