@@ -40,6 +40,7 @@ class FlatParameters:
         self.full = given if compute_dtype is None else given.to(compute_dtype)
         for parameter, view in zip(self.parameters, split_as(self.full, self.shapes), strict=True):
             parameter.data = view
+        self.gradient_dtype = gradient_dtype(self.parameters[0])  # asked once: a rank may change its parameters later
         self.shard = self.own_slice(self.full)
         precise = self.own_slice(given).to("cpu" if offload else given.device, master_dtype or given.dtype)
         is_own = (precise.dtype, precise.device) == (self.shard.dtype, self.shard.device)
@@ -75,13 +76,13 @@ class FlatParameters:
     def gradient(self) -> Tensor:
         """The parameters' gradients end to end, zeros where there is none, and the padding."""
         return end_to_end(
-            [torch.zeros_like(p, dtype=gradient_dtype(p)) if p.grad is None else p.grad for p in self.parameters],
+            [torch.zeros_like(p, dtype=self.gradient_dtype) if p.grad is None else p.grad for p in self.parameters],
             self.padding,
         )
 
     def no_numbers(self) -> Tensor:
         """What a rank sends in place of gradients when it can compute none: NaN everywhere."""
-        return self.shard.new_full((sum(self.lengths),), torch.nan, dtype=gradient_dtype(self.parameters[0]))
+        return self.shard.new_full((sum(self.lengths),), torch.nan, dtype=self.gradient_dtype)
 
     def reduce(self, full: Tensor) -> tuple[list[dist.Work], Tensor]:
         """Start to sum a vector over the ranks; (N-1)/N of it goes out. The slice holds the sum in the end."""

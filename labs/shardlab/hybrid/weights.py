@@ -164,6 +164,8 @@ class SlicedWeights:
         if zero == 1 and compute_dtype is not None:
             for one in trained:
                 one.grad_dtype = main_dtype
+            for vector in self.zero.vectors:
+                vector.gradient_dtype = main_dtype
         self.optimizer = self.zero.local
         self.copies = 1 if sharing.replicas is None else dist.get_world_size(sharing.replicas)
         self.copy = 0 if sharing.replicas is None else dist.get_rank(sharing.replicas)
