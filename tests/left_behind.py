@@ -23,7 +23,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not session.config.getoption("numprocesses", None):  # else the workers have looked, each below itself
         _close()
         found = psutil.Process().children(recursive=True)
-        left += [str(child) for child in found if "shardlab" in " ".join(child.cmdline())]
+        left += [str(child) for child in found if "shardlab" in _command(child)]
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left"] = left
     elif left:
@@ -40,6 +40,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name the processes that were left."""
     for process in terminalreporter.config.stash[LEFT]:
         terminalreporter.line(f"left behind: {process}", red=True)
+
+
+def _command(process: psutil.Process) -> str:
+    """Its command line; none of a process that has ended and that its parent has not asked for yet."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # ZombieProcess is one of them
+        return ""
 
 
 def _close() -> None:

@@ -9,10 +9,13 @@ import datetime
 import logging
 import os
 import sys
+import time
 import traceback
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -24,9 +27,12 @@ from shardlab.hybrid.clipping import NotFinite
 from shardlab.ranks import transports
 from shardlab.ranks.supervise import end_with_parent
 from shardlab.train import build
-from shardlab.train.fits import mesh_ranks
+from shardlab.train.fits import mesh_ranks, on_ranks
+from shardlab.train.goodput import goodput
+from shardlab.train.logs import entries
 from shardlab.train.loop import train
 from shardlab.train.recipe import Recipe
+from shardlab.train.survival import Lost, beating, observed
 
 # Otherwise torch 2.13 keeps the first attempt's store, in which ranks that are started again find the addresses of dead
 # ones: torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, `_shared_tcp_store_server`.
@@ -53,8 +59,8 @@ def be_a_rank(recipe: Recipe, *, quiet: bool = False) -> int:
     except ValueError as error:
         return _failed(rank, str(error), WRONG_RECIPE)
     try:
-        with joined(recipe.survival.patience, recipe.run.threads):
-            train(recipe, quiet=quiet)
+        with beating(rank) as hooks, joined(recipe.survival.patience, recipe.run.threads):
+            train(recipe, hooks=hooks, quiet=quiet)
         return DONE
     except NotFinite as error:
         return _failed(rank, str(error), NOT_FINITE)
@@ -94,7 +100,8 @@ def joined(patience: float, threads: int = 1) -> Iterator[None]:
 def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None) -> int:
     """Start ranks of this machine, `python -m shardlab.train ARGUMENTS` each; the exit code is the first failed rank's.
 
-    With survival.on_lost_rank = "restart" the agent starts all of them again when one is lost.
+    When one is lost, survival.on_lost_rank says how it goes on, from the latest checkpoint: "restart" with all ranks,
+    "shrink" with fewer replicas, which the ranks that are left can hold.
     """
     count = ranks or mesh_ranks(recipe)
     try:
@@ -103,6 +110,20 @@ def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None) ->
         return _failed(0, str(error), WRONG_RECIPE)
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ranks say what is wrong themselves
     os.environ.setdefault(*NEW_STORE)
+    with reported(recipe) as told:
+        code = _run(recipe, arguments, count, told)
+        while code == LOST and recipe.survival.on_lost_rank == "shrink":
+            fewer = smaller(recipe, count)
+            if fewer is None:
+                break
+            before, count = count, mesh_ranks(fewer)
+            print(f"going on with {count} of {before} ranks: mesh.dp = {fewer.mesh.dp}", file=sys.stderr, flush=True)
+            code = _run(recipe, [*arguments, "--set", f"mesh.dp={fewer.mesh.dp}"], count, told)
+    return code
+
+
+def _run(recipe: Recipe, arguments: Sequence[str], count: int, told: Callable[[Lost], None]) -> int:
+    """One world of ranks under the elastic agent, until it ends; what is lost is told."""
     again = recipe.survival.restarts if recipe.survival.on_lost_rank == "restart" else 0
     config = LaunchConfig(
         min_nodes=1,
@@ -117,7 +138,8 @@ def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None) ->
         logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
     )
     try:
-        elastic_launch(config, sys.executable)("-m", "shardlab.train", *arguments)
+        with observed(recipe.survival.silence, told):
+            elastic_launch(config, sys.executable)("-m", "shardlab.train", *arguments)
         return DONE
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
@@ -125,6 +147,37 @@ def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None) ->
         if code < 0:
             print(f"rank {rank} was ended by signal {-code}", file=sys.stderr)
         return LOST if code < 0 else code
+
+
+def smaller(recipe: Recipe, count: int) -> Recipe | None:
+    """The recipe on the most ranks below `count` that its other axes and its batch allow; None where there are none."""
+    open_dp = replace(recipe, mesh=replace(recipe.mesh, dp=0))
+    for fewer in range(count - 1, 0, -1):
+        with suppress(ValueError):
+            found = on_ranks(open_dp, fewer)
+            build.check(found, fewer)
+            return found
+    return None
+
+
+@contextmanager
+def reported(recipe: Recipe) -> Iterator[Callable[[Lost], None]]:
+    """What names each rank that is lost; where one was, and there is a log, the goodput is told at the end."""
+    folder = Path(recipe.run.folder) if recipe.run.folder else None
+    before = sum(1 for _ in entries(folder)) if folder else 0
+    lost: list[Lost] = []
+
+    def told(one: Lost) -> None:
+        lost.append(one)
+        print(one.sentence(), file=sys.stderr, flush=True)
+
+    began = time.perf_counter()
+    try:
+        yield told
+    finally:
+        if lost and folder:
+            seconds, detection = time.perf_counter() - began, sum(one.silent for one in lost)
+            print(goodput([*entries(folder)][before:], seconds=seconds, detection=detection).sentence(), flush=True)
 
 
 def _failed(rank: int, text: str, code: int) -> int:

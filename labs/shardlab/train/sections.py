@@ -142,12 +142,15 @@ class Log:
 
 @dataclass(frozen=True)
 class Survival:
-    """on_lost_rank: end, or start all ranks again from the last checkpoint, up to `restarts` times.
+    """on_lost_rank: end; or start all ranks again from the last checkpoint, up to `restarts` times; or shrink: go on
+    from there with fewer replicas.
 
-    patience: seconds that a rank waits for the others before it gives up. on_not_finite: end, or leave the step out.
+    patience: seconds that a rank waits for the others before it gives up. silence: seconds without a heartbeat after
+    which a rank counts as lost. on_not_finite: end, or leave the step out.
     """
 
-    on_lost_rank: str = choice("stop", "stop", "restart")
+    on_lost_rank: str = choice("stop", "stop", "restart", "shrink")
     restarts: int = number(3, least=1, most=100)
     patience: float = number(60.0, least=1, most=3600)
+    silence: float = number(15.0, least=2, most=3600)
     on_not_finite: str = choice("stop", "stop", "skip")

@@ -1,0 +1,151 @@
+"""A rank that dies or stops is named, all start again, and the end is an unbroken run's, bit for bit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from shardlab.mesh import Mesh
+from shardlab.train import read_log
+from shardlab.train.goodput import goodput
+from shardlab.train.planned import to_toml
+from shardlab.train.program import LOST, smaller
+from shardlab.train.survival import Beat, beating, beats, find_lost, observed
+
+from tests.shardlab.train.small import recipe
+
+
+def beat_of(process, at):
+    return Beat(1, process.pid, process.create_time(), 0, "dp 1", 7, "in its passes", at)
+
+
+def test_a_dead_process_a_silent_one_and_one_that_is_well():
+    me = psutil.Process()
+    assert find_lost(beat_of(me, time.time()), 5.0) is None
+    silent = find_lost(beat_of(me, time.time() - 60), 5.0)
+    assert (
+        silent and silent.how == "fell silent" and silent.sentence().startswith("rank 1 (dp 1) fell silent at step 7")
+    )
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    beat = beat_of(psutil.Process(child.pid), time.time())
+    child.kill()
+    child.communicate()
+    lost = find_lost(beat, 5.0)
+    assert lost and lost.how == "died"
+
+
+def test_a_rank_that_ends_by_itself_is_not_missed():
+    told = []
+    with observed(60.0, told.append):
+        folder = Path(os.environ["SHARDLAB_BEATS"])
+        with beating(3):
+            while not beats(folder):
+                time.sleep(0.01)
+        [last] = beats(folder)
+        assert find_lost(replace(last, pid=2**22 + 1, at=0.0), 5.0) is None
+    assert not told and not folder.exists() and "SHARDLAB_BEATS" not in os.environ
+
+
+def test_a_heartbeat_that_is_read_is_whole(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHARDLAB_BEATS", str(tmp_path))
+    with beating(0):
+        while not (found := beats(tmp_path)):
+            time.sleep(0.01)
+    assert found[0].rank == 0 and found[0].pid == os.getpid()
+
+
+def test_goodput_counts_the_last_time_that_a_step_was_done():
+    rows = [{"step": step, "loss": 1.0, "seconds": 2.0} for step in (1, 2, 3, 2, 3, 4)]
+    found = goodput([{"say": "hello"}, *rows], seconds=20.0, detection=3.0)
+    assert (found.counted, found.twice, found.detection, found.other) == (8.0, 4.0, 3.0, 5.0)
+    assert found.share == 0.4 and found.sentence().startswith("goodput 40.0%")
+
+
+def started(tmp_path, name, mesh, **survival):
+    """A training of 12 steps as a program, its recipe's file and its folder."""
+    folder, path = tmp_path / name, tmp_path / f"{name}.toml"
+    sections = {"run": {"folder": str(folder), "steps": 12}, "checkpoints": {"every": 2}, "rate": {"warmup": 2}}
+    path.write_text(to_toml(recipe(mesh, survival={"patience": 60.0, "silence": 5.0} | survival, **sections)))
+    command = [sys.executable, "-m", "shardlab.train", str(path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True), folder
+
+
+def ranks_of(process):
+    """The processes of its ranks, by number."""
+    found = [(int(one.environ().get("RANK", -1)), one) for one in psutil.Process(process.pid).children()]
+    return dict(pair for pair in found if pair[0] >= 0)
+
+
+def wait_for(process, words):
+    for line in process.stdout:
+        if words in line:
+            return
+    raise AssertionError(f"ended without {words!r}")
+
+
+def trained(tmp_path, name, mesh, fault=None, **survival):
+    """(step, loss, norm) of every row, and what it said; `fault` comes to rank 1 behind step 4."""
+    process, folder = started(tmp_path, name, mesh, **survival)
+    if fault:
+        wait_for(process, "checkpoint step-00000004")
+        ranks_of(process)[1].send_signal(fault)
+    rest, _ = process.communicate(timeout=150)
+    assert process.returncode == 0, rest
+    return [(row["step"], row["loss"], row["norm"]) for row in read_log(folder)], rest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "how"), [(signal.SIGKILL, "died"), (signal.SIGSTOP, "fell silent")])
+def test_a_lost_rank_is_named_and_the_curve_is_an_unbroken_runs(tmp_path, fault, how):
+    whole, _ = trained(tmp_path, "whole", {"dp": 2})
+    broken, told = trained(tmp_path, "broken", {"dp": 2}, fault, on_lost_rank="restart")
+    assert f"{how} at step" in told and "rank 1 (" in told and "goodput" in told and "resumed after step" in told
+    assert broken == whole
+
+
+@pytest.mark.slow
+def test_who_is_left_goes_on_with_fewer_replicas(tmp_path):
+    whole, _ = trained(tmp_path, "whole", {"dp": 2})
+    broken, told = trained(tmp_path, "broken", {"dp": 2}, signal.SIGKILL, on_lost_rank="shrink")
+    assert "rank 1 (" in told and "going on with 1 of 2 ranks: mesh.dp = 1" in told and "goodput" in told
+    assert [step for step, *_ in broken] == [*range(1, 13)]
+    for one, other in zip(broken, whole, strict=True):
+        assert one[1:] == pytest.approx(other[1:], rel=1e-4)
+
+
+def test_fewer_ranks_are_those_that_mesh_and_batch_allow():
+    def sizes(mesh, **sections):
+        fewer = smaller(recipe(mesh, **sections), Mesh(**mesh).world)
+        return fewer and (fewer.mesh.dp, fewer.mesh.pp, fewer.mesh.tp)
+
+    assert sizes({"dp": 2, "pp": 2}) == (1, 2, 1)
+    assert sizes({"dp": 4, "tp": 2}) == (2, 1, 2)  # 8 sequences in 2 microbatches cannot be shared by 3
+    assert sizes({"pp": 4}) is None
+
+
+@pytest.mark.slow
+def test_a_rank_that_stops_before_its_first_heartbeat_is_named(tmp_path):
+    process, _ = started(tmp_path, "early", {"dp": 2}, silence=5.0, patience=120.0)
+    while 1 not in ranks_of(process):
+        time.sleep(0.005)
+    ranks_of(process)[1].suspend()
+    told, _ = process.communicate(timeout=150)
+    assert "rank 1 fell silent at step 0, before its first heartbeat" in told and process.returncode == LOST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stopped", [False, True])
+def test_who_ends_the_launching_process_loses_no_rank_and_leaves_none(tmp_path, stopped):
+    process, _ = started(tmp_path, "ended", {"dp": 2})
+    wait_for(process, "checkpoint step-00000002")
+    ranks = ranks_of(process)
+    if stopped:
+        ranks[1].suspend()
+    process.terminate()
+    told, _ = process.communicate(timeout=25)  # the agent gives a rank 30 seconds, which nobody needs
+    assert " at step " not in told and not any(rank.is_running() for rank in ranks.values())
