@@ -1,11 +1,14 @@
-"""What a page names, and which of it is not there: links, paths, modules, exercises. Nothing is imported."""
+"""What a page names, and which of it is not there: links, paths, modules, exercises. No such module is imported."""
 
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
+
+from shardlab.train.recipe import SECTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"shardlab": ROOT / "labs/shardlab", "autograder": ROOT / "autograder", "benchmarks": ROOT / "benchmarks"}
@@ -18,6 +21,7 @@ NOT_OURS = {  # files in other repositories or of the reader, and classes of oth
     "data/ground_truth_multi.csv", "data/ground_truth_single.csv", "roster.csv", "DistributedDataParallel",
     "RankGenerator", "TorchFunctionMode", "ZeroRedundancyOptimizer", "timestamp.txt",
 }  # fmt: skip
+KEYS = {f"{name}.{one.name}" for name, section in SECTIONS.items() for one in fields(section)}  # of a recipe
 FILES = ("py", "sh", "md", "csv", "toml", "txt", "yml")
 
 
@@ -141,7 +145,7 @@ def dotted_names(text: str) -> list[str]:
 def is_defined(name: str) -> bool:
     """Whether a module or class of ours has this name. Where the first part of several is not ours, none of it is."""
     first, *rest = name.split(".")
-    if name in NOT_OURS or first == EXAMPLE:
+    if name in NOT_OURS or first == EXAMPLE or name in KEYS:
         return True
     if first in PACKAGES:
         return _resolves(PACKAGES[first], rest)

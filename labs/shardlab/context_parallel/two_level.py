@@ -18,6 +18,7 @@ from shardlab.context_parallel.messages import Group, Pass, pass_right
 from shardlab.context_parallel.ring import Ring
 from shardlab.context_parallel.ulysses import Ulysses, heads_for_tokens, tokens_for_heads
 from shardlab.costs.model import divisors
+from shardlab.mesh.process_groups import by_enumeration
 
 
 @dataclass(frozen=True)
@@ -57,5 +58,4 @@ def two_level_groups(members: Sequence[Sequence[int]], inner_size: int) -> tuple
             raise ValueError(f"inner groups of {inner_size} in {len(ranks)} ranks: use one of {divisors(len(ranks))}")
     inner = [list(ranks[first : first + inner_size]) for ranks in members for first in range(0, len(ranks), inner_size)]
     outer = [list(ranks[place::inner_size]) for ranks in members for place in range(inner_size)]
-    groups = [dist.new_subgroups_by_enumeration(some)[0] for some in (inner, outer)]
-    return groups[0], groups[1]  # type: ignore[return-value]
+    return by_enumeration(inner), by_enumeration(outer)

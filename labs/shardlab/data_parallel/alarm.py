@@ -19,7 +19,8 @@ class Alarm:
     """One rank's end of the alarm, for one backward at a time.
 
     names: of the parameters. groups: whose ranks the reduce passes through, one after the other. is_on: False looks at
-    no gradient, as a loss scaler needs it that lives on infinite ones; trouble then raises on its own rank alone.
+    no gradient, as a loss scaler needs it that lives on infinite ones; trouble then raises on its own rank alone. Who
+    checks the sums by other means, and wants to know whose gradient spoiled one, lets it `listen`.
     """
 
     def __init__(
@@ -28,14 +29,30 @@ class Alarm:
         self._names, self._groups, self.is_on = names, groups, is_on
         self.complaints: list[str] = []
         self._seen: list[tuple[Sequence[nn.Parameter], Tensor]] = []
+        self._listens = False
+
+    def listen(self) -> None:
+        """From now on, keep what is seen of gradients, also of several backwards, until the next call."""
+        self._listens, self._seen = True, []
+
+    def bad(self) -> list[nn.Parameter]:
+        """The parameters whose gradients on this rank, before any sum, were seen to be infinite or not a number."""
+        return [
+            parameter
+            for parameters, norms in self._seen
+            for parameter, is_finite in zip(parameters, norms.isfinite().tolist(), strict=True)
+            if not is_finite
+        ]
 
     @torch.no_grad()
     def examine(self, parameters: Sequence[nn.Parameter], gradients: list[Tensor], heads: Sequence[Tensor]) -> None:
         """Look at gradients that are about to leave; write trouble to `heads`, the first numbers of all slices."""
-        if not self.is_on:
+        if not self.is_on and not self._listens:
             return
         norms = torch.stack(torch._foreach_norm(gradients, 2, torch.promote_types(heads[0].dtype, torch.float32)))
         self._seen.append((parameters, norms))
+        if not self.is_on:
+            return
         nothing = (norms * 0).sum()  # 0, or NaN if a norm is no number: no branch, so nobody waits for a GPU
         for head in heads:
             head.add_(torch.nan if self.complaints else nothing)
@@ -51,7 +68,9 @@ class Alarm:
 
     def forget(self) -> None:
         """Begin a new backward."""
-        self.complaints, self._seen = [], []
+        self.complaints = []
+        if not self._listens:
+            self._seen = []
 
     def _raise_together(self) -> NoReturn:
         words = self._own_words()
@@ -71,12 +90,7 @@ class Alarm:
         rank = dist.get_rank(self._groups[0])
         if self.complaints:
             return [f"rank {rank}: {complaint}" for complaint in self.complaints]
-        bad = [
-            self._names[parameter]
-            for parameters, norms in self._seen
-            for parameter, is_finite in zip(parameters, norms.isfinite().tolist(), strict=True)
-            if not is_finite
-        ]
+        bad = [self._names[parameter] for parameter in self.bad()]
         if not bad:
             return []
         more = f", and of {len(bad) - 1} more," if len(bad) > 1 else ""

@@ -47,7 +47,7 @@ class DataParallel(nn.Module):
         copy_from_first([*module.parameters(), *module.buffers()], group=group)
         self._names = {parameter: name for name, parameter in named}
         self._snapshot = Snapshot(module)
-        self._alarm = Alarm(self._names, [group], is_on=check_finite)
+        self.alarm = Alarm(self._names, [group], is_on=check_finite)
         sizes = {"bucket_bytes": bucket_bytes, "first_bucket_bytes": first_bucket_bytes}
         scale = 1 / dist.get_world_size(group) if reduce is None else 1.0
         self.buckets = [Bucket(some, scale=scale) for some in assign_buckets(list(self._names), **sizes)]
@@ -73,13 +73,13 @@ class DataParallel(nn.Module):
     @torch.no_grad()
     def _ring(self, change: str) -> None:
         """Send NaN in place of the gradients that the other ranks wait for, then raise with them."""
-        self._alarm.complaints.append(change)
-        if self._alarm.is_on:
+        self.alarm.complaints.append(change)
+        if self.alarm.is_on:
             for bucket in self.buckets:
                 bucket.flat.fill_(torch.nan)
             for wait in [self._reduce(bucket, self.group) for bucket in self.buckets]:
                 wait()
-        self._alarm.answer(bucket.flat for bucket in self.buckets)
+        self.alarm.answer(bucket.flat for bucket in self.buckets)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -104,7 +104,7 @@ class DataParallel(nn.Module):
         """In the same order on every rank, whatever order the gradients came in: no name travels with a call."""
         while len(self._sent) < len(self.buckets) and not self.buckets[len(self._sent)].waiting:
             bucket = self.buckets[len(self._sent)]
-            self._alarm.examine(bucket.parameters, bucket.gradients, [bucket.flat[:1]])
+            self.alarm.examine(bucket.parameters, bucket.gradients, [bucket.flat[:1]])
             self._sent.append(self._reduce(bucket, self.group))
 
     @torch.no_grad()
@@ -119,7 +119,7 @@ class DataParallel(nn.Module):
         missing = {parameter for bucket in self.buckets for parameter in bucket.waiting}
         if missing and not self.unused_parameters:
             first = next(name for parameter, name in self._names.items() if parameter in missing)
-            self._alarm.complaints.append(
+            self.alarm.complaints.append(
                 f"{first} got no gradient, as it took no part in the loss: use it on every rank, "
                 "or wrap the model with unused_parameters=True"
             )
@@ -129,13 +129,13 @@ class DataParallel(nn.Module):
         for wait in self._sent:
             wait()
         self._close_backward()
-        self._alarm.answer(bucket.flat for bucket in self.buckets)
+        self.alarm.answer(bucket.flat for bucket in self.buckets)
         if self.unused_parameters:
             self._drop_unused(missing)
 
     def _forget_backward(self) -> None:
         """Begin anew, whatever an earlier backward has left half done."""
-        self._alarm.forget()
+        self.alarm.forget()
         self._close_backward()
 
     def _close_backward(self) -> None:

@@ -53,7 +53,7 @@ class Zero1(ShardedOptimizer):
         parameters = parameter_groups or [parameter for _, parameter in named]
         super().__init__(parameters, optimizer_class, group=group, **options)
         groups = [group] if replicas is None else [group, replicas]
-        self._alarm = Alarm({parameter: name for name, parameter in named}, groups, is_on=check_finite)
+        self.alarm = Alarm({parameter: name for name, parameter in named}, groups, is_on=check_finite)
         self._snapshot = Snapshot(module)
         self._homes = {parameter: vector.full for vector in self.vectors for parameter in vector.parameters}
 
@@ -64,9 +64,9 @@ class Zero1(ShardedOptimizer):
             self._ring(change)
         gradients = [vector.gradient() for vector in self.vectors]
         for vector, flat in zip(self.vectors, gradients, strict=True):
-            self._alarm.examine(vector.parameters, split_as(flat, vector.shapes), vector.heads(flat))
+            self.alarm.examine(vector.parameters, split_as(flat, vector.shapes), vector.heads(flat))
         shards = self._means(gradients)
-        self._alarm.answer(shards)
+        self.alarm.answer(shards)
         return shards
 
     def _means(self, flats: Sequence[Tensor]) -> list[Tensor]:
@@ -85,9 +85,9 @@ class Zero1(ShardedOptimizer):
     @torch.no_grad()
     def _ring(self, change: str | None) -> None:
         """Send NaN in place of the gradients that the other ranks wait for, then raise with them."""
-        self._alarm.complaints += [] if change is None else [change]
-        arrived = self._means([vector.no_numbers() for vector in self.vectors]) if self._alarm.is_on else []
-        self._alarm.answer(arrived)
+        self.alarm.complaints += [] if change is None else [change]
+        arrived = self._means([vector.no_numbers() for vector in self.vectors]) if self.alarm.is_on else []
+        self.alarm.answer(arrived)
 
     def _turn_into_mean(self, shard: Tensor) -> None:
         """A slice holds the sum over the group; with replicas, they add theirs."""

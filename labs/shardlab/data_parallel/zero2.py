@@ -71,7 +71,7 @@ class Zero2(Zero1):
     def _send_full_buckets(self) -> None:
         while self._num_sent < len(self.buckets) and not self.buckets[self._num_sent].waiting:
             bucket, vector = self.buckets[self._num_sent], self.vectors[self._num_sent]
-            self._alarm.examine(bucket.parameters, bucket.gradients, vector.heads(bucket.flat))
+            self.alarm.examine(bucket.parameters, bucket.gradients, vector.heads(bucket.flat))
             self._on_the_way.append((self._num_sent, *self._reduce(bucket.flat, vector)))
             self._has_left(self._num_sent)
             self._num_sent += 1
@@ -99,10 +99,10 @@ class Zero2(Zero1):
         self._send_full_buckets()
         self._receive(leave=0)
         self._close_backward()
-        self._alarm.answer(self.shard_gradients)
+        self.alarm.answer(self.shard_gradients)
 
     def _forget_backward(self) -> None:
-        self._alarm.forget()
+        self.alarm.forget()
         self._close_backward()
 
     def _close_backward(self) -> None:

@@ -96,7 +96,7 @@ class Zero3(Zero2):
         """The first gather of a step carries the alarm: a rank whose model was changed could not follow the others."""
         first = self.vectors[-1]
         assert isinstance(first, GatheredParameters)
-        if not torch.is_grad_enabled() or first.is_there or not self._alarm.is_on:
+        if not torch.is_grad_enabled() or first.is_there or not self.alarm.is_on:
             return
         change = self._snapshot.change(self._homes)
         first.gather(alarm=change is not None)

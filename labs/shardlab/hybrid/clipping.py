@@ -67,18 +67,21 @@ def summed(numbers: Sequence[float], *, group: dist.ProcessGroup, device: torch.
     return mine.tolist()
 
 
-def check_finite(norm: float, owned: Iterable[Owned], *, group: dist.ProcessGroup) -> None:
-    """Raise ValueError, on every rank alike, for a norm that is no number, with the first rank and gradient to blame.
+def check_finite(norm: float, bad: Iterable[Place], owned: Iterable[Owned], *, group: dist.ProcessGroup) -> None:
+    """Raise NotFinite, on every rank alike, for a norm that is no number, with the first rank and gradient to blame.
 
-    Every rank gives the same norm; only when it is no number do they tell each other more.
+    bad: of this rank's own gradients, those that were no numbers before any sum. A sum spreads what is no number over
+    its whole group, so the sums in `owned` are asked only where no rank has one. Every rank gives the same norm; only
+    when it is no number do they tell each other more.
     """
     if torch.isfinite(torch.tensor(norm)):
         return
-    bad = next((one.place.name for one in owned if not gradient_of(one.slice).isfinite().all()), "")
-    by_rank: list[str] = [""] * dist.get_world_size(group)
-    dist.all_gather_object(by_rank, bad, group=group)
-    rank = next((rank for rank, name in enumerate(by_rank) if name), 0)
-    raise NotFinite(rank, by_rank[rank] or "the loss")
+    own = next((place.name for place in bad), "")
+    in_a_sum = next((one.place.name for one in owned if not gradient_of(one.slice).isfinite().all()), "")
+    by_rank: list[tuple[str, str]] = [("", "")] * dist.get_world_size(group)
+    dist.all_gather_object(by_rank, (own, in_a_sum), group=group)
+    blamed = [(rank, name) for names in zip(*by_rank, strict=True) for rank, name in enumerate(names) if name]
+    raise NotFinite(*(blamed or [(0, "the loss")])[0])
 
 
 class NotFinite(ValueError):

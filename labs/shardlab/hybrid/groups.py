@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch.distributed as dist
 
 from shardlab.costs.model import divisors
-from shardlab.mesh.process_groups import EXPERTS, GRADIENTS, ProcessGroups, with_groups
+from shardlab.mesh.process_groups import EXPERTS, GRADIENTS, ProcessGroups, by_enumeration, with_groups
 
 STAGE = ("tp", "cp", "dp")  # all ranks of a stage: each has tokens that no other has, where tp ranks split them
 WORLD = ("tp", "cp", "dp", "pp")
@@ -47,6 +47,4 @@ def sharing(groups: ProcessGroups, axes: tuple[str, ...], num_replicas: int) -> 
     by_group = groups.mesh.groups(*axes)
     cut = [ranks[first : first + each] for ranks in by_group for first in range(0, size, each)]
     same = [ranks[place::each] for ranks in by_group for place in range(each)]
-    (mine, _), (twins, _) = dist.new_subgroups_by_enumeration(cut), dist.new_subgroups_by_enumeration(same)
-    assert isinstance(mine, dist.ProcessGroup) and isinstance(twins, dist.ProcessGroup)
-    return Sharing(whole, mine, twins)
+    return Sharing(whole, by_enumeration(cut), by_enumeration(same))

@@ -117,7 +117,8 @@ class MeshTrainer:
         squares, loss = summed(mine, group=self.groups.of(*WORLD), device=tokens_BS.device)
         norm = squares**0.5
         try:
-            check_finite(norm + loss, self.owned, group=self.groups.of(*WORLD))
+            bad = (self.places[one] for weights in self.weights for one in weights.bad())
+            check_finite(norm + loss, bad, self.owned, group=self.groups.of(*WORLD))
         except NotFinite:
             for weights in self.weights:
                 weights.forget()  # the next step begins without them

@@ -54,6 +54,10 @@ class Weights(Protocol):
         """Around the step's forwards and backwards."""
         ...
 
+    def bad(self) -> Iterator[nn.Parameter]:
+        """Parameters whose gradient was no number on this rank, before this step's sums."""
+        ...
+
     def reduce(self) -> None:
         """Sum the gradients over the ranks of the group; the masters' `grad` are then whole sums."""
         ...
@@ -99,7 +103,11 @@ class WholeWeights:
             yield Slice(parameter, master, 0, master.numel(), 0)
 
     def passes(self) -> AbstractContextManager[None]:
+        self._replicas.alarm.listen()
         return self._replicas.no_sync()
+
+    def bad(self) -> Iterator[nn.Parameter]:
+        yield from self._replicas.alarm.bad()
 
     def reduce(self) -> None:
         average_gradients(self._replicas)  # here the sum
@@ -175,7 +183,11 @@ class SlicedWeights:
             yield from slices_of(vector)
 
     def passes(self) -> AbstractContextManager[None]:
+        self.zero.alarm.listen()
         return nullcontext()
+
+    def bad(self) -> Iterator[nn.Parameter]:
+        yield from self.zero.alarm.bad()
 
     def reduce(self) -> None:
         self.zero.reduce_gradients()

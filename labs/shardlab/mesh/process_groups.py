@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from shardlab.mesh.axes import DENSE, Mesh
 from shardlab.ranks.agreement import same_on_all
@@ -62,9 +64,12 @@ def create_process_groups(mesh: Mesh, *, device: str = "cpu", more: Sequence[Axe
     names = tuple(name for name, _ in outermost_first)
     device_mesh = init_device_mesh(device, tuple(size for _, size in outermost_first), mesh_dim_names=names)
     by_axes: dict[Axes, dist.ProcessGroup] = {(name,): device_mesh.get_group(name) for name in DENSE}
+    if (patience := _patience()) is not None:
+        for group in by_axes.values():
+            _set_pg_timeout(patience, group)
 
     for axes in extra:
-        by_axes[axes] = _by_enumeration(mesh.groups(*axes))
+        by_axes[axes] = by_enumeration(mesh.groups(*axes))
     return ProcessGroups(mesh, device_mesh, by_axes)
 
 
@@ -73,12 +78,23 @@ def with_groups(groups: ProcessGroups, *more: Axes) -> ProcessGroups:
     by_axes = dict(groups.by_axes)
     for axes in more:
         if not any(set(known) == set(axes) for known in by_axes):
-            by_axes[axes] = _by_enumeration(groups.mesh.groups(*axes))
+            by_axes[axes] = by_enumeration(groups.mesh.groups(*axes))
     return ProcessGroups(groups.mesh, groups.device_mesh, by_axes)
 
 
-def _by_enumeration(groups: list[list[int]]) -> dist.ProcessGroup:
+def by_enumeration(groups: list[list[int]]) -> dist.ProcessGroup:
     """This rank's one of some groups that hold every rank once; all of them are made by all ranks, in this order."""
-    mine, _ = dist.new_subgroups_by_enumeration(groups)
+    mine, _ = dist.new_subgroups_by_enumeration(groups, timeout=_patience())
     assert isinstance(mine, dist.ProcessGroup)
     return mine
+
+
+def _patience() -> timedelta | None:
+    """How long a call of the world waits for other ranks; None for a backend that does not wait.
+
+    A new group of torch's does not take it over: under gloo it waits 30 minutes for a rank that is silent.
+    """
+    world = dist.group.WORLD
+    assert world is not None
+    options = getattr(world._get_backend(world._device_types[0]), "options", None)
+    return getattr(options, "_timeout", None)

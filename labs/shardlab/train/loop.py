@@ -22,6 +22,7 @@ from shardlab.train import build
 from shardlab.train.checkpoint_load import load_latest, remove_drafts
 from shardlab.train.checkpoint_save import Saved, Saver
 from shardlab.train.fits import on_ranks
+from shardlab.train.hook import Hook
 from shardlab.train.logs import Logs, Row
 from shardlab.train.measure import Measurement
 from shardlab.train.order import Text, rows_of_replica, sequence_numbers, text_of
@@ -31,22 +32,6 @@ from shardlab.train.rates import rate_at
 from shardlab.train.recipe import Recipe, to_tables
 
 TRACE, FIGURE = "step-trace.json", "loss.svg"
-
-
-class Hook:
-    """Something that looks on, or interferes; a subclass overrides what it needs. Ranks call hooks alike."""
-
-    def on_begin(self, training: Training) -> None:
-        """Everything is built, and loaded where there was a checkpoint; `training.done` steps are behind us."""
-
-    def on_step(self, training: Training, step: int) -> None:
-        """Step number `step`, from 1 on, is about to begin."""
-
-    def on_end(self, training: Training, row: Row) -> None:
-        """A step has ended, and is logged; its checkpoint has not begun."""
-
-    def on_saved(self, training: Training, saved: Saved) -> None:
-        """A checkpoint has ended, well or not."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import re
 import sys
 import time
 import traceback
@@ -29,10 +30,13 @@ from shardlab.ranks.supervise import end_with_parent
 from shardlab.train import build
 from shardlab.train.fits import mesh_ranks, on_ranks
 from shardlab.train.goodput import goodput
+from shardlab.train.heartbeat import beating
+from shardlab.train.hook import Hook
 from shardlab.train.logs import entries
 from shardlab.train.loop import train
 from shardlab.train.recipe import Recipe
-from shardlab.train.survival import Lost, beating, observed
+from shardlab.train.straggler import lookouts
+from shardlab.train.survival import Lost, observed
 
 # Otherwise torch 2.13 keeps the first attempt's store, in which ranks that are started again find the addresses of dead
 # ones: torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, `_shared_tcp_store_server`.
@@ -49,7 +53,10 @@ MEANING = {
 }
 
 
-def be_a_rank(recipe: Recipe, *, quiet: bool = False) -> int:
+RANK = ("-m", "shardlab.train")  # what an interpreter is given to become a rank
+
+
+def be_a_rank(recipe: Recipe, *, hooks: Sequence[Hook] = (), quiet: bool = False) -> int:
     """Train as one of torchrun's ranks; returns the exit code."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent()  # however the agent ends, its ranks end with it
@@ -59,8 +66,8 @@ def be_a_rank(recipe: Recipe, *, quiet: bool = False) -> int:
     except ValueError as error:
         return _failed(rank, str(error), WRONG_RECIPE)
     try:
-        with beating(rank) as hooks, joined(recipe.survival.patience, recipe.run.threads):
-            train(recipe, hooks=hooks, quiet=quiet)
+        with beating(rank) as hearts, joined(recipe.survival.patience, recipe.run.threads):
+            train(recipe, hooks=[*hearts, *lookouts(recipe), *hooks], quiet=quiet)
         return DONE
     except NotFinite as error:
         return _failed(rank, str(error), NOT_FINITE)
@@ -70,7 +77,7 @@ def be_a_rank(recipe: Recipe, *, quiet: bool = False) -> int:
         if not is_about_peers(error):
             traceback.print_exc()
             return FAILED
-        print(f"rank {rank}: another rank was lost: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+        print(f"rank {rank}: another rank was lost: {_shortened(error)}", file=sys.stderr, flush=True)
         return LOST
 
 
@@ -78,6 +85,12 @@ def is_about_peers(error: Exception) -> bool:
     """Whether an error of torch.distributed says that somebody else has gone, or is silent."""
     signs = ("connection", "timed out", "timeout", "peer", "socket", "gloo")
     return isinstance(error, dist.DistError) or any(sign in str(error).lower() for sign in signs)
+
+
+def _shortened(error: Exception) -> str:
+    """What gloo says, without the place in its source and what follows the first sentence; a peer's address stays."""
+    line = re.sub(r"^\[\S+:\d+\] ", "", str(error).splitlines()[0])
+    return line.partition(". ")[0]
 
 
 @contextmanager
@@ -97,8 +110,8 @@ def joined(patience: float, threads: int = 1) -> Iterator[None]:
     dist.destroy_process_group()  # not after an error: others may wait for us in it
 
 
-def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None) -> int:
-    """Start ranks of this machine, `python -m shardlab.train ARGUMENTS` each; the exit code is the first failed rank's.
+def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None, program: Sequence[str] = RANK) -> int:
+    """Start ranks of this machine, `python PROGRAM ARGUMENTS` each; the exit code is the first failed rank's.
 
     When one is lost, survival.on_lost_rank says how it goes on, from the latest checkpoint: "restart" with all ranks,
     "shrink" with fewer replicas, which the ranks that are left can hold.
@@ -111,18 +124,18 @@ def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None) ->
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ranks say what is wrong themselves
     os.environ.setdefault(*NEW_STORE)
     with reported(recipe) as told:
-        code = _run(recipe, arguments, count, told)
+        code = _run(recipe, [*program, *arguments], count, told)
         while code == LOST and recipe.survival.on_lost_rank == "shrink":
             fewer = smaller(recipe, count)
             if fewer is None:
                 break
             before, count = count, mesh_ranks(fewer)
             print(f"going on with {count} of {before} ranks: mesh.dp = {fewer.mesh.dp}", file=sys.stderr, flush=True)
-            code = _run(recipe, [*arguments, "--set", f"mesh.dp={fewer.mesh.dp}"], count, told)
+            code = _run(recipe, [*program, *arguments, "--set", f"mesh.dp={fewer.mesh.dp}"], count, told)
     return code
 
 
-def _run(recipe: Recipe, arguments: Sequence[str], count: int, told: Callable[[Lost], None]) -> int:
+def _run(recipe: Recipe, command: Sequence[str], count: int, told: Callable[[Lost], None]) -> int:
     """One world of ranks under the elastic agent, until it ends; what is lost is told."""
     again = recipe.survival.restarts if recipe.survival.on_lost_rank == "restart" else 0
     config = LaunchConfig(
@@ -138,8 +151,8 @@ def _run(recipe: Recipe, arguments: Sequence[str], count: int, told: Callable[[L
         logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
     )
     try:
-        with observed(recipe.survival.silence, told):
-            elastic_launch(config, sys.executable)("-m", "shardlab.train", *arguments)
+        with observed(recipe.survival.silence, recipe.survival.patience, told):
+            elastic_launch(config, sys.executable)(*command)
         return DONE
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()

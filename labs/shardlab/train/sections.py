@@ -145,8 +145,10 @@ class Survival:
     """on_lost_rank: end; or start all ranks again from the last checkpoint, up to `restarts` times; or shrink: go on
     from there with fewer replicas.
 
-    patience: seconds that a rank waits for the others before it gives up. silence: seconds without a heartbeat after
-    which a rank counts as lost. on_not_finite: end, or leave the step out.
+    patience: seconds that a rank waits for the others before it gives up, and has for its first heartbeat. silence:
+    seconds without another one after which it counts as lost. on_not_finite: end, or leave the step out.
+    look_for_slow: every so many steps, 0 for never, all ranks compare how long they worked; on_slow_rank: say who works
+    longest, or end it, as a lost rank.
     """
 
     on_lost_rank: str = choice("stop", "stop", "restart", "shrink")
@@ -154,3 +156,5 @@ class Survival:
     patience: float = number(60.0, least=1, most=3600)
     silence: float = number(15.0, least=2, most=3600)
     on_not_finite: str = choice("stop", "stop", "skip")
+    look_for_slow: int = number(0, least=0)
+    on_slow_rank: str = choice("say", "say", "end")

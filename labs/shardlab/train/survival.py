@@ -1,12 +1,7 @@
-"""Heartbeats of ranks, and the observer in the launching process that names the rank that was lost.
-
-A thread of each rank writes where the rank is, again and again. It goes on while the rank waits for others: only a rank
-that is itself dead or stopped falls silent, and not those that wait for it.
-"""
+"""The observer in the launching process: it reads the heartbeats of all ranks, and names the rank that was lost."""
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -15,41 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
-from shardlab.train.loop import Hook
+from shardlab.train.heartbeat import AT_ITS_END, ATTEMPT, FOLDER, Beat, beats
 
-if TYPE_CHECKING:
-    from shardlab.train.checkpoint_save import Saved
-    from shardlab.train.logs import Row
-    from shardlab.train.loop import Training
-
-FOLDER = "SHARDLAB_BEATS"  # the environment's name for the folder of the heartbeats
-BEAT, LOOK = 0.2, 0.1  # seconds between two heartbeats, and between two looks at them
-ATTEMPT = "TORCHELASTIC_RESTART_COUNT"  # torchrun's number of the attempt
+LOOK = 0.1  # seconds between two looks at the heartbeats
 SELDOM = 10  # looks after which the list of processes is read, which takes longer than the heartbeats
-FIRST = 4  # times the silence that a rank gets until its first heartbeat: it imports torch
-AT_ITS_END = "at its end"
 ENDINGS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
-
-
-@dataclass(frozen=True)
-class Beat:
-    """Where a rank is. born: its process's start, since process ids are used again. at: seconds since 1970."""
-
-    rank: int
-    pid: int
-    born: float
-    attempt: int
-    place: str
-    step: int
-    doing: str
-    at: float
 
 
 @dataclass(frozen=True)
@@ -67,72 +38,12 @@ class Lost:
         return f"rank {beat.rank}{place} {self.how} at step {beat.step}, {beat.doing}: seen after {self.silent:.1f} s"
 
 
-class Heart(Hook):
-    """Writes this rank's heartbeat until it is stopped."""
-
-    def __init__(self, folder: Path, rank: int) -> None:
-        self._path = folder / f"rank-{rank}.json"
-        self._rank, self._born = rank, psutil.Process().create_time()
-        self._place, self._step, self._doing = "", 0, "meeting the other ranks"
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """The rank ends by itself: nobody shall miss it."""
-        self._doing = AT_ITS_END
-        self._end.set()
-        self._thread.join()
-
-    def on_begin(self, training: Training) -> None:
-        where = training.trainer.mesh.coordinates(self._rank)
-        self._place = " ".join(f"{axis} {number}" for axis, number in where.items())
-        self._step, self._doing = training.done, "about to begin"
-
-    def on_step(self, training: Training, step: int) -> None:
-        self._step, self._doing = step, "in its passes"
-
-    def on_end(self, training: Training, row: Row) -> None:
-        self._doing = "after its passes"
-
-    def on_saved(self, training: Training, saved: Saved) -> None:
-        self._doing = "after a checkpoint"
-
-    def _beat(self) -> None:
-        attempt, draft = int(os.environ.get(ATTEMPT, "0")), self._path.with_suffix(".part")
-        while True:
-            is_last = self._end.is_set()
-            now = (self._place, self._step, self._doing, time.time())
-            beat = Beat(self._rank, os.getpid(), self._born, attempt, *now)
-            try:
-                draft.write_text(json.dumps(asdict(beat)), encoding="utf-8")
-                draft.replace(self._path)
-            except OSError:
-                return  # the folder is gone with its observer, or has no room: whoever looks sees a silent rank
-            if is_last:
-                return
-            self._end.wait(BEAT)
-
-
 @contextmanager
-def beating(rank: int) -> Iterator[list[Hook]]:
-    """The hooks of a rank: its heart, where somebody in the launching process looks."""
-    folder = os.environ.get(FOLDER)
-    if not folder:
-        yield []
-        return
-    heart = Heart(Path(folder), rank)
-    try:
-        yield [heart]
-    finally:
-        heart.stop()
-
-
-@contextmanager
-def observed(silence: float, told: Callable[[Lost], None]) -> Iterator[None]:
+def observed(silence: float, first: float, told: Callable[[Lost], None]) -> Iterator[None]:
     """Look at the heartbeats of all ranks started inside; a rank silent for `silence` seconds is ended by SIGKILL.
 
-    The elastic agent then does what it does for any dead rank. told: called once in each attempt, with the first lost.
+    The elastic agent then does what it does for any dead rank. first: seconds that a rank has until its first
+    heartbeat, as it imports torch before. told: called once in each attempt, with the first lost.
     A signal that ends this process ends the looking as well: its ranks are then ended by the agent, and not lost.
     """
     with (
@@ -140,7 +51,7 @@ def observed(silence: float, told: Callable[[Lost], None]) -> Iterator[None]:
         _signals() as heard,
     ):
         end = threading.Event()
-        thread = threading.Thread(target=_look, args=(Path(folder), silence, told, heard, end), daemon=True)
+        thread = threading.Thread(target=_look, args=(Path(folder), silence, first, told, heard, end), daemon=True)
         before = os.environ.get(FOLDER)
         os.environ[FOLDER] = folder
         thread.start()
@@ -171,24 +82,26 @@ def _signals() -> Iterator[int]:
         os.close(told)
 
 
-def _look(folder: Path, silence: float, told: Callable[[Lost], None], heard: int, end: threading.Event) -> None:
+def _look(
+    folder: Path, silence: float, first: float, told: Callable[[Lost], None], heard: int, end: threading.Event
+) -> None:
     seen = -1  # the last attempt whose loss was told
     for number in count():
         if end.wait(LOOK):
             return
         lost = [one for beat in beats(folder) if (one := find_lost(beat, silence))]
         if number % SELDOM == 0:
-            lost += [one for beat in without_beat(folder) if (one := find_lost(beat, FIRST * silence))]
+            lost += [one for beat in without_beat(folder) if (one := find_lost(beat, first))]
         if _is_ending(heard):  # asked after the look: what has died by now died of the end
             _wake(end)
             return
-        first = min((one for one in lost if one.beat.attempt > seen), key=lambda one: one.beat.at, default=None)
-        if first is None:
+        longest = min((one for one in lost if one.beat.attempt > seen), key=lambda one: one.beat.at, default=None)
+        if longest is None:
             continue
-        seen = first.beat.attempt
-        told(first)
-        if first.how != "died" and _is_alive(first.beat):
-            os.kill(first.beat.pid, signal.SIGKILL)
+        seen = longest.beat.attempt
+        told(longest)
+        if longest.how != "died" and _is_alive(longest.beat):
+            os.kill(longest.beat.pid, signal.SIGKILL)
 
 
 def _is_ending(heard: int) -> bool:
@@ -205,15 +118,6 @@ def _wake(end: threading.Event) -> None:
                 rank.resume()
         if end.wait(LOOK):
             return
-
-
-def beats(folder: Path) -> list[Beat]:
-    """The last heartbeat of every rank."""
-    found = []
-    for path in sorted(folder.glob("rank-*.json")):
-        with suppress(FileNotFoundError):  # it has just ended by itself
-            found.append(Beat(**json.loads(path.read_text(encoding="utf-8"))))
-    return found
 
 
 def without_beat(folder: Path) -> list[Beat]:

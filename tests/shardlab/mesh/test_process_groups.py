@@ -1,6 +1,8 @@
 """Real groups on real ranks, in one order; and 1,024 ranks on the fake backend, with torch's own DeviceMesh beside."""
 
+import time
 from collections import Counter
+from datetime import timedelta
 from unittest.mock import patch
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 import torch.distributed as dist
 from shardlab.mesh import Mesh
 from shardlab.mesh.axes import DENSE
-from shardlab.mesh.process_groups import TRAINING, create_process_groups
+from shardlab.mesh.process_groups import TRAINING, create_process_groups, with_groups
 from torch.distributed import device_mesh as torchs
 from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -102,3 +104,24 @@ def test_ranks_with_different_meshes_are_told_and_nobody_hangs():
     told = shardlab.run(refused, meshes, ranks=2, timeout=30)
     assert all("the ranks bring different meshes" in text for text in told)
     assert all("start 3" in text for text in shardlab.run(refused, Mesh(tp=3), ranks=2, timeout=30))
+
+
+def alone_in(group_of):
+    """Rank 1 stays away from a call of a group: how long rank 0 waits in it, and what it is told."""
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=3), dist.group.WORLD)
+    groups = with_groups(create_process_groups(Mesh(dp=2)), ("tp", "dp"))
+    if dist.get_rank() == 1:
+        time.sleep(10)
+        return 3.0, "timed out"
+    began = time.monotonic()
+    try:
+        dist.all_reduce(torch.ones(1), group=groups.of(*group_of))
+    except RuntimeError as error:
+        return time.monotonic() - began, str(error).lower()
+    return 0.0, ""
+
+
+@pytest.mark.parametrize("group_of", [("dp",), ("dp", "cp"), ("tp", "dp")])
+def test_a_group_waits_no_longer_than_the_world(group_of):
+    for waited, told in shardlab.run(alone_in, group_of, ranks=2, timeout=60, observe=False):
+        assert 2.5 < waited < 9 and ("timed out" in told or "timeout" in told)

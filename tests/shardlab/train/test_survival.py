@@ -13,9 +13,10 @@ import pytest
 from shardlab.mesh import Mesh
 from shardlab.train import read_log
 from shardlab.train.goodput import goodput
+from shardlab.train.heartbeat import Beat, beating, beats
 from shardlab.train.planned import to_toml
 from shardlab.train.program import LOST, smaller
-from shardlab.train.survival import Beat, beating, beats, find_lost, observed
+from shardlab.train.survival import find_lost, observed
 
 from tests.shardlab.train.small import recipe
 
@@ -41,7 +42,7 @@ def test_a_dead_process_a_silent_one_and_one_that_is_well():
 
 def test_a_rank_that_ends_by_itself_is_not_missed():
     told = []
-    with observed(60.0, told.append):
+    with observed(60.0, 60.0, told.append):
         folder = Path(os.environ["SHARDLAB_BEATS"])
         with beating(3):
             while not beats(folder):
@@ -130,7 +131,7 @@ def test_fewer_ranks_are_those_that_mesh_and_batch_allow():
 
 @pytest.mark.slow
 def test_a_rank_that_stops_before_its_first_heartbeat_is_named(tmp_path):
-    process, _ = started(tmp_path, "early", {"dp": 2}, silence=5.0, patience=120.0)
+    process, _ = started(tmp_path, "early", {"dp": 2}, patience=40.0)
     while 1 not in ranks_of(process):
         time.sleep(0.005)
     ranks_of(process)[1].suspend()

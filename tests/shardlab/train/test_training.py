@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 from shardlab.ranks.run import RanksFailed
 from shardlab.train import latest
-from shardlab.train.loop import Hook, Training, one_step, resume
+from shardlab.train.hook import Hook
+from shardlab.train.loop import Training, one_step, resume
 from shardlab.train.order import sequence_numbers
 
 from tests.shardlab.train.small import EXPERTS, recipe, train_quietly, trained

@@ -1,0 +1,111 @@
+"""A small training as a program, watched from outside: its lines, when each came, and its ranks' processes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Any
+
+import psutil
+import typer
+
+EVERY = 4  # steps between two checkpoints
+TABLES: dict[str, dict[str, Any]] = {
+    "model": {"layers": 4, "hidden": 128, "heads": 4, "sequence": 128},
+    "step": {"batch": 16, "microbatches": 2, "zero": 1},
+    "rate": {"peak": 3e-3, "warmup": 4},
+    "checkpoints": {"every": EVERY, "keep": 1},
+    "log": {"measure": 0, "tensorboard": False, "figure": False},
+}
+
+
+def write_recipe(folder: Path, *, dp: int | None, steps: int, survival: dict[str, Any]) -> Path:
+    """The file of a recipe that writes into `folder`. dp None: as many replicas as there are ranks."""
+    from shardlab.train import from_tables
+    from shardlab.train.planned import to_toml
+
+    mesh = {} if dp is None else {"dp": dp}
+    run = {"steps": steps, "folder": str(folder / "run")}
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "recipe.toml"
+    path.write_text(to_toml(from_tables(TABLES | {"mesh": mesh, "run": run, "survival": survival})), encoding="utf-8")
+    return path
+
+
+class Watched:
+    """A program under way. Used in `with`, which ends it and everything below it."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+        self.lines: list[tuple[float, str]] = []  # seconds of time.monotonic()
+        self._changed, self._is_open = Condition(), True
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Watched:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL to it and all below it, as when the power fails."""
+        for one in [*self._below(), psutil.Process(self.process.pid)] if self.process.poll() is None else []:
+            one.kill()
+        self.process.wait()
+        self._reader.join()
+
+    def wait_for(self, pattern: str, *, limit: float) -> tuple[float, str]:
+        """The first line in which a regular expression is found, and when it came. Ends with the last lines else."""
+        until = time.monotonic() + limit
+        with self._changed:
+            while True:
+                for when, line in self.lines:
+                    if re.search(pattern, line):
+                        return when, line
+                if not self._is_open or not self._changed.wait(until - time.monotonic()):
+                    last = "\n".join(line for _, line in self.lines[-12:])
+                    typer.echo(f"no line had {pattern!r} within {limit:.0f} s; the last lines:\n{last}", err=True)
+                    raise typer.Exit(1)
+
+    def end(self, *, limit: float) -> int:
+        """Wait for its end: the exit code."""
+        code = self.process.wait(limit)
+        self._reader.join()
+        return code
+
+    def rank(self, number: int) -> psutil.Process:
+        """The process of a rank."""
+        for one in self._below():
+            try:
+                if one.environ().get("RANK") == str(number):
+                    return one
+            except psutil.Error:
+                continue
+        typer.echo(f"there is no rank {number}", err=True)
+        raise typer.Exit(2)
+
+    def _below(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self.lines.append((time.monotonic(), line.rstrip("\n")))
+                self._changed.notify_all()
+        with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+
+
+def python(*words: str) -> list[str]:
+    """A program of this interpreter, whose lines come at once."""
+    return [sys.executable, "-u", *words]

@@ -1,0 +1,64 @@
+"""Who works longest for its part is named, and nobody else: not who waits, not a machine that was busy once."""
+
+import time
+
+import pytest
+import shardlab
+from shardlab.train.hook import Hook
+from shardlab.train.loop import train
+from shardlab.train.straggler import LOOKS, Lookout, slowest
+
+from tests.shardlab.train.small import recipe
+
+
+@pytest.mark.parametrize(
+    ("working", "stages", "found"),
+    [
+        ([1.0, 3.0], [0, 0], (1, 3.0)),
+        ([1.0, 1.0, 2.0, 1.0], [0, 0, 0, 0], (2, 2.0)),
+        ([1.0, 1.0, 4.0, 4.0], [0, 0, 1, 1], 1.0),  # another stage has other work
+        ([1.0, 2.0, 4.0, 4.0], [0, 0, 1, 1], (1, 2.0)),
+        ([1.0, 3.0, 1.0], [0, 1, 2], (1, 3.0)),  # no peers: all others
+        ([5.0], [0], None),
+    ],
+)
+def test_slowest_for_its_part(working, stages, found):
+    told = slowest(working, stages)
+    assert (told[1] if isinstance(found, float) else told) == found
+
+
+class Sleeps(Hook):
+    """One rank sleeps inside of its steps, in those that are given."""
+
+    def __init__(self, rank, steps):
+        self.rank, self.steps = rank, steps
+
+    def on_begin(self, training):
+        model = next(iter(training.trainer.parts.values()))
+        model.register_forward_pre_hook(lambda *_: self._sleep(training))
+
+    def _sleep(self, training):
+        if training.rank == self.rank and training.done + 1 in self.steps:
+            time.sleep(0.4)
+
+
+def said(steps):
+    lines = []
+    one = recipe({"dp": 2}, run={"steps": 8}, step={"batch": 8, "microbatches": 2})
+
+    class Listens(Hook):
+        def on_begin(self, training):
+            training.logs.say = lines.append
+
+    train(one, hooks=[Listens(), Lookout(1, ends=False), Sleeps(1, steps)], quiet=True)
+    return [line for line in lines if "straggler" in line]
+
+
+def test_a_rank_that_sleeps_in_three_steps_in_a_row_is_named_with_its_place():
+    for lines in shardlab.run(said, [3, 4, 5], ranks=2, timeout=60, observe=False):
+        assert lines[0].startswith("rank 1 (dp 1) is a straggler") and "in step 5" in lines[0]
+
+
+def test_fewer_looks_are_not_enough():
+    assert LOOKS == 3
+    assert shardlab.run(said, [2, 3, 6, 7], ranks=2, timeout=60, observe=False) == [[], []]
