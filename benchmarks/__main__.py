@@ -21,6 +21,7 @@ ON_REQUEST = (  # minutes or hours, a GPU, or Megatron
     "all-meshes",
     "attack-batch",
     "experts",
+    "kills",
     "memory-bounds",
     "one-gpu-collectives",
     "one-gpu-data-parallel",
