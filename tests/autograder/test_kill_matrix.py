@@ -1,11 +1,17 @@
-"""Every kept wrong answer dies and every honest variant lives; what a student sees is nearly what is graded."""
+"""Every kept wrong answer dies and every honest variant lives; what a student sees is nearly what is graded.
+
+An answer that `make stability` has judged under many seeds, with all that decides its points as it is now, is one of a
+sample here, another one with every commit: a change of the grader or of a week has all its answers judged again.
+"""
 
 import pytest
 
 from autograder.kill_matrix import IN_SIGHT, row_of
 from autograder.known import answers_of
-from autograder.matrices import sample
+from autograder.matrices import sample, stability
+from autograder.matrices.kept import RESULTS, Kept
 from autograder.weeks import WEEKS
+from tests.whole import WHOLE
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
 LONGEST_FIRST = sorted(CHECKS, key=lambda check: -check.timeout)  # side by side, nobody waits for them in the end
@@ -24,15 +30,25 @@ def with_marks(check):
     return pytest.param(check, marks=marks, id=check.exercise)
 
 
+def chosen(check, fast):
+    """The answers to judge: those that no kept row speaks for, and a third of the others, right and wrong ones."""
+    answers, numbers = answers_of(check.exercise), sample.of_this_commit(check.exercise)
+    wrong = [one for one in answers if not one.is_right]
+    if fast or WHOLE:
+        return sample.some(numbers, wrong, 1) if fast else answers
+    kept = Kept(RESULTS / "stability.jsonl")
+    known = {row.answer for row in stability.everything([check]) if kept.get(row.key) is not None}
+    old = [[one for one in kind if one.name in known] for kind in (wrong, [one for one in answers if one.is_right])]
+    again = [one for kind in old for one in sample.some(numbers, kind, (len(kind) + 2) // 3)]
+    return [one for one in answers if one.name not in known or one in again]
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.isolated
 @pytest.mark.parametrize("check", [with_marks(check) for check in LONGEST_FIRST])
 def test_all_end_as_they_must(check, judge, pytestconfig):
-    rows, answers = [], answers_of(check.exercise)
-    if pytestconfig.getoption("fast"):
-        wrong = [one for one in answers if not one.is_right]
-        answers = sample.some(sample.of_this_commit(check.exercise), wrong, 1)
-    for one in answers:
+    rows = []
+    for one in chosen(check, fast=pytestconfig.getoption("fast")):
         rows.append(row_of(judge, check, one))
         judge.end_submission()
     bad = [f"{row.name}: {'lived' if row.lived else 'died'}: {row.text}" for row in rows if not row.ended_as_expected]
