@@ -20,6 +20,7 @@ NO_BENCHMARKS = ("row", "gpu_kernels", "__main__")
 ON_REQUEST = (  # minutes or hours, a GPU, or Megatron
     "all-meshes",
     "attack-batch",
+    "composed",
     "experts",
     "kills",
     "memory-bounds",

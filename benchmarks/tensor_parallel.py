@@ -18,6 +18,7 @@ from typing import NamedTuple
 import shardlab
 import torch
 import torch.distributed as dist
+from shardlab.model.attention import Attention
 from shardlab.model.gpt import Block, GPTConfig
 from shardlab.tensor_parallel.cut import Cut
 from shardlab.tensor_parallel.gpt import block_plan
@@ -148,18 +149,9 @@ def of_ours(whole: Block, config: GPTConfig, sequence: bool) -> Contestant:
 
 
 def of_dtensor(whole: Block, config: GPTConfig, sequence: bool) -> Contestant:
-    """The same block, each of its linear layers a DTensor.
-
-    `ColwiseParallel` cuts rows as they lie: those of qkv are laid out rank by rank before, so that each rank has its
-    own queries, keys and values in one matrix, as ours and Megatron's have.
-    """
+    """The same block, each of its linear layers a DTensor."""
     size, module = dist.get_world_size(), deepcopy(whole)
-    attention = module.attention
-    rows = Cut(attention.sections, units=(attention.heads, attention.kv_heads, attention.kv_heads))
-    with torch.no_grad():
-        for parameter in attention.qkv.parameters():
-            parameter.copy_(torch.cat([rows.part(parameter, rank, size) for rank in range(size)]))
-    attention.heads, attention.kv_heads = attention.heads // size, attention.kv_heads // size
+    lay_out_by_rank(module.attention, size)
     between = Shard(1) if sequence else Replicate()
     plan = {
         "attention.qkv": ColwiseParallel(input_layouts=between),
@@ -171,6 +163,18 @@ def of_dtensor(whole: Block, config: GPTConfig, sequence: bool) -> Contestant:
         plan |= {"norm_1": SequenceParallel(use_local_output=True), "norm_2": SequenceParallel(use_local_output=True)}
     parallelize_module(module, init_device_mesh("cpu", (size,)), plan)
     return Contestant(module, lambda: None, module)
+
+
+@torch.no_grad()
+def lay_out_by_rank(attention: Attention, size: int) -> None:
+    """Reorder qkv's rows for `ColwiseParallel`, which cuts them as they lie.
+
+    First come one rank's queries, keys and values, then the next one's: each has its own in one matrix, as with ours.
+    """
+    rows = Cut(attention.sections, units=(attention.heads, attention.kv_heads, attention.kv_heads))
+    for parameter in attention.qkv.parameters():
+        parameter.copy_(torch.cat([rows.part(parameter, rank, size) for rank in range(size)]))
+    attention.heads, attention.kv_heads = attention.heads // size, attention.kv_heads // size
 
 
 def of_megatron() -> Callable[[Block, GPTConfig, bool], Contestant]:
