@@ -3,14 +3,34 @@
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, arXiv 2405.15362, section 3.
 """
 
-from shardlab.pipeline_parallel.schedule import Action, Kind, inputs_of
+from collections.abc import Callable
+
+from shardlab.pipeline_parallel.builders.fill import fill_with_weights
+from shardlab.pipeline_parallel.schedule import Action, Kind, Schedule, inputs_of
+from shardlab.pipeline_parallel.simulation import simulate
 
 PERIOD = 6  # ticks: F, I and W of two chunks
 
 Lane = dict[int, Action]  # tick -> what a rank does in it
+Block = list[tuple[int, Kind, int]]  # the passes of one microbatch on one rank: tick, kind, stage
 
 
-def lay_out(block: list[tuple[int, Kind, int]], num_microbatches: int) -> Lane:
+def repeated(block: Callable[[int, int], Block], num_ranks: int, num_microbatches: int) -> Schedule:
+    """The block of (rank, num_ranks) for every microbatch, both ends of the step pulled together, W where ranks wait.
+
+    No rank holds more than the steady state does. At the end a pass may take the place of a W or not: the shorter step.
+    """
+    lanes = [with_weights(lay_out(block(rank, num_ranks), num_microbatches)) for rank in range(num_ranks)]
+    bound = max(max(held_at(lane)) for lane in lanes)
+    pull_forward(lanes, bound)
+    without = [{tick: action for tick, action in lane.items() if action.kind is not Kind.W} for lane in lanes]
+    found = [fill_with_weights([in_order(lane) for lane in without], bound)]
+    pull_end(without, bound)
+    found.append(fill_with_weights([in_order(lane) for lane in without], bound))
+    return min(found, key=lambda schedule: simulate(schedule).makespan)
+
+
+def lay_out(block: Block, num_microbatches: int) -> Lane:
     """One rank's lane: its passes (tick, kind, stage) of a microbatch, again for the next one a period later."""
     return {
         tick + PERIOD * microbatch: Action(kind, stage, microbatch)
@@ -26,8 +46,8 @@ def in_order(lane: Lane) -> list[Action]:
 
 def with_weights(lane: Lane) -> Lane:
     """The lane with each W on the first free tick after its I, the oldest first."""
-    filled, pending, tick = dict(lane), [], 0
-    while pending or tick <= max(lane):
+    filled, pending, tick, last = dict(lane), [], 0, max(lane)
+    while pending or tick <= last:
         action = lane.get(tick)
         if action is None and pending:
             filled[tick] = pending.pop(0)
@@ -37,34 +57,57 @@ def with_weights(lane: Lane) -> Lane:
     return filled
 
 
-def most_held(lane: Lane, begin: int = 0, end: int | None = None) -> int:
-    """The most activations that the lane holds at ticks from `begin` to `end`, until W."""
-    held, most = 0, 0
-    for tick in sorted(lane):
-        if end is not None and tick >= end:
-            break
-        if tick >= begin:
-            most = max(most, held)
-        held += (lane[tick].kind is Kind.F) - (lane[tick].kind is Kind.W)
-    return max(most, held)
+def held_at(lane: Lane) -> list[int]:
+    """How many activations the lane holds as each tick begins, until W, from the first tick to the end."""
+    held = [0]
+    for tick in range(max(lane) + 1):
+        action = lane.get(tick)
+        change = 0 if action is None else (action.kind is Kind.F) - (action.kind is Kind.W)
+        held.append(held[-1] + change)
+    return held
 
 
 def pull_forward(lanes: list[Lane], bound: int) -> None:
     """Before and after the steady state, move each action to the earliest free tick that its inputs allow.
 
     The steady state goes from rank 0's first I of the last chunk to its last F of the first: there every tick is used.
-    No rank may hold more than `bound` activations. The lanes are changed.
+    No rank may hold more than `bound` activations. The lanes, which have their W, are changed.
     """
     tick_of = {action: tick for lane in lanes for tick, action in lane.items()}
-    last = max(action.microbatch for action in tick_of)
-    steady = range(tick_of[Action(Kind.I, 0, 0)], tick_of[Action(Kind.F, 0, last)] + 1)
-    moves = sorted((tick, rank) for rank, lane in enumerate(lanes) for tick in lane if tick not in steady)
+    steady = range(tick_of[Action(Kind.I, 0, 0)], _last_entry(tick_of) + 1)
+    moves = [(tick, rank) for rank, lane in enumerate(lanes) for tick in lane if tick not in steady]
+    _pull(lanes, sorted(moves), bound, held_at)
+
+
+def pull_end(lanes: list[Lane], bound: int) -> None:
+    """The same after the steady state for lanes without W, which are taken to run on the ticks that are left."""
+    tick_of = {action: tick for lane in lanes for tick, action in lane.items()}
+    end = _last_entry(tick_of)
+    moves = [(tick, rank) for rank, lane in enumerate(lanes) for tick in lane if tick > end]
+    _pull(lanes, sorted(moves), bound, lambda lane: held_at(with_weights(lane)))
+
+
+def _last_entry(tick_of: dict[Action, int]) -> int:
+    """When the last microbatch enters rank 0."""
+    return tick_of[Action(Kind.F, 0, max(action.microbatch for action in tick_of))]
+
+
+def _pull(lanes: list[Lane], moves: list[tuple[int, int]], bound: int, held_by: Callable[[Lane], list[int]]) -> None:
+    """Move what is at each (tick, rank), in order, where its inputs, its rank's free ticks and the bound allow.
+
+    held_by: what a lane holds as each tick begins. Only an F holds its activations from its new tick on; other passes
+    free them earlier.
+    """
+    tick_of = {action: tick for lane in lanes for tick, action in lane.items()}
     for tick, rank in moves:
         lane = lanes[rank]
         action = lane.pop(tick)
         earliest = max(_after(action, tick_of, stages=2 * len(lanes)), default=0)
-        free = (place for place in range(earliest, tick + 1) if place not in lane)
-        place = next(p for p in free if p == tick or _has_room(lane, action, p, tick, bound))
+        if action.kind is Kind.F and any(place not in lane for place in range(earliest, tick)):
+            held = held_by(lane)
+            full = (place for place in range(min(tick, len(held) - 1), earliest - 1, -1) if held[place] >= bound)
+            earliest = next(full, earliest - 1) + 1
+        place = next((place for place in range(earliest, tick) if place not in lane), tick)
         lane[place], tick_of[action] = action, place
 
 
@@ -74,8 +117,3 @@ def _after(action: Action, tick_of: dict[Action, int], stages: int) -> list[int]
     if action.microbatch > 0:
         needed.append(Action(action.kind, action.stage, action.microbatch - 1))
     return [tick_of[need] + 1 for need in needed]
-
-
-def _has_room(lane: Lane, action: Action, begin: int, end: int, bound: int) -> bool:
-    """An F holds its activations from its new tick on; other passes only free them earlier."""
-    return action.kind is not Kind.F or most_held(lane, begin, end) < bound

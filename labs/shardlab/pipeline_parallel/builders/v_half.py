@@ -1,7 +1,6 @@
 """V-Half: the V of ZBV with about half of 1F1B's activations, and a bubble between ZBV's and V-Min's."""
 
-from shardlab.pipeline_parallel.builders.building_block import in_order, lay_out, most_held, pull_forward, with_weights
-from shardlab.pipeline_parallel.builders.fill import fill_with_weights
+from shardlab.pipeline_parallel.builders.building_block import Block, repeated
 from shardlab.pipeline_parallel.builders.sizes import need_sizes
 from shardlab.pipeline_parallel.schedule import Kind, Schedule
 
@@ -15,14 +14,10 @@ def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
     Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, arXiv 2405.15362, section 3 and figure 4.
     """
     need_sizes(num_ranks, num_microbatches)
-    lanes = [with_weights(lay_out(_block(rank, num_ranks), num_microbatches)) for rank in range(num_ranks)]
-    bound = max(map(most_held, lanes))
-    pull_forward(lanes, bound)
-    core = [[action for action in in_order(lane) if action.kind is not Kind.W] for lane in lanes]
-    return fill_with_weights(core, bound)
+    return repeated(_block, num_ranks, num_microbatches)
 
 
-def _block(rank: int, num_ranks: int) -> list[tuple[int, Kind, int]]:
+def _block(rank: int, num_ranks: int) -> Block:
     """When one microbatch passes this rank: (tick, kind, stage)."""
     wait = 3 if num_ranks % 2 == 0 else 0  # else F and I of a chunk would fall on one tick of the period
     down, up = rank, 2 * num_ranks - 1 - rank

@@ -1,7 +1,6 @@
 """V-Min: the V of ZBV with the fewest activations, a third of 1F1B's."""
 
-from shardlab.pipeline_parallel.builders.building_block import in_order, lay_out
-from shardlab.pipeline_parallel.builders.fill import fill_with_weights
+from shardlab.pipeline_parallel.builders.building_block import Block, repeated
 from shardlab.pipeline_parallel.builders.sizes import need_sizes
 from shardlab.pipeline_parallel.schedule import Kind, Schedule
 
@@ -14,11 +13,10 @@ def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
     Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, arXiv 2405.15362, section 3 and figure 4.
     """
     need_sizes(num_ranks, num_microbatches)
-    core = [in_order(lay_out(_block(rank, num_ranks), num_microbatches)) for rank in range(num_ranks)]
-    return fill_with_weights(core, max_activations=2 * ((num_ranks + 4) // 3))
+    return repeated(_block, num_ranks, num_microbatches)
 
 
-def _block(rank: int, num_ranks: int) -> list[tuple[int, Kind, int]]:
+def _block(rank: int, num_ranks: int) -> Block:
     """When one microbatch passes this rank: (tick, kind, stage)."""
     wait = 2 if num_ranks % 3 == 0 else 0  # else F and I of a chunk would fall on one tick of the period
     down, up = rank, 2 * num_ranks - 1 - rank
