@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 
-from shardlab.pipeline_parallel.communication import Message, MessageBatch, Program, result_of
-from shardlab.pipeline_parallel.schedule import Action, actions_of, inputs_of
+from shardlab.pipeline_parallel.communication import Message, MessageBatch, Program
+from shardlab.pipeline_parallel.schedule import Action, actions_of, inputs_of, result_of
 
 
 def check_messages(program: Program) -> None:

@@ -7,6 +7,7 @@ them in one order, whatever the order in which they are used. The order here is 
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import (
     Action,
     Kind,
@@ -14,6 +15,8 @@ from shardlab.pipeline_parallel.schedule import (
     Slot,
     actions_of,
     num_stages,
+    result_of,
+    user_of,
 )
 from shardlab.pipeline_parallel.simulation import simulate
 
@@ -43,34 +46,22 @@ class MessageBatch:
 Program = list[list[Slot | MessageBatch]]  # program[rank] = slots and batches, in order
 
 
-def result_of(action: Action) -> Action | None:
-    """What others can use of an action: its activation (F) or input gradient (I, also of a B); None of a W."""
-    if action.kind is Kind.W:
-        return None
-    return action if action.kind is Kind.F else Action(Kind.I, action.stage, action.microbatch)
-
-
 def homes_of(schedule: Schedule) -> dict[Action, int]:
     """The rank on which each result is computed."""
     found = ((result_of(a), rank) for rank, slots in enumerate(schedule) for slot in slots for a in actions_of(slot))
     return {result: rank for result, rank in found if result is not None}
 
 
-def user_of(result: Action, stages: int) -> Action | None:
-    """Who waits for a result: the forward of the next stage, or the backward of the stage before; None at an end."""
-    stage = result.stage + (1 if result.kind is Kind.F else -1)
-    return Action(result.kind, stage, result.microbatch) if 0 <= stage < stages else None
-
-
-def communicate(schedule: Schedule) -> Program:
+def communicate(schedule: Schedule, durations: Durations | None = None) -> Program:
     """Each message is sent when its slot has ended, and its receive posted before the receiver's next slot.
 
-    "Next" is by a simulation with equal costs, so that every rank lists its messages in the order of one clock: no
-    order of waiting can then close a circle, even when a send waits for its receive. Messages at the same place of a
-    rank are one batch: two neighbours that exchange at the same time do not wait for each other in turn.
+    "Next" is by a simulation with `durations`, None for equal ones and the same on every rank. So all ranks list their
+    messages in the order of one clock: no order of waiting can then close a circle, even when a send waits for its
+    receive. Messages at the same place of a rank are one batch: two neighbours that exchange at the same time do not
+    wait for each other in turn.
     Raises ValueError when the schedule cannot be run.
     """
-    timeline = simulate(schedule)
+    timeline = simulate(schedule, durations)
     stages, homes = num_stages(schedule), homes_of(schedule)
 
     posts: list[tuple[float, int, int, Message]] = []  # when, from whom, after which of its slots, what
@@ -121,7 +112,9 @@ def receive_early(steps: list[Slot | MessageBatch], rank: int, *, num_slots: int
                 before[here][1].append(message)
                 continue
             result = message.result
-            shaped = 0 if result.kind is Kind.F else after[Action(Kind.F, result.stage - 1, result.microbatch)]
+            shaped = 0
+            if result.kind is Kind.I and (user := user_of(result, 1 + result.stage)) is not None:
+                shaped = after[Action(Kind.F, user.stage, user.microbatch)]
             before[max(here - num_slots, shaped)][0].append(message)
     return _woven(
         slots, {place: [*sends, *receives] for place, (receives, sends) in before.items() if receives or sends}

@@ -1,9 +1,10 @@
 """Run a schedule on real ranks. There is one loop for all schedules, as the order is data."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ import torch.distributed as dist
 from shardlab.pipeline_parallel.check import check
 from shardlab.pipeline_parallel.communication import MessageBatch, Program, communicate, receive_early
 from shardlab.pipeline_parallel.connect import connect
+from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.mailbox import Mailbox
 from shardlab.pipeline_parallel.overlap import PairTimes, Streams, gpu_of
 from shardlab.pipeline_parallel.schedule import (
@@ -19,10 +21,12 @@ from shardlab.pipeline_parallel.schedule import (
     Kind,
     Overlap,
     Schedule,
-    Slot,
     actions_of,
+    input_from_neighbour,
     num_stages,
+    result_of,
     stages_of_rank,
+    user_of,
 )
 from shardlab.pipeline_parallel.shared_weights import add_twin_gradients, average_over_replicas
 from shardlab.pipeline_parallel.simulation import Timeline
@@ -47,13 +51,15 @@ def execute(
     stages: Mapping[int, Stage],
     *,
     group: dist.ProcessGroup | None,
+    durations: Durations | None = None,
     verify: bool = False,
     pair_times: list[PairTimes] | None = None,
     pair: Together | None = None,
 ) -> RankTimes:
     """Run this rank's part: check, weave the messages in, compute, add up the gradients of weights that are held twice.
 
-    schedule: the whole one, the same on every rank. stages: those of this rank, by number. verify: name every message.
+    schedule: the whole one, the same on every rank. stages: those of this rank, by number. durations: what passes
+    take, the same on every rank; messages are listed in the order in which they then end. verify: name every message.
     An overlapped pair runs on two streams of a GPU, and its F before its B on a CPU. pair: does the two halves of a
     pair in another way, such as `expert_parallel.Turns().together`. pair_times: a list that gets the GPU's events of
     each pair.
@@ -62,12 +68,11 @@ def execute(
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if len(schedule) != size:
         raise ValueError(f"the schedule is for {len(schedule)} ranks, the group has {size}: build it for {size}")
-    check(schedule)
+    program = _checked(schedule, durations)
     missing = [stage for stage in stages_of_rank(schedule, rank) if stage not in stages]
     if missing:
         raise ValueError(f"rank {rank} has slots of the stages {missing}, but no such stage: give stages[{missing[0]}]")
 
-    program = _with_messages(tuple(map(tuple, schedule)))
     in_all = num_stages(schedule)
     times = run_program(program, stages, in_all, group=group, verify=verify, pair_times=pair_times, pair=pair)
     add_twin_gradients(schedule, stages, group=group)
@@ -75,10 +80,21 @@ def execute(
     return times
 
 
-@lru_cache(maxsize=32)
-def _with_messages(schedule: tuple[tuple[Slot, ...], ...]) -> Program:
-    """Made once for all steps of a training that have one schedule."""
-    return communicate([list(slots) for slots in schedule])
+_CHECKED: deque[tuple[Schedule, Durations | None, Program]] = deque(maxlen=8)  # of this process, the latest first
+
+
+def _checked(schedule: Schedule, durations: Durations | None) -> Program:
+    """The schedule with its messages. A training gives the same one at every step: it is checked at the first.
+
+    Two lists of the same slots compare in a thousandth of the time that a check takes.
+    """
+    for known, costs, program in _CHECKED:
+        if known == schedule and costs == durations:
+            return program
+    check(schedule)
+    program = communicate(schedule, durations)
+    _CHECKED.appendleft(([list(slots) for slots in schedule], durations, program))
+    return program
 
 
 def run_program(
@@ -125,12 +141,8 @@ def run_program(
 
 def _input(action: Action, mailbox: Mailbox, stages_in_all: int) -> torch.Tensor | None:
     """What the stage before or behind has computed for this action, waited for; None at an end and for W."""
-    kind, stage, microbatch = action.kind, action.stage, action.microbatch
-    if kind is Kind.F:
-        return mailbox.take(Action(Kind.F, stage - 1, microbatch)) if stage > 0 else None
-    if kind is Kind.W or stage + 1 == stages_in_all:
-        return None
-    return mailbox.take(Action(Kind.I, stage + 1, microbatch))
+    need = input_from_neighbour(action, stages_in_all)
+    return None if need is None else mailbox.take(need)
 
 
 def _on_its_stream(
@@ -147,20 +159,15 @@ def _on_its_stream(
 
 
 def _compute(action: Action, tensor: torch.Tensor | None, stage: Stage, mailbox: Mailbox, stages_in_all: int) -> None:
-    microbatch = action.microbatch
-    if action.kind is Kind.F:
-        output = stage.forward(microbatch, tensor)
-        if action.stage + 1 < stages_in_all:
-            mailbox.put(action, output)
+    result = result_of(action)
+    if result is None:
+        stage.weight_gradient(action.microbatch)
         return
-    if action.kind is Kind.W:
-        stage.weight_gradient(microbatch)
-        return
-    backward = stage.backward if action.kind is Kind.B else stage.input_gradient
-    gradient = backward(microbatch, tensor)
-    if action.stage > 0:
-        assert gradient is not None
-        mailbox.put(Action(Kind.I, action.stage, microbatch), gradient)
+    passes = {Kind.F: stage.forward, Kind.B: stage.backward, Kind.I: stage.input_gradient}
+    computed = passes[action.kind](action.microbatch, tensor)
+    if user_of(result, stages_in_all) is not None:
+        assert computed is not None
+        mailbox.put(result, computed)
 
 
 def measured(schedule: Schedule, times: Sequence[RankTimes]) -> Timeline:

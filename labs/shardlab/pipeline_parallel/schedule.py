@@ -111,6 +111,24 @@ def inputs_of(action: Action, stages: int) -> list[Action]:
     return [Action(Kind.F, stage, microbatch), *behind]
 
 
+def input_from_neighbour(action: Action, stages: int) -> Action | None:
+    """Which of its inputs another stage gives, so that it may have to travel; None at an end, and for a W."""
+    return next((need for need in inputs_of(action, stages) if need.stage != action.stage), None)
+
+
+def result_of(action: Action) -> Action | None:
+    """What others can use of an action: its activation (F) or input gradient (I, also of a B); None of a W."""
+    if action.kind is Kind.W:
+        return None
+    return action if action.kind is Kind.F else Action(Kind.I, action.stage, action.microbatch)
+
+
+def user_of(result: Action, stages: int) -> Action | None:
+    """Which neighbour's pass waits for a result, the other way round of `input_from_neighbour`; None at an end."""
+    stage = result.stage + (1 if result.kind is Kind.F else -1)
+    return Action(result.kind, stage, result.microbatch) if 0 <= stage < stages else None
+
+
 _ACTION = re.compile(r"(\d+)([FIWB])(\d+)")
 _OVERLAP = re.compile(r"\((\d+F\d+);(\d+B\d+)\)OVERLAP_F_B")
 

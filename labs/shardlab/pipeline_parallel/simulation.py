@@ -12,6 +12,7 @@ from shardlab.pipeline_parallel.schedule import (
     inputs_of,
     num_microbatches,
     num_stages,
+    result_of,
 )
 
 
@@ -106,15 +107,21 @@ def _in_numbers(schedule: Schedule, durations: Durations, stages: int, microbatc
     """Every slot as a `_Step`. Place 2(sM + m) is the forward of stage s and microbatch m, the next its backward."""
     seconds = durations.table(stages)
 
+    def place(result: Action) -> int:
+        return 2 * (result.stage * microbatches + result.microbatch) + (result.kind is Kind.I)
+
+    def places(kind: Kind, stage: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What microbatch 0 needs and gives; the next one's are two places further."""
+        action = Action(kind, stage, 0)
+        result = result_of(action)
+        return tuple(map(place, inputs_of(action, stages))), () if result is None else (place(result),)
+
+    known = {kind: [places(kind, stage) for stage in range(stages)] for kind in Kind}
+
     def step(kind: Kind, stage: int, microbatch: int) -> _Step:
-        forward = 2 * (stage * microbatches + microbatch)
-        backward = forward + 1
-        if kind is Kind.F:
-            return (seconds[kind][stage], (forward - 2 * microbatches,) if stage else (), (forward,))
-        if kind is Kind.W:
-            return (seconds[kind][stage], (backward,), ())
-        behind = (backward + 2 * microbatches,) if stage + 1 < stages else ()
-        return (seconds[kind][stage], (forward, *behind), (backward,))
+        needs, gives = known[kind][stage]
+        shift = 2 * microbatch
+        return seconds[kind][stage], tuple([n + shift for n in needs]), tuple([g + shift for g in gives])
 
     def pair(slot: Overlap) -> _Step:
         (_, needs, gives), (_, more_needs, more_gives) = (step(a.kind, a.stage, a.microbatch) for a in actions_of(slot))
@@ -132,10 +139,10 @@ def explain_stuck(schedule: Schedule, done: list[int]) -> str:
     done[rank] = the number of slots that this rank has finished.
     """
     finished = {
-        _as_result(a) for slots, n in zip(schedule, done, strict=True) for slot in slots[:n] for a in actions_of(slot)
+        result_of(a) for slots, n in zip(schedule, done, strict=True) for slot in slots[:n] for a in actions_of(slot)
     }
     waiting = {
-        _as_result(action): (rank, place, action)
+        result_of(action): (rank, place, action)
         for rank, slots in enumerate(schedule)
         for place, slot in enumerate(slots[done[rank] :], done[rank])
         for action in actions_of(slot)
@@ -155,11 +162,6 @@ def explain_stuck(schedule: Schedule, done: list[int]) -> str:
             source = "which is on no rank: add it"
         sentences.append(f"rank {rank}, slot {done[rank]} ({slot}) waits for {missing}, {source}")
     return "no rank can go on: " + "; ".join(sentences)
-
-
-def _as_result(action: Action) -> Action:
-    """What an action gives: a full backward gives the input gradient too."""
-    return Action(Kind.I, action.stage, action.microbatch) if action.kind is Kind.B else action
 
 
 def peak_activations(schedule: Schedule, *, until: Kind = Kind.I) -> list[int]:

@@ -40,6 +40,22 @@ def test_every_builder_is_legal_and_so_are_its_messages(name, size):
     check_messages(communicate(schedule))
 
 
+def test_messages_are_listed_in_the_order_of_the_costs_given():
+    schedule = BUILDERS["zbv"](4, 8)
+    costs = Durations(forward=[1, 5, 1, 1, 3, 1, 1, 1], input_gradient=[1] * 8, weight_gradient=[2] * 8)
+    program = communicate(schedule, costs)
+    check_messages(program)
+    assert program != communicate(schedule)
+    timeline, order = simulate(schedule, costs), {}
+    for rank, slots in enumerate(schedule):
+        for slot, end in zip(slots, timeline.ends[rank], strict=True):
+            order[str(slot).replace("B", "I")] = end
+    for rank, steps in enumerate(program):
+        batches = [step.messages for step in steps if isinstance(step, MessageBatch)]
+        ends = [order[str(message.result)] for batch in batches for message in batch]
+        assert ends == sorted(ends), rank
+
+
 @settings(max_examples=25, deadline=None)
 @given(size=sizes, seed=st.randoms(use_true_random=False), name=st.sampled_from(["1f1b", "zb-h1", "zbv"]))
 def test_a_schedule_without_one_slot_or_with_one_twice_is_refused(size, seed, name):

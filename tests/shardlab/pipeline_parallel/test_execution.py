@@ -1,5 +1,6 @@
 """Every schedule on real ranks: gradients and weights after a step equal to one process, on every rank."""
 
+import unittest.mock
 from collections import Counter
 from functools import cache
 from typing import NamedTuple
@@ -11,8 +12,10 @@ import torch.distributed as dist
 from models import after_step, layer, loss, microbatches, one_process
 from oracle import named
 from shardlab import meter
+from shardlab.pipeline_parallel import execution
 from shardlab.pipeline_parallel.asleep import run_asleep
 from shardlab.pipeline_parallel.builders import BUILDERS, gpipe, one_f_one_b, zb_h1
+from shardlab.pipeline_parallel.check import check
 from shardlab.pipeline_parallel.communication import MessageBatch, communicate
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.execution import execute, run_program
@@ -160,6 +163,29 @@ def test_data_parallel_hooks_compose_with_a_split_backward():
     for rank in range(4):
         for mine, one, other in zip(by_rank[rank][rank % 2], plain[rank % 2][0], mirrored[rank % 2][0], strict=True):
             torch.testing.assert_close(mine, (one + other) / 2, rtol=1e-11, atol=1e-12)
+
+
+def checks_of_steps(schedules):
+    """How often a schedule is checked when a step is done with each of them."""
+    count = 0
+
+    def counting(schedule):
+        nonlocal count
+        count += 1
+        check(schedule)
+
+    execution._CHECKED.clear()
+    with unittest.mock.patch.object(execution, "check", counting):
+        for schedule in schedules:
+            execute(schedule, module_stages(schedule, dist.get_rank(), 3), group=None)
+    return count
+
+
+def test_a_schedule_is_checked_once_and_again_when_it_has_changed():
+    one, other = gpipe(2, 3), one_f_one_b(2, 3)
+    same = [list(slots) for slots in one]
+    changed = [[*slots[:3], *slots[:2:-1]] for slots in one]  # another order of backwards
+    assert shardlab.run(checks_of_steps, [one, one, same, other, one, changed], ranks=2) == [3, 3]
 
 
 def with_two_messages_swapped(verify):
