@@ -47,7 +47,7 @@ def test_the_machine_that_is_left_goes_on(how):
     assert done.returncode == 0, done.stdout + done.stderr
     before, seen, _, now, end = done.stdout.splitlines()
     assert "dp 4" in before and "dp 2" in now and "step 24/24" in end
-    assert ("10.214.7.2" in seen) if how == "power" else ("Timed out waiting 8000ms" in seen)
+    assert {"power": "10.214.7.2", "cable": "Timed out waiting 8000ms"}[how] in seen
 
 
 @pytest.mark.parametrize(
