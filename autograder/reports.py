@@ -99,7 +99,7 @@ def print_kill_matrix(weeks: list[str] | None) -> bool:
 
 
 def print_own_solutions(rows: Sequence[Row]) -> bool:
-    """A line a week and seed, and what cost a point; True when nothing did."""
+    """A line per week and seed, and what cost a point; True when nothing did."""
     table = Table("week", "seed", "points", "of", "lost", title="The course's own solutions, handed in")
     for row in rows:
         table.add_row(row.week, str(row.seed), f"{row.points:g}", f"{row.max:g}", "\n".join(row.lost) or "–")

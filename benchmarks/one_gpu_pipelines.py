@@ -20,7 +20,7 @@ from benchmarks.pipelines import by_torch, by_us
 from benchmarks.row import Row, at_most
 
 RANKS, ROUNDS = 4, 6
-BLOCKS, WIDTH, ROWS = 16, 4096, 4096  # of the whole model; rows a microbatch
+BLOCKS, WIDTH, ROWS = 16, 4096, 4096  # of the whole model; rows per microbatch
 COMPARED = ["gpipe", "1f1b", "interleaved", "zbv", "dualpipe-v"]
 
 

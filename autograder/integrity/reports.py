@@ -29,7 +29,7 @@ def print_audit(student: str, facts: Sequence[Fact]) -> None:
 
 
 def print_replay(student: str, result: Replay) -> None:
-    """One line an exercise: points then and now."""
+    """One line per exercise: points then and now."""
     table = Table("exercise", "was", "now", "", title=f"{escape(student)}, judged again")
     for change in result.changes:
         was, now = ("–" if points is None else f"{points:g}" for points in (change.was, change.now))
@@ -45,7 +45,7 @@ def print_replay(student: str, result: Replay) -> None:
 
 
 def print_similarity(report: Report) -> None:
-    """One line a pair, then what was compared, and what the table is not."""
+    """One line per pair, then what was compared, and what the table is not."""
     table = Table("pair", "exercise", "per cent", "own tokens", show_lines=True)
     table.add_column("longest common fragment", overflow="fold", ratio=1)
     for pair in report.pairs:

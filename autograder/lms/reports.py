@@ -15,7 +15,7 @@ from autograder.terminal import console
 
 
 def print_collected(lines: Sequence[Line], due: datetime | None) -> None:
-    """One line a file: whose it is, what became of it, and why."""
+    """One line per file: whose it is, what became of it, and why."""
     table = Table(title=f"{len(lines)} lines")
     for name in ("file", "student", "outcome", "why"):
         table.add_column(name, overflow="fold")

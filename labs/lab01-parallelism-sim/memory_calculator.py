@@ -56,7 +56,7 @@ def main(
     measure: Annotated[bool, typer.Option(help="Also count a small model's bytes (imports torch).")] = True,
     figure: FigureFile = None,
 ) -> None:
-    """Show what the fullest rank holds by ZeRO stage and recomputation; count a real model's 16 bytes a parameter."""
+    """Show what the fullest rank holds by ZeRO stage and recomputation; count a real model's 16 bytes per parameter."""
     rows: dict[str, MemoryBytes] = {}
     try:
         wanted = load_model(model)

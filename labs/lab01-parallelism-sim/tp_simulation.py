@@ -97,7 +97,7 @@ def main(
     typer.echo(f"largest relative difference to one rank: {worst:.1e}")
     layer = tp_layer_bytes(large, Layout(tp=ranks))
     typer.echo(
-        f"{large.name}, t = {ranks}: {layer / 1e6:.1f} MB a layer, microbatch and direction, "
+        f"{large.name}, t = {ranks}: {layer / 1e6:.1f} MB per layer, microbatch and direction, "
         f"{BF16 * large.sequence * large.hidden / 1e6:.1f} MB payload an all-reduce"
     )
     if figure is not None:

@@ -151,7 +151,7 @@ def predicted(timeline: Timeline) -> Timeline:
 
 
 def draw_lanes(ax: Axes, lanes: dict[int, Lane]) -> str:
-    """One lane a rank: computing, communication below it, and grey where nothing computes. Returns the sentence."""
+    """One lane per rank: computing, communication below it, and grey where nothing computes. Returns the sentence."""
     first, last = frame_of(lanes)
     for row, lane in enumerate(lanes.values()):
         ax.barh(row, (last - first) / 1e3, height=0.8, color=PALETTE["idle"])
@@ -181,7 +181,7 @@ def draw_lanes(ax: Axes, lanes: dict[int, Lane]) -> str:
 
 
 def to_perfetto(lanes: dict[int, Lane]) -> str:
-    """All ranks in one trace for https://ui.perfetto.dev: a process a rank, a track for each use of its time."""
+    """All ranks in one trace for https://ui.perfetto.dev: a process per rank, a track for each use of its time."""
     first, _ = frame_of(lanes)
     events: list[dict] = []
     for rank, lane in lanes.items():

@@ -89,7 +89,7 @@ def report(stage: int, *, ranks: int, config: GPTConfig, steps: int, batch: int,
     else:
         typer.echo(f"{'peak, bytes':26}{'':16}{one.peak_bytes:16,.0f}")
     slowest = max(by_rank, key=lambda rank: rank.seconds)
-    typer.echo(f"{'seconds a step':26}{'':16}{slowest.seconds:16.3f}")
+    typer.echo(f"{'seconds per step':26}{'':16}{slowest.seconds:16.3f}")
     if not on_gpu:  # a GPU waits by itself, and Python does not see it
         typer.echo(f"{'of them only waiting':26}{'':16}{slowest.exposed:16.3f}")
     typer.echo(f"{'calls in a step':26}{'':16}{one.num_calls:16}")

@@ -129,8 +129,8 @@ figures.ring_stepper(num_ranks=4)
 # ## 3 · Notation for the whole course
 #
 # - **N** ranks; **S** bytes in the whole tensor.
-# - **α** seconds a message costs however short it is, latency (延迟); **β** seconds a byte, the inverse of bandwidth
-#   (带宽).
+# - **α** seconds per message costs however short it is, latency (延迟); **β** seconds per byte, the inverse of
+#   bandwidth (带宽).
 # - **`A[I_X]`**: axis I of A is split over the ranks of mesh axis X. **`A[I]`**: every rank holds all of it.
 #   **`A[I]{U_X}`**: every rank holds a part of a *sum* that is not finished.
 #
@@ -633,7 +633,7 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 #
 # ## 14 · Take away
 #
-# > **One.** All-Reduce = Reduce-Scatter + All-Gather, 2(N−1)/N · S bytes a rank: nearly independent of N.
+# > **One.** All-Reduce = Reduce-Scatter + All-Gather, 2(N−1)/N · S bytes per rank: nearly independent of N.
 #
 # > **Two.** Latency grows with N in a ring and with log N in a tree. Short messages want trees, long ones rings.
 #

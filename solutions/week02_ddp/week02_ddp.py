@@ -56,7 +56,7 @@ from autograder import check
 # ## 1 · The problem in numbers
 #
 # Every GPU holds the whole model and takes its part of the batch. Before the optimizer may step, all need the mean
-# (平均) of all gradients. Two GPUs, joined by PCIe at 32 GB/s, compute 10 ms a step; two thirds of that is the
+# (平均) of all gradients. Two GPUs, joined by PCIe at 32 GB/s, compute 10 ms per step; two thirds of that is the
 # backward. One model has 24 million fp32 parameters, the other 64 million. What can the link carry in one backward?
 # Guess, then run.
 
@@ -668,7 +668,7 @@ check("week02.ten-and-eight", ten_and_eight)
 #
 # ## 13 · Take away
 #
-# > **One.** DDP is a broadcast once and a mean a step: 2(N−1)/N · S bytes a rank, whatever the buckets are.
+# > **One.** DDP is a broadcast once and one mean per step: 2(N−1)/N · S bytes per rank, whatever the buckets are.
 #
 # > **Two.** Only the backward hides communication, and the last bucket is always exposed.
 #

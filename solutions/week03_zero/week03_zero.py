@@ -97,7 +97,7 @@ check("week03.state-bytes", state_bytes, cases=cases)
 
 # %% [markdown]
 # > **Three corrections to lecture notes, ours included.** *"Model states = 4Φ"* counts numbers: weight, gradient,
-# > momentum, variance. All in float32 that is 4 · 4 = 16 bytes a parameter; in mixed precision 2 + 2 + 12 = 16 again,
+# > momentum, variance. All in float32 that is 4 · 4 = 16 bytes per parameter; in mixed precision 2 + 2 + 12 = 16 again,
 # > by accident, and 18 if gradients are summed in float32. *"The optimizer state is 12× the model"*: it is 12 **bytes a
 # > parameter**, six times the bf16 weights. *"ZeRO-1 saves 4×, ZeRO-2 8×, ZeRO-3 3N×"*: run the next cell.
 
@@ -499,11 +499,11 @@ reading_answers["order"] = ["reduce_scatter", "all_reduce", "all_gather"]
 check("week03.reading", reading_answers)
 
 # %% [markdown]
-# ## 10 · Challenge: tied weights, one message a layer
+# ## 10 · Challenge: tied weights, one message per layer
 #
-# A message a parameter pays α for every bias. So let a **layer** leave together, as soon as its gradients are complete.
-# The model is `model.embedding`, the list `model.blocks`, and `model.head`, whose weight **is** the embedding's (权重
-# 共享). Its gradient has two parts, one from each end of the model.
+# A message per parameter pays α for every bias. So let a **layer** leave together, as soon as its gradients are
+# complete. The model is `model.embedding`, the list `model.blocks`, and `model.head`, whose weight **is** the
+# embedding's (权重共享). Its gradient has two parts, one from each end of the model.
 #
 # **`zero2_by_layer(model, tokens, *, group)`** runs the backward of `model(tokens).square().mean()` and returns this
 # rank's slice of each layer that has weights, from the embedding to the last block; a shared weight belongs to the
@@ -569,12 +569,12 @@ check("week03.two-gpus", hundred_million_on_two)
 
 # %% [markdown] manual="week03.interview" points=2
 # ### BEGIN SOLUTION
-# 16 bytes a parameter are 1.6 GB with DDP. Stage 1 halves the optimizer's 12: 4 + 6 = 10 bytes, 1.0 GB. Stage 2 halves
-# the gradients as well: 9 bytes, 0.9 GB. Stage 3 halves everything: 8 bytes, 0.8 GB.
+# 16 bytes per parameter are 1.6 GB with DDP. Stage 1 halves the optimizer's 12: 4 + 6 = 10 bytes, 1.0 GB. Stage 2
+# halves the gradients as well: 9 bytes, 0.9 GB. Stage 3 halves everything: 8 bytes, 0.8 GB.
 #
 # On two GPUs stage 1 gives most of the gain and sends no byte more than DDP, 2(N-1)/N of the model; stage 2 costs the
 # same bytes and saves another tenth. Stage 3 sends half as many bytes again, 3(N-1)/N, for the last tenth: not here. On
-# 64 GPUs stages 1 and 2 end near 4 and 2 bytes a parameter and stage 3 at a quarter byte: what cannot be cut rules.
+# 64 GPUs stages 1 and 2 end near 4 and 2 bytes per parameter and stage 3 at a quarter byte: what cannot be cut rules.
 #
 # Beside the states lie activations, which grow with batch and sequence, buckets on their way, temporary buffers of the
 # update, and what the allocator wastes.
@@ -602,7 +602,7 @@ check("week03.two-gpus", hundred_million_on_two)
 #
 # ## 13 · Take away
 #
-# > **One.** 16 bytes a parameter: 16P → 4P + 12P/N → 2P + 14P/N → 16P/N. The biggest part is the first to be cut.
+# > **One.** 16 bytes per parameter: 16P → 4P + 12P/N → 2P + 14P/N → 16P/N. The biggest part is the first to be cut.
 #
 # > **Two.** Stages 1 and 2 send what DDP sends, 2(N−1)/N of the model: the update stands between the two halves of an
 # > all-reduce.

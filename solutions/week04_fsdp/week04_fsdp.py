@@ -26,12 +26,12 @@
 #
 # <details><summary>What does a rank of ZeRO-2 still hold whole?</summary>
 #
-# The weights, 2 bytes a parameter. Gradients and optimizer state are cut (week 3).
+# The weights, 2 bytes per parameter. Gradients and optimizer state are cut (week 3).
 # </details>
 #
 # <details><summary>Which collective turns N slices into the whole, and which a sum of N wholes into slices?</summary>
 #
-# All-gather, and reduce-scatter. Each sends (N−1)/N · S bytes a rank.
+# All-gather, and reduce-scatter. Each sends (N−1)/N · S bytes per rank.
 # </details>
 #
 # <details><summary>Why does a slice need padding?</summary>
@@ -70,8 +70,8 @@ title = "65B parameters on 64 GPUs: only ZeRO-3 fits"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80 * 2**30, limit_label="one GPU"))
 
 # %% [markdown]
-# Two bytes a parameter are enough to sink ZeRO-2, and no number of GPUs helps: what is not cut does not shrink. So cut
-# the weights too. But a layer cannot compute with a 64th of its weights.
+# Two bytes per parameter are enough to sink ZeRO-2, and no number of GPUs helps: what is not cut does not shrink. So
+# cut the weights too. But a layer cannot compute with a 64th of its weights.
 #
 # ### Warm-up: how many times less?
 #
@@ -514,7 +514,7 @@ figures.show(figure, figures.draw_bars(ax, sent, title="What one rank of four se
 #
 # ## 9 · Pay with seconds: offload
 #
-# The optimizer needs 12 of the 16 bytes once a step. Offload (卸载) keeps them in the host's memory: each step the
+# The optimizer needs 12 of the 16 bytes once per step. Offload (卸载) keeps them in the host's memory: each step the
 # slice of the gradients goes down, the slice of new weights comes up, 2P/N bytes each. Keep the weights there as well
 # (PyTorch's `CPUOffloadPolicy`) and each gather begins with a copy from the host.
 
@@ -627,7 +627,7 @@ with tempfile.TemporaryDirectory() as folder:
 print(f"loaded step {step}; all weights equal: {all(torch.equal(before[name], after[name]) for name in before)}")
 
 # %% [markdown]
-# ## 12 · Interview: 65B over 10 GbE, how many seconds a step?
+# ## 12 · Interview: 65B over 10 GbE, how many seconds per step?
 #
 # **`seconds_a_step(num_parameters, num_ranks, bits_per_second)`** returns the seconds that the bytes of one step need
 # on each rank's own link, with weights and gradients in bf16: with DDP, and with ZeRO-3. *About 3 lines.*

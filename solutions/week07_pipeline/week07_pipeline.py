@@ -56,7 +56,7 @@ from autograder import check
 # ## 1 · The problem in numbers
 #
 # GPT-3 has 96 layers and needs more than one server of eight GPUs. Tensor parallelism (week 5) over two servers
-# splits every layer and all-reduces four activations a layer, over the slow link. Or the first server takes layers 0
+# splits every layer and all-reduces four activations per layer, over the slow link. Or the first server takes layers 0
 # to 47 and the second the rest: then one activation crosses, and its gradient comes back. Guess the ratio, then run.
 
 # %%
@@ -371,7 +371,7 @@ check("week07.pipeline-step", pipeline_step, cases=cases)
 # > **A tied embedding is a second trap of this kind.** Look at the cell that compared: both ranks held the *same*
 # > weight, and only `first + last`, the sum of the two ranks' gradients, was the gradient of one process. In GPT the
 # > first stage embeds tokens and the last one uses the same matrix for the logits. Each of the two sees its own half of
-# > the gradient. Frameworks all-reduce it over a group of just these two ranks, once a step; forget it, and the two
+# > the gradient. Frameworks all-reduce it over a group of just these two ranks, once per step; forget it, and the two
 # > copies drift apart without a word.
 #
 # ## 8 · 1F1B: the same bubble, a fraction of the memory
@@ -584,7 +584,7 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 #
 # M cannot grow for ever: with a fixed batch each microbatch gets smaller until the GPU's matrix products are
 # inefficient, and with a fixed microbatch the batch grows beyond what helps training, the more so as data parallelism
-# multiplies it. Instead I would interleave v chunks a rank (bubble divided by v, messages times v), use a zero-bubble
+# multiplies it. Instead I would interleave v chunks per rank (bubble divided by v, messages times v), use a zero-bubble
 # schedule, or fewer stages and more tensor parallelism inside the server.
 #
 # Full marks: 64 with the reason, one measured number, GPipe against 1F1B memory, one limit of M, one remedy.

@@ -58,7 +58,7 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# 1024 GPUs, 16 stages, 32 microbatches a step, 1F1B. How many of the GPUs, on average, do nothing? Guess, then run.
+# 1024 GPUs, 16 stages, 32 microbatches per step, 1F1B. How many of the GPUs, on average, do nothing? Guess, then run.
 
 # %%
 for name, build in [("1F1B", builders.one_f_one_b), ("ZB-H1", builders.zb_h1), ("ZBV", builders.zbv)]:
@@ -200,7 +200,7 @@ for v in (1, 2, 4):
 #
 # A gradient g arrives at the output of one linear layer. **I** needs the weights: it is `g @ weight.T`, and goes on
 # through the ReLU before. **W** is `input.T @ g`. It needs no weights and no other layer's gradient: only what came
-# in and what arrived, two tensors a layer. Write them down and W can wait.
+# in and what arrived, two tensors per layer. Write them down and W can wait.
 #
 # - **`input_gradient(weights, inputs, gradient)`** returns the gradient of `inputs[0]`, and the list `arrived`:
 #   for each layer, the gradient of its output. *About 7 lines.*
@@ -291,7 +291,7 @@ for is_split in (False, True):
 # ```
 #
 # Repair it: **`weight_gradient(weight, inputs, gradients, *, group)`** returns, on every rank of the group, the mean
-# over the group of the sum over microbatches. **Send the gradient once**, not once a microbatch. *About 5 lines.*
+# over the group of the sum over microbatches. **Send the gradient once**, not once per microbatch. *About 5 lines.*
 
 
 # %% exercise="week08.hooks"
@@ -372,7 +372,7 @@ figures.show(figure, figures.draw_timeline(ax, schedule, name="ZB-H2"))
 # **makespan** (总时长) every rank idles P−1, as it begins late or ends early. If all ranks meet at the optimizer, the
 # makespan is what you pay; ZB-H2 counts on an optimizer that lets ranks run on. Always name both.
 #
-# **Measure.** Four real ranks, eight microbatches, 30 ms a pass. How far above the prediction will they be?
+# **Measure.** Four real ranks, eight microbatches, 30 ms per pass. How far above the prediction will they be?
 
 # %%
 cases = {
@@ -390,7 +390,7 @@ for name, (schedule, durations) in cases.items():
     print(f"idle {idle:4.1f} ({max(due.idle):g})   within rank 0's span {span:4.1f} ({due.span_idle[0]:g})")
 
 # %% [markdown]
-# In brackets what the clock predicts. The rest are messages and waking up, about a millisecond a slot; shorter passes
+# In brackets what the clock predicts. The rest are messages and waking up, about a millisecond per slot; shorter passes
 # and a busy machine show more of it.
 #
 # **Is it still the same training?** Two ranks, a real stage on each, a whole backward and one in two halves.
@@ -509,7 +509,7 @@ figures.show(figure, figures.draw_timeline(ax, builders.v_half(4, 8), name="V-Ha
 # ## 11 · Interview: when does 1F1B win?
 #
 # Two halves are not free: two launches, the graph kept between them; with recomputation the forward is repeated for
-# *both*. Say I + W takes `extra` seconds more than B, for every microbatch. The bubble is paid once a step.
+# *both*. Say I + W takes `extra` seconds more than B, for every microbatch. The bubble is paid once per step.
 #
 # **`one_f_one_b_wins_from(num_ranks, weight_gradient, extra)`** returns the smallest M ≥ P for which a step of 1F1B
 # takes *less* time than one of ZB-H1. (F and I drop out.) *About 2 lines.*

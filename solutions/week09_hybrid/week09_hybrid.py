@@ -37,7 +37,7 @@
 #
 # <details><summary>And data parallelism (数据并行)?</summary>
 #
-# An all-reduce of all gradients, once a step.
+# An all-reduce of all gradients, once per step.
 # </details>
 
 # %%
@@ -263,7 +263,7 @@ check("week09.axis-bytes", axis_bytes, cases=cases)
 
 # %% [markdown]
 # Now 64 GPUs: TP 8, PP 4, DP 2, on nodes of eight H100. Inside a node NVLink carries 450 GB/s each way, between nodes
-# InfiniBand 50. Eight microbatches a step. **Which axis sends most? And which would take longest, if the order were
+# InfiniBand 50. Eight microbatches per step. **Which axis sends most? And which would take longest, if the order were
 # turned round, so that tensor-parallel ranks lie on eight nodes?**
 
 
@@ -555,11 +555,11 @@ check("week09.rank-37", groups_of_rank_37)
 # 37 = 5 + 8 · 0 + 16 · 2, so rank 37 is at tp 5, dp 0, pp 2. Changing one place at a time: tp 32 to 39, dp 37 and 45,
 # pp 5, 21, 37, 53. The tp group is node 4 itself; dp and pp leave it.
 #
-# On tp it sends 8.46 GB for each microbatch, 68 GB a step of eight, over NVLink: 150 ms. On pp 0.8 GB a step and on dp
-# 10.9 GB, both over InfiniBand: 16 and 217 ms, and the latter can hide behind the backward. The order puts tp
+# On tp it sends 8.46 GB for each microbatch, 68 GB per step of eight, over NVLink: 150 ms. On pp 0.8 GB per step and on
+# dp 10.9 GB, both over InfiniBand: 16 and 217 ms, and the latter can hide behind the backward. The order puts tp
 # innermost because it sends most and nothing hides it; over InfiniBand the same bytes would take nine times as long.
 #
-# With four GPUs a node, TP 8 would cross: I would take TP 4 and PP 8. That doubles the stages, and with them the
+# With four GPUs per node, TP 8 would cross: I would take TP 4 and PP 8. That doubles the stages, and with them the
 # microbatches that keep the bubble small.
 #
 # Full marks: three right groups with the digits, bytes and link of each axis, a reason for the order, TP 4 for nodes

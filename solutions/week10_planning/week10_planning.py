@@ -26,13 +26,13 @@
 #
 # <details><summary>Which axis sends most, and which sends least?</summary>
 #
-# Tensor parallelism (张量并行): four all-reduces a layer and microbatch. A pipeline (流水线) sends one activation a
+# Tensor parallelism (张量并行): four all-reduces per layer and microbatch. A pipeline (流水线) sends one activation a
 # boundary (weeks 5, 7 and 9).
 # </details>
 #
 # <details><summary>What does ZeRO-1 cut?</summary>
 #
-# The optimizer's 12 bytes a parameter, by the number of data-parallel ranks (week 3).
+# The optimizer's 12 bytes per parameter, by the number of data-parallel ranks (week 3).
 # </details>
 #
 # <details><summary>How many microbatches does the first stage of 1F1B hold?</summary>
@@ -182,7 +182,7 @@ check("week10.fitting", rank_bytes, fitting)
 # %% [markdown]
 # ## 5 · Rank (排序) by time
 #
-# `gpu` is a dict of what a GPU *reaches*: `"flops"`, and bytes a second over `"nvlink"` and `"network"`.
+# `gpu` is a dict of what a GPU *reaches*: `"flops"`, and bytes per second over `"nvlink"` and `"network"`.
 #
 # - **`step_seconds(model, layout, sequences, gpu)`**. One microbatch on one stage takes work + tensor: 6 FLOPs for each
 #   parameter of the rank and token; and in each of its layers/pp layers four all-reduces of 2·b·s·h bytes over NVLink,
@@ -309,7 +309,7 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
 # 16 GPUs in two servers.
 #
 # *The search.* Beside a pipeline it tried ZeRO-1 at most, as Megatron has it. Meta cut gradients, too. The last line
-# allows that: compare it with section 10. (It is a claim again: our clock reduces gradients once a step, and a team
+# allows that: compare it with section 10. (It is a claim again: our clock reduces gradients once per step, and a team
 # that keeps only slices of them must reduce in every microbatch.) A planner's answer is the best of what it *tried*.
 #
 # ## 8 · A calculator with real errors
@@ -347,9 +347,9 @@ print(f"Llama-3 70B has {model.num_parameters(find_model('llama3-70b')):.4g} par
 # ### Bug hunt: `calculate`
 #
 # **`calculate(n)`** returns the six numbers, repaired: all `parameters` of a Llama (grouped keys and values, three MLP
-# matrices, two norms a layer and one at the end, *input and output* matrices of the vocabulary); bytes of states on a
+# matrices, two norms per layer and one at the end, *input and output* matrices of the vocabulary); bytes of states on a
 # rank with float32 gradients and ZeRO-1 over dp; activations of one layer of GPT with sequence parallelism and fused
-# attention; bytes that a rank *sends* in one ring all-reduce of b·s·h bf16 numbers over tp; forward FLOPs a token in
+# attention; bytes that a rank *sends* in one ring all-reduce of b·s·h bf16 numbers over tp; forward FLOPs per token in
 # the scores and values of all layers, by a kernel that skips what the causal mask hides; the bubble's share. *Copy, and
 # change five lines.*
 
@@ -376,7 +376,7 @@ check("week10.calculator", calculate)
 
 # %% [markdown]
 # > **Two more, from lecture notes (ours included).** *"ZeRO-3 saves 3N×"*: N×, of the model states only. *"The
-# > optimizer state is 12× the model"*: 12 **bytes a parameter**, six times the bf16 weights.
+# > optimizer state is 12× the model"*: 12 **bytes per parameter**, six times the bf16 weights.
 #
 # ## 9 · Predict, then compare with what others measured
 #
@@ -520,8 +520,8 @@ check("week10.cut", cut)
 # ## 13 · Interview: 1T parameters on 1,024 H100
 #
 # **`used_and_days(num_parameters, tokens_per_step, step_seconds, num_gpus, peak_flops, total_tokens)`** returns
-# the share of the peak that a step uses by 6 FLOPs a parameter and token (the MFU, 模型算力利用率, without attention),
-# and the days of a training, not rounded. *About 2 lines.*
+# the share of the peak that a step uses by 6 FLOPs per parameter and token (the MFU, 模型算力利用率, without
+# attention), and the days of a training, not rounded. *About 2 lines.*
 
 
 # %% exercise="week10.trillion"

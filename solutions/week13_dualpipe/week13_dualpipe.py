@@ -268,8 +268,8 @@ check("week13.dualpipe", dualpipe, dualpipe_v, cases=cases)
 # %% [markdown]
 # ## 5 · Predict, then measure
 #
-# Four real ranks that sleep 30 ms a pass. A sleeping rank overlaps nothing: its pair takes F + B. So this measures the
-# *bubble*, not the hidden transfers. **Predict** each idle time for F = I = W.
+# Four real ranks that sleep 30 ms per pass. A sleeping rank overlaps nothing: its pair takes F + B. So this measures
+# the *bubble*, not the hidden transfers. **Predict** each idle time for F = I = W.
 
 # %%
 for name in ("1f1b", "zb-h1", "dualpipe"):

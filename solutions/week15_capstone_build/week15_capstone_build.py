@@ -107,7 +107,7 @@ figures.show(figure, figures.draw_groups(ax, Mesh(tp=2, cp=2, pp=2), 5, ranks_pe
 # A stage has layers/pp layers. A rank has `tokens` tokens of a microbatch, h wide, of bf16, 2 bytes. In a forward
 #
 # - **tp** adds up partial sums, twice a layer: an all-reduce of tokens · h numbers, or the same bytes in two halves;
-# - **cp** passes keys and values round a ring: to each of cp − 1 others, 2 · tokens · kv/tp numbers a layer;
+# - **cp** passes keys and values round a ring: to each of cp − 1 others, 2 · tokens · kv/tp numbers per layer;
 # - **ep** sends rows there and back: of tokens/tp tokens, k copies each, a share of (ep − 1)/ep leaves.
 #
 # Once a step gradients are added up. A rank has dense/(tp · pp) dense numbers and experts/(tp · pp · ep) of experts.
@@ -524,7 +524,7 @@ check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 
 # %% [markdown]
 # Now the answer that you would give, in five to eight sentences. Use your own numbers: how often Llama's job should
-# save, what it gains over once an hour, and what an asynchronous save changes in the formula and what it does not. At
+# save, what it gains over once per hour, and what an asynchronous save changes in the formula and what it does not. At
 # ten times as many GPUs, which of s, R and T would you work on first?
 
 # %% [markdown] manual="week15.interview" points=2

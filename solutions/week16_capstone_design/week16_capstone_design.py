@@ -171,7 +171,7 @@ print(f"no restart at all: {goodput(taus[2], save, mean, 0):.1%}; no checkpoint 
 # A model is a dict: `parameters`, `layers`, `hidden`, `heads`, `kv` (width of all keys), `sequence`. By hand, two
 # layers, h = 4, kv = 2, s = 8, tp 1, cp 2, m = 1: a rank has four positions. In a layer's forward the other's keys and
 # values come round, 2 · 4 · 2 numbers of 2 bytes, 32 bytes; backward they come again, with gradients as many. So 96
-# bytes a layer, 192 in a step.
+# bytes per layer, 192 in a step.
 #
 # **`gpu_bytes(model, layout)`**, the first stage, bf16:
 #

@@ -81,7 +81,7 @@ def test_the_last_rank_of_a_broadcast_has_its_last_piece_after_2n_minus_2_messag
 
 
 def test_all_to_all_of_eight_experts():
-    """16,384 tokens, 2 experts each, 4,096 numbers in bf16, over 8 ranks: 29.4 MB a rank, 235 MB in all."""
+    """16,384 tokens, 2 experts each, 4,096 numbers in bf16, over 8 ranks: 29.4 MB per rank, 235 MB in all."""
     per_rank = 16384 * 2 * 4096 * 2 / 8
     assert traffic.all_to_all_bytes(8, per_rank) == pytest.approx(29.36e6, rel=1e-3)
 

@@ -17,7 +17,7 @@ def over_link(bytes_per_second: float) -> Pass:
     bandwidth that is not positive.
     """
     if bytes_per_second <= 0:
-        raise ValueError(f"nothing travels at {bytes_per_second} bytes a second: use more than 0")
+        raise ValueError(f"nothing travels at {bytes_per_second} bytes per second: use more than 0")
     free_at = 0.0
 
     def pass_on(tensors: Sequence[Tensor], group: Group) -> Passing:

@@ -144,7 +144,7 @@ def least_tokens_to_hide(
     """Tokens of a rank from which a ring hides: s/c >= (h_kv/h) F/B, twice that for a balanced causal mask (bf16).
 
     From 4 n^2 h / F >= 2 n h_kv bytes_each / B; causal 2 n^2 h (arXiv 2310.01889, section 3.2, has MHA without a mask).
-    kv_share: h_kv/h. F/B is the accelerator's FLOP a byte sent.
+    kv_share: h_kv/h. F/B is the accelerator's FLOP per byte sent.
     """
     return kv_share * flops / bandwidth * bytes_each * (1.0 if causal else 0.5)
 

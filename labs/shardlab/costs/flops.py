@@ -14,7 +14,7 @@ from shardlab.costs.model import (
 
 
 def layer_matmul_flops(model: Transformer, *, moe: bool = False) -> float:
-    """Forward FLOPs a token in a layer's weight matrices: 2 a weight, 24h^2 in GPT; experts only where visited."""
+    """Forward FLOPs per token in a layer's weight matrices: 2 per weight, 24h^2 in GPT; experts only where visited."""
     if moe:
         visited = model.active_experts + model.shared_experts
         mlp = visited * expert_parameters(model) + model.hidden * model.experts
@@ -24,12 +24,12 @@ def layer_matmul_flops(model: Transformer, *, moe: bool = False) -> float:
 
 
 def attention_core_flops(model: Transformer, *, causal: bool = False) -> float:
-    """Forward FLOPs a token in QK^T and AV of one layer: 4sh in GPT; half of it where a causal mask is not computed."""
+    """Forward FLOPs per token in QK^T and AV of one layer: 4sh in GPT; half of it where nothing masked is computed."""
     return 2.0 * model.sequence * (model.query_width + model.value_width) * (0.5 if causal else 1.0)
 
 
 def output_flops(model: Transformer) -> float:
-    """Forward FLOPs a token of the output layer: 2hV."""
+    """Forward FLOPs per token of the output layer: 2hV."""
     return 2.0 * model.hidden * model.vocab
 
 

@@ -1,4 +1,4 @@
-"""Accelerators by name: dense peaks, memory and links, in FLOP/s, bytes and bytes a second in one direction.
+"""Accelerators by name: dense peaks, memory and links, in FLOP/s, bytes and bytes per second in one direction.
 
 Sources: the makers' data sheets (A100 2021, H100 2023, H200 2024, B200/GB200 2025). Peaks are dense: data sheets print
 twice that "with sparsity". NVLink is printed for both directions together; here one direction, half of it.

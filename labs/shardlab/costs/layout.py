@@ -116,7 +116,7 @@ def check_layout(model: Transformer, layout: Layout) -> None:
     pieces = layout.cp * (2 if layout.cp > 1 else 1)
     if model.sequence % pieces:
         raise ValueError(
-            f"a sequence of {model.sequence} cannot be cut into the {pieces} pieces of context parallelism (2 a rank): "
+            f"a sequence of {model.sequence} cannot be cut into {pieces} pieces of context parallelism (2 per rank): "
             f"use a length divisible by {pieces}"
         )
     if layout.context == "ulysses" and model.heads // layout.tp % layout.cp:

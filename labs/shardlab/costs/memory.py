@@ -1,7 +1,7 @@
 """Activations of one rank, and its memory in all, in bytes.
 
 Symbols (arXiv 2205.05198): s sequence, b microbatch, h hidden, a heads, L layers, V vocab, t tensor and p pipeline
-size, m microbatches, v chunks a stage. Activations take 2 bytes an element, dropout masks 1, logits 4.
+size, m microbatches, v chunks per stage. Activations take 2 bytes per element, dropout masks 1, logits 4.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Parameters, gradients and optimizer state of one rank: 16 bytes a parameter, and how ZeRO splits them.
+"""Parameters, gradients and optimizer state of one rank: 16 bytes per parameter, and how ZeRO splits them.
 
 P parameters on a rank, N ranks that hold the same ones (arXiv 1910.02054, figure 1; mixed-precision Adam).
 """

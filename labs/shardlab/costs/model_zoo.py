@@ -42,7 +42,7 @@ ZOO = {
             sequence=2048,
             norm_vectors=0,
         ),
-        # four norms a layer, heads wider than h/a
+        # four norms per layer, heads wider than h/a
         llama(
             "gemma2-9b",
             layers=42,

@@ -1,12 +1,12 @@
 """What a collective costs: bytes that a rank sends, and seconds in the alpha-beta model. Pure Python, no torch.
 
-N = num_ranks, S = num_bytes of the whole tensor, alpha = seconds a message, beta = seconds a byte (1 / bandwidth of a
-link that sends and receives at the same time). Adding the numbers up is taken as free (gamma = 0 in the paper).
+N = num_ranks, S = num_bytes of the whole tensor, alpha = seconds per message, beta = seconds per byte (1 / bandwidth of
+a link that sends and receives at the same time). Adding the numbers up is taken as free (gamma = 0 in the paper).
 Every function raises ValueError for fewer than one rank, negative bytes or a negative alpha or beta.
 
 Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005
 (the model and the costs of ring, tree and pairwise exchange). Patarasuk and Yuan, "Bandwidth optimal all-reduce
-algorithms for clusters of workstations", JPDC 2009 (no all-reduce sends less than 2(N-1)/N * S bytes a rank, and a
+algorithms for clusters of workstations", JPDC 2009 (no all-reduce sends less than 2(N-1)/N * S bytes per rank, and a
 ring reaches it).
 """
 
@@ -22,7 +22,7 @@ class RankTraffic(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A link in the alpha-beta model: alpha in seconds a message, beta in seconds a byte."""
+    """A link in the alpha-beta model: alpha in seconds per message, beta in seconds per byte."""
 
     alpha: float
     beta: float

@@ -6,7 +6,7 @@ BLOCK = 256  # numbers that share one scale of 4 bytes
 
 
 def quantized_bytes(num_elements: int) -> int:
-    """Bytes of a quantized tensor: a byte a number, the last block filled up, and 4 for each block's scale."""
+    """Bytes of a quantized tensor: a byte per number, the last block filled up, and 4 for each block's scale."""
     return -(-num_elements // BLOCK) * (BLOCK + 4)
 
 

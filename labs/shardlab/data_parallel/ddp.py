@@ -23,7 +23,7 @@ class DataParallel(nn.Module):
 
     module: the same on every rank; its weights and buffers become those of the group's first rank. A bucket is sent as
     soon as its gradients are there, while the backward goes on. reduce: how a bucket is averaged, `mean_by_all_reduce`
-    or one of `compression`. unused_parameters: a rank may leave some out; costs a byte a parameter each step.
+    or one of `compression`. unused_parameters: a rank may leave some out; costs a byte per parameter each step.
     check_finite: False for loss scalers, which live on infinite gradients; trouble is then known to one rank only.
     Raises ValueError on every rank for models that differ or are frozen, and later when a model was changed after it
     was wrapped, a gradient is no number, or a parameter got none, each on any rank.

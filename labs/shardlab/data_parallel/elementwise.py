@@ -14,7 +14,7 @@ def refuse_unshardable(optimizer_class: type[torch.optim.Optimizer]) -> None:
     """Raise ValueError, with the reason, for optimizers that no cut of the parameters suits."""
     if issubclass(optimizer_class, torch.optim.LBFGS):
         raise ValueError(
-            "LBFGS searches along one line for all parameters together and asks for the loss several times a step: "
+            "LBFGS searches along one line for all parameters together and asks for the loss several times per step: "
             "ranks with a part each would search apart. Use it in one process, or DataParallel with Adam"
         )
     if issubclass(optimizer_class, torch.optim.SparseAdam):

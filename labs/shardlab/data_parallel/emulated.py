@@ -51,7 +51,7 @@ def over_link(bytes_per_second: float) -> Reduce:
     Raises ValueError for a bandwidth that is not positive.
     """
     if bytes_per_second <= 0:
-        raise ValueError(f"nothing travels at {bytes_per_second} bytes a second: use more than 0")
+        raise ValueError(f"nothing travels at {bytes_per_second} bytes per second: use more than 0")
     free_at = 0.0
 
     def reduce(bucket: Bucket, group: dist.ProcessGroup | None) -> Callable[[], None]:

@@ -1,6 +1,6 @@
 """The most that a rank of ZeRO-3 holds at once, for the small GPT in fp32: states, whole units, gradients, activations.
 
-B sequences a rank, S tokens each, H hidden, A heads, V vocabulary, L blocks, N ranks.
+B sequences per rank, S tokens each, H hidden, A heads, V vocabulary, L blocks, N ranks.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ FP32, INT64 = 4, 8
 
 
 def block_activation_bytes(config: GPTConfig, batch: int) -> int:
-    """What a block keeps for its backward: 16H + A + 4 numbers a token.
+    """What a block keeps for its backward: 16H + A + 4 numbers per token.
 
     Inputs of both norms 2H, their results 2H, q, k and v 3H, attention's result H, the MLP before and after its GELU
-    8H; each norm's mean and scale, and a sum of exponentials a head. (PyTorch's CPU kernels: no score is kept.)
+    8H; each norm's mean and scale, and a sum of exponentials per head. (PyTorch's CPU kernels: no score is kept.)
     """
     return FP32 * batch * config.sequence * (16 * config.hidden + config.heads + 4)
 
 
 def outer_activation_bytes(config: GPTConfig, batch: int) -> int:
-    """What embedding, last norm, head and loss keep: 2H + 2 + V numbers a token, tokens, targets and positions."""
+    """What embedding, last norm, head and loss keep: 2H + 2 + V numbers per token, tokens, targets and positions."""
     tokens = batch * config.sequence
     numbers = FP32 * tokens * (2 * config.hidden + 2 + config.vocabulary)
     return numbers + INT64 * (2 * tokens + config.sequence) + FP32  # and the weight that the mean is divided by
@@ -56,7 +56,7 @@ def predicted_peak(config: GPTConfig, num_ranks: int, *, batch: int, prefetch: i
 
 
 def rule_of_thumb(config: GPTConfig, num_ranks: int, *, batch: int, prefetch: int = 1) -> float:
-    """16 bytes a parameter over N, units that are whole at once, all activations: too low where weights are most."""
+    """16 bytes per parameter over N, units that are whole at once, all activations: too low where weights are most."""
     with torch.device("meta"):
         model = GPT(config)
     parameters = sum(parameter.numel() for parameter in model.parameters())

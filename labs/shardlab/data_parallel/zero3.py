@@ -60,7 +60,7 @@ class Zero3(Zero2):
     # ---- how the parameters are laid out -----------------------------------------------------------------------------
 
     def _by_vector(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-        """One vector a unit and dtype, the last unit first, as the backward finishes them; the rest at the end."""
+        """One vector per unit and dtype, the last unit first, as the backward finishes them; the rest at the end."""
         by_unit: dict[Any, list[nn.Parameter]] = {}
         for parameter in reversed(parameters):
             by_unit.setdefault((self._unit_of[parameter], parameter.dtype), []).append(parameter)

@@ -21,7 +21,7 @@ class SlowLink:
     def __init__(self, *, ranks_per_node: int, bytes_per_second: float) -> None:
         if ranks_per_node < 1 or not bytes_per_second > 0:
             raise ValueError(
-                f"nodes of {ranks_per_node} ranks at {bytes_per_second} bytes a second: use more than 0 of both"
+                f"nodes of {ranks_per_node} ranks at {bytes_per_second} bytes per second: use more than 0 of both"
             )
         self.ranks_per_node, self.bytes_per_second = ranks_per_node, bytes_per_second
         self.sent_bytes = 0  # across nodes, so far

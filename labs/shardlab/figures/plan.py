@@ -57,7 +57,7 @@ def draw_pareto(ax: Axes, plans: Sequence[Plan], *, title: str = "", limit: floa
     ax.minorticks_off()
     ax.set_xlim(left=0)
     ax.set_xlabel("GiB on the fullest rank", fontsize=8)
-    ax.set_ylabel("seconds a step", fontsize=8)
+    ax.set_ylabel("seconds per step", fontsize=8)
     ax.tick_params(labelsize=8)
     ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     ax.set_title(title, loc="left", fontsize=10)

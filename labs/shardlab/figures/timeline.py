@@ -1,4 +1,4 @@
-"""A pipeline schedule on a clock: one lane a rank, one box an action; what stays grey is the bubble."""
+"""A pipeline schedule on a clock: one lane per rank, one box per action; what stays grey is the bubble."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The routers' biases: moved once a step, by the choices of all microbatches and all ranks of the stage."""
+"""The routers' biases: moved once per step, by the choices of all microbatches and all ranks of the stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of gradients over tp and between stages, once a step, whether a rank has all of a gradient or a slice.
+"""Sums of gradients over tp and between stages, once per step, whether a rank has all of a gradient or a slice.
 
 Most are right as they are: summed over dp and cp, or experts over edp (`weights`). Missing are the ranks of tp where
 each has seen a part of the tokens or asks the same key-value head, and the other stage of a tied embedding.

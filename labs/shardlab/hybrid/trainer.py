@@ -108,7 +108,7 @@ class HybridTrainer:
 
 
 def average_gradients(replicas: DataParallel) -> None:
-    """The mean over dp of gradients that all microbatches have added up, once a step, in data parallelism's buckets.
+    """The mean over dp of gradients that all microbatches have added up, once per step, in data parallelism's buckets.
 
     Its hooks were off while the schedule ran; a backward of zeros runs through each of them once.
     """

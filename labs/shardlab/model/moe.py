@@ -102,6 +102,6 @@ class MoE(nn.Module):
 
     @torch.no_grad()
     def update_bias(self, *, rate: float = 1e-3) -> None:
-        """Move the router's bias towards balance; once a step."""
+        """Move the router's bias towards balance; once per step."""
         bias_E = self.router.get_buffer("bias_E")
         bias_E.copy_(updated_bias(bias_E, self.load_of_batch(self.load_E)[0], rate=rate))

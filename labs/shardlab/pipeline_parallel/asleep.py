@@ -16,7 +16,7 @@ from shardlab.ranks.run import run
 def run_asleep(schedule: Schedule, durations: Durations | None = None, *, seconds_per_unit: float = 0.03) -> Timeline:
     """What the ranks measured, in the units of `durations`: lay it beside `simulate(schedule, durations)`.
 
-    seconds_per_unit: how long one unit sleeps. Messages and a busy machine cost about a millisecond a slot: at 0.03
+    seconds_per_unit: how long one unit sleeps. Messages and a busy machine cost about a millisecond per slot: at 0.03
     that is a few per cent. `durations.message` and `durations.overlapped` are not slept.
     Raises ValueError when the schedule cannot be run.
     """

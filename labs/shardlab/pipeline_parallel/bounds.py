@@ -6,7 +6,7 @@ from shardlab.pipeline_parallel.builders.sizes import need_sizes
 def least_makespan(
     num_ranks: int, num_microbatches: int, max_activations: int, *, forward: float = 1.0, backward: float = 2.0
 ) -> float:
-    """Seconds below which no schedule of F and B on P equal stages comes, with C activations a rank at most.
+    """Seconds below which no schedule of F and B on P equal stages comes, with C activations per rank at most.
 
     A microbatch that enters rank 0 leaves it P(F+B) later or after that, and only C are inside. With M = qC + s and
     1 <= s <= C, the last s enter after q such rounds, and the last rank works s(F+B) on them, (P-1)F after they enter

@@ -122,7 +122,7 @@ class ModuleStage:
     equal microbatches whose mean is meant. `losses[microbatch]` are the weighted losses: their sum is the batch's.
     recompute: keep only the input of each microbatch, and run the forward a second time when its gradient arrives, for
     B, or once for I and W together (arXiv 2205.05198, section 5: full recomputation).
-    module: may be wrapped in torch's DistributedDataParallel; `execute` has it average the gradients once a step.
+    module: may be wrapped in torch's DistributedDataParallel; `execute` has it average the gradients once per step.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from shardlab.costs.context import (
 
 
 def test_llama_3s_numbers():
-    """405B, 16 ranks, s = 131,072: 503 against 535 MB a layer; 566 where 8 key-value heads go to 16 ranks."""
+    """405B, 16 ranks, s = 131,072: 503 against 535 MB per layer; 566 where 8 key-value heads go to 16 ranks."""
     tokens, h, kv = 131072 / 16, 16384, 1024
     assert round(kv_bytes(16, tokens, kv) / 1e6) == 503
     assert round(ulysses_bytes(16, tokens, h, kv) / 1e6) == 535
@@ -87,7 +87,7 @@ def test_a_ring_hides_from_so_many_tokens_on(kv_share, causal):
 
 
 def test_where_an_h100_hides_its_ring():
-    """F/B = 2,198 on NVLink and 19,780 on 50 GB/s; for Llama 3 405B, causal, 275 and 2,473 tokens a rank."""
+    """F/B = 2,198 on NVLink and 19,780 on 50 GB/s; for Llama 3 405B, causal, 275 and 2,473 tokens per rank."""
     assert round(least_tokens_to_hide(1, flops=989e12, bandwidth=450e9, causal=False)) == 2198
     for bandwidth, tokens in ((450e9, 275), (50e9, 2472)):
         assert int(least_tokens_to_hide(1 / 16, flops=989e12, bandwidth=bandwidth)) in (tokens - 1, tokens)

@@ -1,4 +1,4 @@
-"""Our Adam is torch's, also on low-precision weights, and its state is 12 bytes a weight."""
+"""Our Adam is torch's, also on low-precision weights, and its state is 12 bytes per weight."""
 
 import pytest
 import torch

@@ -24,7 +24,7 @@ def measure_bookkeeping() -> list[list[float]]:
 
 
 def bookkeeping_of(measured: list[list[float]]) -> tuple[tuple[float, float], ...]:
-    """Seconds a tensor and seconds a parameter, by stage; neither is negative."""
+    """Seconds per tensor and per parameter, by stage; neither is negative."""
     counts = [[parameter.numel() for parameter in GPT(config).parameters()] for config in SIZES]
     small, large = map(sum, counts)
     found = []

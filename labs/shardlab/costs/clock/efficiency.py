@@ -59,8 +59,8 @@ FITTED = Efficiency(
 
 @dataclass(frozen=True)
 class NVLink:
-    """Collectives inside NVLink's domain, measured and not fitted: their share of the line rate, seconds a message of
-    their rings, and seconds a call.
+    """Collectives inside NVLink's domain, measured and not fitted: their share of the line rate, seconds per message of
+    their rings, and seconds per call.
     """
 
     share: float
@@ -85,6 +85,6 @@ EAGER = 2.0
 # Not fitted: latency of one step of a ring between servers.
 HOP_SECONDS = 10e-6
 # Not fitted: the host's, for the kernels of one layer's pass; a pass is never faster. The fastest of 861 small runs on
-# one server of A100 (VIA-Research/vTrain, data/ground_truth_single.csv) take 3.0 to 3.8 ms a layer with recomputation,
-# three passes, whatever their sizes.
+# one server of A100 (VIA-Research/vTrain, data/ground_truth_single.csv) take 3.0 to 3.8 ms per layer with
+# recomputation, three passes, whatever their sizes.
 LAUNCH_SECONDS = 1e-3

@@ -36,7 +36,7 @@ def ring_seconds(
     *,
     one_card: bool = False,
 ) -> float:
-    """Seconds to send so many bytes a rank in all-gathers or reduce-scatters (an all-reduce is one of each).
+    """Seconds to send so many bytes per rank in all-gathers or reduce-scatters (an all-reduce is one of each).
 
     one_card: of each server, in the place of its members' cards together.
     """

@@ -8,7 +8,7 @@ from shardlab.costs.hardware import Accelerator
 
 WAVES = ("volta", "ampere")
 # To make an fp8 operand of a 16-bit one: read it, write it as it is and transposed, which the backward needs (NVIDIA,
-# Transformer Engine user guide). Weights are cast once a step.
+# Transformer Engine user guide). Weights are cast once per step.
 CAST_BYTES = 4
 # What a microbatch adds to a step for each weight whose gradient a product adds to a sum in fp32: it reads and writes 8
 # bytes, half of which hide behind its FLOPs. On a B200 such products, 4,096 deep, take 8% longer than those that write
@@ -17,7 +17,7 @@ SUMMED_BYTES = 4
 
 
 class Speed(NamedTuple):
-    """What an accelerator reaches: FLOP/s in products and in attention, exponentials and bytes a second, launches.
+    """What an accelerator reaches: FLOP/s in products and in attention, exponentials and bytes per second, launches.
 
     cast: bytes to make an operand's number fp8; summed: bytes that a weight's gradient takes a microbatch.
     """

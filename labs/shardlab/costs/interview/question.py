@@ -20,7 +20,7 @@ Numbers = Mapping[str, float | int | str]
 class Setting:
     """A model on a cluster in a layout, and what its training costs and survives: the numbers of whoever is asked.
 
-    tokens: of the whole training. hours_of_one: between two failures of one GPU. storage: bytes a second that a
+    tokens: of the whole training. hours_of_one: between two failures of one GPU. storage: bytes per second that a
     checkpoint is written with. restart_seconds: from a failure until work goes on. dollars: for a GPU and hour.
     """
 

@@ -129,7 +129,7 @@ SCHEDULE = (
     Question(
         "week08",
         "{p} stages, and F, I and W take one unit each. When does plain 1F1B beat ZB-H1?",
-        "1F1B idles {plain} units, ZB-H1 {left}, so it saves {saved} once a step. Splitting the backward costs "
+        "1F1B idles {plain} units, ZB-H1 {left}, so it saves {saved} once per step. Splitting the backward costs "
         "something in every microbatch. If that is {extra} units, 1F1B wins from more than {least:.0f} microbatches "
         "on.",
         _zero_bubble,
@@ -139,7 +139,7 @@ SCHEDULE = (
         "GPT-3 175B with TP {tp}, PP {pp}, DP {dp}: what does a forward and a backward send?",
         "A tensor-parallel all-reduce carries {payload:.1f} MB, of which a rank sends {sent:.1f} MB: {tensor:.2f} GB "
         "per microbatch forward and as much backward. A stage boundary takes {boundary:.1f} MB each way. Gradients "
-        "and weights come once a step, {gradients:.1f} GB per rank.",
+        "and weights come once per step, {gradients:.1f} GB per rank.",
         _traffic_175b,
         own=False,
     ),

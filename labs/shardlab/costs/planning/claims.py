@@ -74,5 +74,5 @@ def doubts(layout: Layout, gpu: Accelerator) -> list[str]:
     """Sentences on what the time of a layout leaves out, or is known to miss."""
     said = [one] if (one := crossing_doubt(layout, gpu)) else []
     if cuts_gradients_in_a_pipeline(layout):
-        said.append("ZeRO 2 beside a pipeline reduces gradients in every microbatch; the time counts that once a step.")
+        said.append("ZeRO 2 beside a pipeline reduces gradients in every microbatch; the time counts it once per step.")
     return said

@@ -71,7 +71,7 @@ def what_grew(winner: Plan, other: Plan) -> str:
 
 
 def cuts_gradients_in_a_pipeline(layout: Layout) -> bool:
-    """Whether each microbatch reduces its gradients, which the clock counts once a step: it is too quick for these."""
+    """Whether each microbatch reduces its gradients, which the clock counts once per step: too quick for these."""
     return layout.zero == 2 and layout.pp > 1
 
 

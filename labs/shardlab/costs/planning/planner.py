@@ -31,7 +31,7 @@ class Search:
 
     virtual: chunks on a stage; the number that leaves one layer a chunk is tried as well, up to the largest of these.
     zero_with_pipeline: the highest ZeRO stage beside a pipeline. 1 as in Megatron; Llama 3 was trained with 2 (arXiv
-    2407.21783, section 3.3.2), for which the time model reduces once a step and the memory model cuts gradients.
+    2407.21783, section 3.3.2), for which the time model reduces once per step and the memory model cuts gradients.
     context: the ways of context parallelism, the first for cp = 1.
     """
 
@@ -69,7 +69,7 @@ def plan(
     Raises NothingFits when there is none: which came closest, and what it lacks; ValueError for sizes below 1.
     """
     if num_gpus < 1 or sequences < 1 or best < 1:
-        raise ValueError(f"{num_gpus} GPUs, {sequences} sequences a step, the {best} best: use 1 or more of each")
+        raise ValueError(f"{num_gpus} GPUs, {sequences} sequences per step, the {best} best: use 1 or more of each")
     limit = usable_bytes(gpu)
     fitting: list[Plan] = []
     closest: tuple[float, Layout] | None = None
@@ -193,7 +193,7 @@ def _nothing_fits(
     if closest is None:
         return (
             f"no layout splits {model.name} ({model.layers} layers, {model.heads} heads) over {num_gpus} GPUs with "
-            f"{sequences} sequences a step: use a number of GPUs with more divisors, or a batch divisible by them"
+            f"{sequences} sequences per step: use a number of GPUs with more divisors, or a batch divisible by them"
         )
     total, layout = closest
     lacks = (total - usable_bytes(gpu)) / GIB

@@ -20,7 +20,7 @@ def dualpipe(num_ranks: int, num_microbatches: int) -> Schedule:
         raise ValueError(f"DualPipe folds the ranks in two halves: use {num_ranks - 1} or {num_ranks + 1} ranks")
     if num_microbatches < 2 * num_ranks:
         raise ValueError(
-            f"DualPipe needs 2 microbatches a rank: use {2 * num_ranks} or more, not {num_microbatches}, "
+            f"DualPipe needs 2 microbatches per rank: use {2 * num_ranks} or more, not {num_microbatches}, "
             f"on {num_ranks} ranks"
         )
     if num_microbatches % 2:

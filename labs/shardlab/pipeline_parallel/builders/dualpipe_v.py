@@ -16,7 +16,7 @@ def dualpipe_v(num_ranks: int, num_microbatches: int) -> Schedule:
     need_sizes(num_ranks, num_microbatches)
     if num_microbatches < 2 * num_ranks:
         raise ValueError(
-            f"DualPipeV needs 2 microbatches a rank: use {2 * num_ranks} or more, not {num_microbatches}, "
+            f"DualPipeV needs 2 microbatches per rank: use {2 * num_ranks} or more, not {num_microbatches}, "
             f"on {num_ranks} ranks"
         )
     return [_one_rank(rank, num_ranks, num_microbatches) for rank in range(num_ranks)]

@@ -1,4 +1,4 @@
-"""ZBV: two chunks a rank in the shape of a V, so that the loss comes back to the rank that began."""
+"""ZBV: two chunks per rank in the shape of a V, so that the loss comes back to the rank that began."""
 
 from shardlab.pipeline_parallel.builders.fill import fill_with_weights
 from shardlab.pipeline_parallel.builders.lane import Lane
