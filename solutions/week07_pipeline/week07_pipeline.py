@@ -571,7 +571,7 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 # %% [markdown]
 # Now the answer that you would give, in five to eight sentences: the number and why it is not one less; how far *your*
 # measured bubble of section 10 was from the formula, and why; what so many microbatches cost in GPipe and in 1F1B; what
-# stops you from raising M for ever; what you would try instead.
+# stops you from raising M forever; what you would try instead.
 
 # %% [markdown] manual="week07.interview" points=2
 # ### BEGIN SOLUTION
@@ -582,7 +582,7 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 # In GPipe 64 microbatches mean the activations of 64 microbatches on every GPU. In 1F1B rank 0 holds 8, whatever M is,
 # so 1F1B is what makes such an M possible.
 #
-# M cannot grow for ever: with a fixed batch each microbatch gets smaller until the GPU's matrix products are
+# M cannot grow forever: with a fixed batch each microbatch gets smaller until the GPU's matrix products are
 # inefficient, and with a fixed microbatch the batch grows beyond what helps training, the more so as data parallelism
 # multiplies it. Instead I would interleave v chunks per rank (bubble divided by v, messages times v), use a zero-bubble
 # schedule, or fewer stages and more tensor parallelism inside the server.

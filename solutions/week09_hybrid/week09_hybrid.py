@@ -206,7 +206,7 @@ except shardlab.RanksFailed as failure:
     print(failure)
 
 # %% [markdown]
-# All four wait in `new_group`, on line 4: they disagree about which group is being made, and wait for ever. On a
+# All four wait in `new_group`, on line 4: they disagree about which group is being made, and wait forever. On a
 # cluster this is a job that starts and never prints its first loss. Even worse is to make only one's own groups; then
 # two groups can get the same name and be wired to each other.
 #

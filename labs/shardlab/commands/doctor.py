@@ -28,7 +28,7 @@ def examine(brief: bool = False) -> Iterator[Finding]:
         except Exception as error:
             name = check.__name__.replace("_", " ")
             yield Finding(
-                name, f"could not be asked: {error}", NOTE, "please report this as a bug of `shardlab doctor`"
+                name, f"this check failed: {error}", NOTE, "please report this as a bug of `shardlab doctor`"
             )
 
 

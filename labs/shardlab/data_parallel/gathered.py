@@ -1,4 +1,4 @@
-"""A unit's weights: a slice for ever, the whole vector only while it is used."""
+"""A unit's weights: a slice forever, the whole vector only while it is used."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def gathered_counts(sizes: Sequence[int], *, has_gradient: bool, trouble: str, g
     if odd := [rank for rank, row in enumerate(rows) if row[1] != rows[0][1]]:
         raise ValueError(
             f"the input of rank {odd[0]} {_gradient(rows[odd[0]][1])}, that of rank 0 {_gradient(rows[0][1])}: "
-            "one would wait for the other's backward for ever. Let all inputs have a gradient, or none."
+            "one would wait for the other's backward forever. Let all inputs have a gradient, or none."
         )
     return [row[2:] for row in rows]
 

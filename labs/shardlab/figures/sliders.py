@@ -12,7 +12,7 @@ class _Sliders(interactive):
     """ipywidgets' own, but what the function puts out is collected here, and travels as the widget's state.
 
     Left to the other side, nbclient (`jupyter execute`) sends a message back for every output. When the cell's reply
-    arrives during such a send, nbclient does not notice it, and waits for it for ever.
+    arrives during such a send, nbclient does not notice it, and waits for it forever.
     """
 
     def update(self, *_: object) -> None:

@@ -1,7 +1,7 @@
 """The groups of a mesh as torch's process groups, on every rank in one order.
 
 A process group is made by all ranks of the world together, members or not: a rank that skips one, or makes two in
-another order, waits for ever. So the order is data, the same list on every rank, and is agreed upon before the first.
+another order, waits forever. So the order is data, the same list on every rank, and is agreed upon before the first.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def problems(
 ) -> list[str]:
     """All that is wrong with a schedule, a sentence each; empty when it can be run.
 
-    In this order: every pass is there once; a backward is where its forward was; no rank waits for ever; no rank
+    In this order: every pass is there once; a backward is where its forward was; no rank waits forever; no rank
     holds too much.
     """
     if not any(schedule):

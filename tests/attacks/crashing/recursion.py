@@ -1,4 +1,4 @@
-"""Calls itself for ever.
+"""Calls itself forever.
 
 catalogue: own
 exercise: week01.naive-bill

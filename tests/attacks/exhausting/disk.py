@@ -1,4 +1,4 @@
-"""Writes files for ever.
+"""Writes files forever.
 
 catalogue: F04
 exercise: week01.naive-bill

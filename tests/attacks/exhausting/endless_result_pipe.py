@@ -1,4 +1,4 @@
-"""Writes into the result pipe for ever: the supervisor must not keep it all.
+"""Writes into the result pipe forever: the supervisor must not keep it all.
 
 catalogue: own
 exercise: week01.naive-bill

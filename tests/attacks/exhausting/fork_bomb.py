@@ -1,4 +1,4 @@
-"""Forks for ever.
+"""Forks forever.
 
 catalogue: F01
 exercise: week01.naive-bill

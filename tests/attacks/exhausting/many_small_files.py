@@ -1,4 +1,4 @@
-"""Makes empty files for ever: each costs memory though it has no bytes.
+"""Makes empty files forever: each costs memory though it has no bytes.
 
 catalogue: own
 exercise: week01.naive-bill

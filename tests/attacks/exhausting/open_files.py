@@ -1,4 +1,4 @@
-"""Opens files for ever.
+"""Opens files forever.
 
 catalogue: own
 exercise: week01.naive-bill

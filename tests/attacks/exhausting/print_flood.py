@@ -1,4 +1,4 @@
-"""Prints for ever.
+"""Prints forever.
 
 catalogue: F06
 exercise: week01.naive-bill

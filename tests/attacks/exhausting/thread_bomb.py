@@ -1,4 +1,4 @@
-"""Starts threads for ever.
+"""Starts threads forever.
 
 catalogue: own
 exercise: week01.naive-bill

@@ -1,4 +1,4 @@
-"""Shows pictures for ever.
+"""Shows pictures forever.
 
 sentence: did not end by itself
 timeout: 4

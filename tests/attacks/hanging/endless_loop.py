@@ -1,4 +1,4 @@
-"""Loops for ever without a pause.
+"""Loops forever without a pause.
 
 catalogue: C01
 exercise: week01.naive-bill

@@ -1,4 +1,4 @@
-"""Sleeps for ever and swallows whatever interrupts it.
+"""Sleeps forever and swallows whatever interrupts it.
 
 catalogue: C02
 exercise: week01.naive-bill

@@ -1,4 +1,4 @@
-"""Raises an exception whose text takes for ever.
+"""Raises an exception whose text takes forever.
 
 catalogue: own
 exercise: week01.naive-bill

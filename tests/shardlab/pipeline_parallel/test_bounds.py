@@ -28,7 +28,7 @@ def quickest(num_microbatches: int, max_activations: int) -> float:
         if max(peak_activations(schedule)) <= max_activations:
             try:
                 best = min(best, simulate(schedule).makespan)
-            except ValueError:  # waits for ever
+            except ValueError:  # waits forever
                 continue
     return best
 
