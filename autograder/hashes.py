@@ -30,7 +30,7 @@ def file_hash(path: Path) -> str:
 
 
 def sealed(verdicts: dict[str, Any]) -> dict[str, Any]:
-    """Verdicts with a hash over themselves: an edit by hand shows. It is no signature, whoever edits can seal again."""
+    """Verdicts with a hash over themselves: an edit by hand shows. Not a signature: whoever edits can seal again."""
     return verdicts | {"seal": _seal(verdicts)}
 
 

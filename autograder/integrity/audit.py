@@ -36,7 +36,7 @@ def read_verdicts(student: str, week: str, root: Path = ROOT) -> tuple[Path, gra
     except FileNotFoundError:
         raise ValueError(f"{student} has no verdict for {week}: {path} does not exist") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no verdict file that can be read ({error}): grade {student} again") from None
+        raise ValueError(f"{path} is not a verdict file that can be read ({error}): grade {student} again") from None
     if not fits:
         raise ValueError(f"{path} is the verdict of another student or week: grade {student} again")
     return path, verdicts

@@ -66,7 +66,7 @@ def read(path: Path) -> list[Entry]:
             if not (entry.reference > 0 and entry.tokens_per_second > 0):
                 raise ValueError("a speed is not positive")
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path}, line {number} is no entry of a board: {error}") from None
+            raise ValueError(f"{path}, line {number} is not an entry of a board: {error}") from None
         found.append(entry)
     return found
 

@@ -25,7 +25,7 @@ ID_LETTERS = 10  # 50 bits: among a thousand students, two share an id once in t
 def read_key(path: Path) -> bytes:
     """Read the key of a course; make one, readable by its owner alone, where there is none.
 
-    Raises ValueError when others can read it or when it is no key.
+    Raises ValueError when others can read it or when it is not a key.
     """
     try:
         new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -39,11 +39,11 @@ def read_key(path: Path) -> bytes:
             mode, text = os.fstat(file.fileno()).st_mode, file.read(10 * KEY_BYTES)
         key = bytes.fromhex(text.strip())
     except (OSError, ValueError):
-        raise ValueError(f"{path} is no key file: move it away, and a new one is made (with other ids)") from None
+        raise ValueError(f"{path} is not a key file: move it away, and a new one is made (with other ids)") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ValueError(f"{path} can be read by others: run `chmod 600 {path}`; if others had it, make a new one")
     if len(key) != KEY_BYTES:
-        raise ValueError(f"{path} is no key file: it must hold {KEY_BYTES} bytes in hexadecimal digits")
+        raise ValueError(f"{path} is not a key file: it must hold {KEY_BYTES} bytes in hexadecimal digits")
     return key
 
 

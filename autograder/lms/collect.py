@@ -44,7 +44,7 @@ def collect(
     """Collect one week's download; every file of it has at least one line in the report.
 
     `week` is the full name (week01_collectives), `due` the due date with its zone. Raises ValueError for a file that
-    is no zip file.
+    is not a zip file.
     """
     lines: list[Line] = []
     with Archive(archive) as opened:

@@ -102,7 +102,7 @@ def _gradebook_url(root: Path) -> str | None:
 
 
 def _verdicts(week: str, root: Path) -> dict[str, dict[str, Any]]:
-    """The verdicts of a week by student; a file that cannot be read is no verdict."""
+    """The verdicts of a week by student; a file that cannot be read is not a verdict."""
     found = {}
     for path in sorted((Path(root) / "autograder" / "verdicts").glob(f"*/{week}.json")):
         try:

@@ -47,7 +47,7 @@ def read_traces(files: Iterable[Path]) -> dict[int, Lane]:
             trace = json.loads(file.read_text())
             events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{file} is no trace in Chrome's JSON format: {error}") from None
+            raise ValueError(f"{file} is not a trace in Chrome's JSON format: {error}") from None
         found = of_profiler(trace, events) if "schemaVersion" in trace else of_ours(events)
         if twice := found.keys() & lanes.keys():
             raise ValueError(f"{file} has rank {min(twice)}, which another file has too: give each rank's file once")

@@ -63,7 +63,7 @@ def main(
         profile.mkdir(parents=True, exist_ok=True)
     cases = [Case(part, config, microbatch, sequence_parallel, recompute) for part in Part]
     traces = str(profile.resolve()) if profile else ""
-    with redirect_stdout(sys.stderr):  # progress is no part of what is printed
+    with redirect_stdout(sys.stderr):  # progress is not part of what is printed
         by_rank = on_ranks(compare_and_find_bugs, cases, vocabulary, traces, ranks=size, gpus=False)
     if by_rank is None:
         return

@@ -85,7 +85,7 @@ def ring_broadcast(tensor: Tensor, *, group_src: int, group: Group) -> Tensor:
 
     tensor: same shape and dtype on every rank; only the source's numbers matter. Returns the source's, contiguous.
     Every rank but the one left of the source sends N messages and S bytes.
-    Raises ValueError when `group_src` is no rank of the group.
+    Raises ValueError when `group_src` is not a rank of the group.
     Source: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009
     (the linear pipeline they compare with).
     """

@@ -48,7 +48,7 @@ def test_files_are_read_back_and_merged_by_the_ratio(tmp_path):
 def test_a_file_that_is_none_is_named(tmp_path, line):
     path = tmp_path / "x.jsonl"
     path.write_text(line + "\n")
-    with pytest.raises(ValueError, match=r"x\.jsonl, line 1 is no entry"):
+    with pytest.raises(ValueError, match=r"x\.jsonl, line 1 is not an entry"):
         board.read(path)
 
 

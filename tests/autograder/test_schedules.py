@@ -51,7 +51,7 @@ def test_more_stages_than_ranks_and_two_copies_of_a_stage():
         ([["9" * 50 + "F0"], [], [], []], "Rank 0, slot 0 is no short text"),
         ([["9" * 30 + "F0"], [], [], []], "There is no stage " + "9" * 30),
         ([["0F8"], [], [], []], "There is no microbatch 8 in 0F8, only 0 to 7"),
-        ([["F0"], [], [], []], "rank 0, slot 0: 'F0' is no slot"),
+        ([["F0"], [], [], []], "rank 0, slot 0: 'F0' is not a slot"),
         ([["0F0"], [], [], []], "some have none"),
         ([[], [], [], []], "some have none"),
     ],

@@ -339,7 +339,7 @@ def test_a_simulated_trace_is_predicted_to_itself(tmp_path, schedule):
 def test_files_that_are_no_traces_are_named(tmp_path):
     file = tmp_path / "notes.json"
     file.write_text("[1, 2")
-    with pytest.raises(ValueError, match=r"notes\.json is no trace"):
+    with pytest.raises(ValueError, match=r"notes\.json is not a trace"):
         analyze_timeline.read_traces([file])
     file.write_text(to_trace(simulate(zb_h1(2, 2))))
     with pytest.raises(ValueError, match="rank 0, which another file has too"):

@@ -68,7 +68,7 @@ def _counts(text: str) -> list[int]:
     try:
         counts = sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise ValueError(f"{text!r} are no numbers of ranks: use a list such as 2,4") from None
+        raise ValueError(f"{text!r} are not numbers of ranks: use a list such as 2,4") from None
     if counts[0] < 1 or counts[-1] > 64:
         raise ValueError(f"{text} ranks: use numbers from 1 to 64")
     return [count for count in counts if count > 1]

@@ -27,9 +27,7 @@ def examine(brief: bool = False) -> Iterator[Finding]:
             yield check()
         except Exception as error:
             name = check.__name__.replace("_", " ")
-            yield Finding(
-                name, f"this check failed: {error}", NOTE, "please report this as a bug of `shardlab doctor`"
-            )
+            yield Finding(name, f"this check failed: {error}", NOTE, "please report this as a bug of `shardlab doctor`")
 
 
 def _checks_of_others() -> list[Check]:

@@ -132,7 +132,7 @@ def _faults(row: dict) -> Iterator[str]:
     given, written = _as_published(row), {name: (value or "").strip() for name, value in row.items() if name}
     for name in (*WHOLE, "ffn"):
         if math.isfinite(number := _number(given[name])) and not number.is_integer():
-            yield f"{name} = {given[name]!r} is no whole number: give one"
+            yield f"{name} = {given[name]!r} is not a whole number: give one"
     if math.prod(max(1.0, _number(given[name])) for name in DEGREES) > MOST_GPUS:
         yield f"{', '.join(DEGREES)}: use degrees whose product is at most {MOST_GPUS}"
     if given["sp"] not in ("True", "False", ""):

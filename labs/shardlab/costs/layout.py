@@ -56,7 +56,7 @@ class Layout:
         for name in ("tp", "pp", "dp", "cp", "ep", "virtual", "microbatch", "num_microbatches"):
             size = getattr(self, name)
             if not isinstance(size, int) or not 1 <= size <= LARGEST:
-                raise ValueError(f"{name} = {size} is no size: use 1 or more, a whole number up to {LARGEST}")
+                raise ValueError(f"{name} = {size} is not a size: use 1 or more, a whole number up to {LARGEST}")
         if self.zero not in range(4):
             raise ValueError(f"there is no ZeRO stage {self.zero}: use 0, 1, 2 or 3")
         for name, known in _CHOICES:

@@ -12,7 +12,7 @@ OF_EXPERTS = ("active_experts", "expert_ffn", "shared_experts", "dense_layers")
 WANTED: dict[object, tuple[str, type]] = {
     str: ("text", str),
     bool: ("true or false", bool),
-    int: ("whole number", int),
+    int: ("a whole number", int),
 }
 
 
@@ -37,7 +37,7 @@ def model_from(given: dict) -> Transformer:
     if isinstance(latent, dict):
         wrong += _wrong(latent, fields(Latent), "latent")
     elif latent is not None:
-        wrong.append(f"latent = {latent!r} is no object: give {{{_names(fields(Latent))}}}")
+        wrong.append(f"latent = {latent!r} is not an object: give {{{_names(fields(Latent))}}}")
     if wrong:
         raise ValueError("; ".join(wrong))
     if isinstance(latent, dict):
@@ -78,7 +78,7 @@ def _wrong(given: dict, wanted: tuple[Field, ...], what: str, also: frozenset[st
         expected, kind = WANTED[known[name].type]
         value = given[name]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            wrong.append(f"{name} = {value!r} is no {expected}: give one")
+            wrong.append(f"{name} = {value!r} is not {expected}: give one")
     return wrong
 
 

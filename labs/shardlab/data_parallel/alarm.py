@@ -1,8 +1,8 @@
 """An alarm that costs no byte: NaN survives every sum, so the reduce itself carries one rank's trouble to all.
 
-Trouble is a gradient that is no number, a parameter that got none, or a model that was changed. The rank that has it
+Trouble is a gradient that is not a number, a parameter that got none, or a model that was changed. The rank that has it
 writes NaN at the head of every slice before a bucket leaves. After the reduce each rank looks at the first number of
-what has come in. Only when that is no number do all ranks tell each other, in words, what went wrong.
+what has come in. Only when that is not a number do all ranks tell each other, in words, what went wrong.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Alarm:
         self._seen.append((parameters, norms))
         if not self.is_on:
             return
-        nothing = (norms * 0).sum()  # 0, or NaN if a norm is no number: no branch, so nobody waits for a GPU
+        nothing = (norms * 0).sum()  # 0, or NaN if a norm is not a number: no branch, so nobody waits for a GPU
         for head in heads:
             head.add_(torch.nan if self.complaints else nothing)
 
     def answer(self, arrived: Iterable[Tensor | None]) -> None:
-        """Look at the first number of what came in. Raises ValueError on every rank alike when one is no number."""
+        """Look at the first number of what came in. Raises ValueError on every rank alike when one is not a number."""
         heads = [slice.reshape(-1)[0] for slice in arrived if slice is not None and slice.numel()]
         if self.is_on and heads and not torch.stack(heads).isfinite().all():
             self._raise_together()
@@ -86,7 +86,7 @@ class Alarm:
         raise ValueError("; ".join(dict.fromkeys(words)) or nobody)
 
     def _own_words(self) -> list[str]:
-        """What this rank has to say: its complaints, or else the gradients that are no numbers."""
+        """What this rank has to say: its complaints, or else the gradients that are not numbers."""
         rank = dist.get_rank(self._groups[0])
         if self.complaints:
             return [f"rank {rank}: {complaint}" for complaint in self.complaints]

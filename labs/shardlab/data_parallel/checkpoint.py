@@ -139,7 +139,7 @@ def _checked(zero: Zero1, checkpoint: Path) -> dict[str, Any]:
     try:
         contents = json.loads((checkpoint / CONTENTS).read_text())
     except (OSError, ValueError) as error:
-        raise ValueError(f"{checkpoint} is no complete checkpoint: its {CONTENTS} cannot be read ({error})") from None
+        raise ValueError(f"{checkpoint} is not a whole checkpoint: its {CONTENTS} cannot be read ({error})") from None
     for name, size in contents["files"].items():
         path = checkpoint / name
         if not path.is_file() or path.stat().st_size != size:

@@ -26,7 +26,7 @@ class DataParallel(nn.Module):
     or one of `compression`. unused_parameters: a rank may leave some out; costs a byte per parameter each step.
     check_finite: False for loss scalers, which live on infinite gradients; trouble is then known to one rank only.
     Raises ValueError on every rank for models that differ or are frozen, and later when a model was changed after it
-    was wrapped, a gradient is no number, or a parameter got none, each on any rank.
+    was wrapped, a gradient is not a number, or a parameter got none, each on any rank.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class DataParallel(nn.Module):
     def finish(self) -> None:
         """Wait for all buckets; runs by itself at the end of each backward, and does no harm when called again.
 
-        Raises ValueError on every rank when one had a parameter without a gradient, or a gradient that is no number.
+        Raises ValueError on every rank when one had a parameter without a gradient, or a gradient that is not a number.
         """
         if not self._is_in_backward and not (self.unused_parameters and self._awaits_backward):
             return

@@ -29,7 +29,7 @@ class Zero1(ShardedOptimizer):
     check_finite: False for loss scalers, which live on infinite gradients; trouble is then known to one rank only.
     average: False leaves the sum of all ranks' gradients, for a loss that is divided by all ranks' tokens already.
     Raises ValueError on every rank for models that differ or are frozen, and later when a model was changed after it
-    was wrapped or a gradient is no number, each on any rank.
+    was wrapped or a gradient is not a number, each on any rank.
     """
 
     def __init__(

@@ -179,7 +179,7 @@ def _owners(module: nn.Module, units: Sequence[nn.Module]) -> dict[nn.Parameter,
     for unit in units:
         if unit not in inside or unit is module:
             raise ValueError(
-                f"a {type(unit).__name__} is no part of the model: give modules that lie inside it as units"
+                f"a {type(unit).__name__} is not part of the model: give modules that lie inside it as units"
             )
         if any(other in set(unit.modules()) for other in units if other is not unit):
             raise ValueError(

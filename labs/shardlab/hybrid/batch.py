@@ -31,8 +31,8 @@ class Microbatches(NamedTuple):
 def num_valid_tokens(tokens_BS: Tensor, labels_BS: Tensor, groups: ProcessGroups, *, vocabulary: int) -> int:
     """How many labels of the whole batch are to be predicted; known to every rank before the first backward.
 
-    Raises ValueError, on every rank alike, where ranks bring batches that do not belong together, a rank's is no batch,
-    or nobody has a label.
+    Raises ValueError, on every rank alike, where ranks bring batches that do not belong together, what a rank
+    brings is not a batch, or nobody has a label.
     """
     mesh = groups.mesh
     trouble = batch_problem(tokens_BS, labels_BS, vocabulary)
@@ -58,7 +58,7 @@ def num_valid_tokens(tokens_BS: Tensor, labels_BS: Tensor, groups: ProcessGroups
 
 
 def batch_problem(tokens_BS: Tensor, labels_BS: Tensor, vocabulary: int) -> str:
-    """Why this is no batch; "" where it is."""
+    """Why this is not a batch; "" where it is."""
     if tokens_BS.dim() != 2 or tokens_BS.shape != labels_BS.shape or not tokens_BS.numel():
         return f"tokens {list(tokens_BS.shape)} with labels {list(labels_BS.shape)}: give [B, S] of both"
     for what, numbers in (("token", tokens_BS), ("label", labels_BS[labels_BS != IGNORED])):

@@ -68,11 +68,11 @@ def summed(numbers: Sequence[float], *, group: dist.ProcessGroup, device: torch.
 
 
 def check_finite(norm: float, bad: Iterable[Place], owned: Iterable[Owned], *, group: dist.ProcessGroup) -> None:
-    """Raise NotFinite, on every rank alike, for a norm that is no number, with the first rank and gradient to blame.
+    """Raise NotFinite, on every rank alike, for a norm that is not a number, with the first rank and gradient to blame.
 
-    bad: of this rank's own gradients, those that were no numbers before any sum. A sum spreads what is no number over
+    bad: of this rank's own gradients, those that were not numbers before any sum. A sum spreads NaN over
     its whole group, so the sums in `owned` are asked only where no rank has one. Every rank gives the same norm; only
-    when it is no number do they tell each other more.
+    when it is not a number do they tell each other more.
     """
     if torch.isfinite(torch.tensor(norm)):
         return

@@ -101,7 +101,7 @@ class MeshTrainer:
         1. do the ranks' batches belong together, and how many tokens count  2. all passes of all microbatches
         3. sum gradients  4. norm and clip  5. update.
         Every rank of a replica gives the same; labels of IGNORED (-100) count for nothing. Raises ValueError, on every
-        rank alike and before a weight is changed, for batches that do not fit, and gradients that are no numbers.
+        rank alike and before a weight is changed, for batches that do not fit, and gradients that are not numbers.
         """
         num_valid = num_valid_tokens(tokens_BS, labels_BS, self.groups, vocabulary=self.config.vocabulary)
         stages = self._stages(self._microbatches(tokens_BS, labels_BS, num_valid))

@@ -55,7 +55,7 @@ class Weights(Protocol):
         ...
 
     def bad(self) -> Iterator[nn.Parameter]:
-        """Parameters whose gradient was no number on this rank, before this step's sums."""
+        """Parameters whose gradient was not a number on this rank, before this step's sums."""
         ...
 
     def reduce(self) -> None:

@@ -121,8 +121,9 @@ def mesh_of_world(
     copy = Mesh(tp=tp, pp=pp, cp=cp, order=order).world
     if world % copy:
         raise ValueError(
-            f"tp * pp * cp = {tp} * {pp} * {cp} = {copy} ranks hold one copy of the model, and {world} is no multiple "
-            f"of {copy}: use {world // copy * copy or copy} ranks, or a product among {_listed(divisors(world))}"
+            f"tp * pp * cp = {tp} * {pp} * {cp} = {copy} ranks hold one copy of the model, and {world} is not a "
+            f"multiple of {copy}: use {world // copy * copy or copy} ranks, or a product among "
+            f"{_listed(divisors(world))}"
         )
     return Mesh(tp=tp, pp=pp, dp=world // copy, cp=cp, ep=ep, etp=etp, order=order)
 
@@ -136,7 +137,7 @@ def _full_order(order: str) -> list[str]:
 def _check_order(mesh: Mesh) -> None:
     named = mesh.order.lower().split("-")
     if len(set(named)) < len(named) or not set(named) <= set(_NAMES):
-        raise ValueError(f"{mesh.order!r} is no order of axes: join each of {', '.join(_NAMES)} once by '-'")
+        raise ValueError(f"{mesh.order!r} is not an order of axes: join each of {', '.join(_NAMES)} once by '-'")
     for name in _NAMES:
         if name not in named and getattr(mesh, name) != 1:
             raise ValueError(

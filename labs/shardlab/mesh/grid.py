@@ -26,7 +26,7 @@ class Grid:
             raise ValueError(f"an axis is named twice in {', '.join(names)}: name each once")
         for name, size in self.axes:
             if type(size) is not int or size < 1:
-                raise ValueError(f"{name} = {size!r} is no size of an axis: use a whole number of 1 or more")
+                raise ValueError(f"{name} = {size!r} is not a size of an axis: use a whole number of 1 or more")
 
     @cached_property
     def sizes(self) -> dict[str, int]:

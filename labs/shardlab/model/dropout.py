@@ -16,7 +16,7 @@ class Dropout(nn.Module):
     def __init__(self, p: float) -> None:
         super().__init__()
         if not 0 <= p < 1:
-            raise ValueError(f"a dropout of {p} leaves nothing or is no probability: use 0 up to 0.9")
+            raise ValueError(f"a dropout of {p} leaves nothing or is not a probability: use 0 up to 0.9")
         self.p = p
         self.generator: torch.Generator | None = None
 

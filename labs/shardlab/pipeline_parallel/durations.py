@@ -32,7 +32,7 @@ class Durations:
                 lengths.add(len(given))
             for value in values:
                 if value is not None and not (math.isfinite(value) and value >= 0):
-                    raise ValueError(f"{name} = {value} is no duration: give seconds, 0 or more, and finite")
+                    raise ValueError(f"{name} = {value} is not a duration: give seconds, 0 or more, and finite")
         if len(lengths) > 1:
             raise ValueError(f"durations for {sorted(lengths)} stages do not fit together: give every list one length")
 

@@ -33,7 +33,7 @@ class Action:
     def __post_init__(self) -> None:
         if type(self.kind) is not Kind:
             if self.kind not in ("F", "I", "W", "B"):
-                raise ValueError(f"{self.kind!r} is no pass: use F (forward), I (input), W (weights) or B (I and W)")
+                raise ValueError(f"{self.kind!r} is not a pass: use F (forward), I (input), W (weights) or B (I and W)")
             object.__setattr__(self, "kind", Kind(self.kind))
         if not (self.stage >= 0 and self.microbatch >= 0):
             raise ValueError(f"stage {self.stage}, microbatch {self.microbatch}: count both from 0")
@@ -51,7 +51,7 @@ class Overlap:
 
     def __post_init__(self) -> None:
         if (self.forward.kind, self.backward.kind) != (Kind.F, Kind.B):
-            raise ValueError(f"{self.forward} and {self.backward} are no pair: overlap an F with a B, in this order")
+            raise ValueError(f"{self.forward} and {self.backward} are not a pair: overlap an F with a B, in this order")
 
     def __str__(self) -> str:
         return f"({self.forward};{self.backward})OVERLAP_F_B"
@@ -164,6 +164,6 @@ def _parse_action(text: str) -> Action:
     found = _ACTION.fullmatch(text)
     if not found:
         pair = ", or (1F3;0B0)OVERLAP_F_B for a pair" if set("(;)&") & set(text) else ""
-        raise ValueError(f"{text!r} is no slot: write stage, letter and microbatch, such as 1F3 or 1B3{pair}")
+        raise ValueError(f"{text!r} is not a slot: write stage, letter and microbatch, such as 1F3 or 1B3{pair}")
     stage, letter, microbatch = found.groups()
     return Action(Kind(letter), int(stage), int(microbatch))

@@ -214,7 +214,7 @@ def draw(training: Training) -> None:
 
 
 def _told(training: Training, step: int, tokens: torch.Tensor, labels: torch.Tensor) -> Step | None:
-    """The step, looked at closely where the recipe says so; None where its gradients were no numbers."""
+    """The step, looked at closely where the recipe says so; None where its gradients were not numbers."""
 
     def plain() -> Step:
         return training.trainer.step(tokens, labels)

@@ -48,7 +48,7 @@ MEANING = {
     FAILED: "something else went wrong: the message says what",
     WRONG_RECIPE: "the recipe, or a change to it, does not work; nothing was started",
     REFUSED: "the ranks refused to begin, such as a checkpoint of another model",
-    NOT_FINITE: "a loss or gradient was no number, and the recipe stops then",
+    NOT_FINITE: "a loss or gradient was not a number, and the recipe stops then",
     LOST: "a rank was lost: it died, or did not answer in time",
 }
 

@@ -45,7 +45,7 @@ def all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm):
 
 @pytest.fixture(scope="module")
 def submitted(tmp_path_factory):
-    """Three honest students with answers of their own, two copies, one solution, one file that is no notebook."""
+    """Three honest students with answers of their own, two copies, one solution, one file that is not a notebook."""
     folder = tmp_path_factory.mktemp("submitted")
     kept = {check.exercise: list(honest(check.exercise).values()) for check in weeks.of_week(WEEK)}
     for number in range(3):

@@ -24,13 +24,13 @@ def test_another_file_is_no_key(tmp_path, content):
     path = tmp_path / "key"
     path.touch(mode=0o600)
     path.write_text(content)
-    with pytest.raises(ValueError, match="is no key file"):
+    with pytest.raises(ValueError, match="is not a key file"):
         read_key(path)
 
 
 def test_a_link_is_no_key(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match="is no key file"):
+    with pytest.raises(ValueError, match="is not a key file"):
         read_key(tmp_path / "link")
 
 

@@ -22,10 +22,10 @@ def without(*names):
     [
         (without("hidden", "vocab"), "a model lacks hidden, vocab: give whole numbers"),
         (GOOD | {"wings": 2, "legs": 4}, "has no legs, wings: a model has the fields name, layers"),
-        (GOOD | {"layers": "two", "hidden": 6.5}, "hidden = 6.5 is no whole number: give one; layers = 'two'"),
-        (GOOD | {"layers": True}, "layers = True is no whole number"),
-        (GOOD | {"gated": 1}, "gated = 1 is no true or false"),
-        (GOOD | {"name": 7}, "name = 7 is no text"),
+        (GOOD | {"layers": "two", "hidden": 6.5}, "hidden = 6.5 is not a whole number: give one; layers = 'two'"),
+        (GOOD | {"layers": True}, "layers = True is not a whole number"),
+        (GOOD | {"gated": 1}, "gated = 1 is not true or false"),
+        (GOOD | {"name": 7}, "name = 7 is not text"),
         (GOOD | {"layers": -2}, "layers = -2 makes no model: use 1 or more"),
         (GOOD | {"positions": -2}, "must not be negative: use 0 for none"),
         (GOOD | {"layers": 10**30}, f"layers: no model is that large, use at most {LARGEST}"),
@@ -39,9 +39,9 @@ def without(*names):
         (MOE | {"dense_layers": 3}, "3 dense layers in 2 layers: use 0 to 2"),
         (MOE | {"dense_layers": 1}, "ffn = 0 makes no MLP"),
         (GOOD | {"positions": 4}, "4 learned positions for a sequence of 8: give as many, or 0"),
-        (GOOD | {"latent": 5}, "latent = 5 is no object: give {q_rank, kv_rank"),
+        (GOOD | {"latent": 5}, "latent = 5 is not an object: give {q_rank, kv_rank"),
         (GOOD | {"latent": LATENT | {"rank": 3}}, "latent has no rank: latent has the fields q_rank"),
-        (GOOD | {"latent": LATENT | {"rope": "x"}}, "rope = 'x' is no whole number"),
+        (GOOD | {"latent": LATENT | {"rope": "x"}}, "rope = 'x' is not a whole number"),
         (GOOD | {"latent": LATENT | {"kv_rank": 0}}, "latent: kv_rank = 0, use 1 to"),
     ],
 )
@@ -102,10 +102,10 @@ def test_divisors_divide_and_come_in_order(number):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"tp": -4}, "tp = -4 is no size: use 1 or more"),
-        ({"dp": 10**12}, f"dp = {10**12} is no size: .* whole number up to {LARGEST}"),
-        ({"pp": 2.5}, "pp = 2.5 is no size: .* whole number"),
-        ({"tp": "8"}, "tp = 8 is no size"),
+        ({"tp": -4}, "tp = -4 is not a size: use 1 or more"),
+        ({"dp": 10**12}, f"dp = {10**12} is not a size: .* whole number up to {LARGEST}"),
+        ({"pp": 2.5}, "pp = 2.5 is not a size: .* whole number"),
+        ({"tp": "8"}, "tp = 8 is not a size"),
         ({"dp": LARGEST, "ep": 7}, r"ep = 7 does not divide .* use \[1, 2147483647\]"),
     ],
 )

@@ -137,7 +137,7 @@ def test_chunks_follow_the_stages():
     deeper = around["pp 64, dp 2, virtual 2"].plan
     assert deeper and (deeper.layout.virtual, deeper.layout.num_microbatches) == (2, 1024)
     assert around["virtual 8"].plan is None and "use at most 16 stages" in around["virtual 8"].reason
-    few = replace(layout, num_microbatches=32)  # half of them is no full round of 32 stages
+    few = replace(layout, num_microbatches=32)  # half of them is not a full round of 32 stages
     winner = Plan(few, winner.memory, winner.step)
     assert any(one.change == "microbatch 2, virtual 1" for one in neighbours(model, H100, winner))
 

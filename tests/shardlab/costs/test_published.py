@@ -49,11 +49,11 @@ def test_no_reported_number_is_read():
     [
         ({"gpu": "TPU"}, "unknown: use one of A100"),
         ({"n_gpus": "31"}, "but the run has 31 GPUs"),
-        ({"layers": "many"}, "no number"),
+        ({"layers": "many"}, "not a number"),
         ({"layers": "-3"}, "use 1 or more"),
         ({"tp": "5", "n_gpus": "160"}, "use a tensor-parallel size of 1, 2"),
         ({"global_batch": "100"}, "use a multiple of 512"),
-        ({"hidden": "inf"}, "no number"),
+        ({"hidden": "inf"}, "not a number"),
     ],
 )
 def test_a_bad_row_is_answered_with_a_reason_and_the_others_are_done(changes, reason):

@@ -1,4 +1,4 @@
-"""A gradient that is no number is blamed on the rank that brought it, though the sum gives it to all."""
+"""A gradient that is not a number is blamed on the rank that brought it, though the sum gives it to all."""
 
 import math
 

@@ -33,7 +33,7 @@ def test_recorded_orders_can_be_played():
 
 
 def test_bad_cells_are_named():
-    with pytest.raises(ValueError, match="line 2, cell 3: '1X0' is no slot"):
+    with pytest.raises(ValueError, match="line 2, cell 3: '1X0' is not a slot"):
         from_csv("0F0,0B0\n1F0,,1X0\n")
 
 

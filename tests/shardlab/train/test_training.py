@@ -208,7 +208,7 @@ def test_a_rank_that_is_killed_while_it_saves_costs_nothing_before(tmp_path, ran
 
 
 class Poisoned(Hook):
-    """The second step's gradients are no numbers on the second rank: a hook of its first block makes one of them so."""
+    """The second step's gradients are not numbers on the second rank: a hook of its first block spoils one."""
 
     def on_begin(self, training):
         self.step = 0

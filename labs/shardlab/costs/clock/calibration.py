@@ -109,7 +109,7 @@ def read_calibration(path: Path | None = None) -> Calibration:
     try:
         return _from_plain(data)
     except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is no calibration: {error}; {again}") from None
+        raise ValueError(f"{path} is not a calibration: {error}; {again}") from None
 
 
 def _from_plain(data: Any) -> Calibration:
@@ -180,7 +180,7 @@ def _check_together(one: Calibration, number: int, together: Together) -> None:
             f"{number} ranks on {one.cores} cores cannot each take only {together.slowdown:g} times as long as one"
         )
     if not 0 <= together.hidden <= 1:
-        raise ValueError(f"hidden = {together.hidden} is no share: 0 to 1")
+        raise ValueError(f"hidden = {together.hidden} is not a share: 0 to 1")
     missing = [kind for kind in (*COLLECTIVES, "send") if kind not in together.links]
     if missing:
         raise ValueError(f"its links of {number} ranks lack {', '.join(missing)}")
@@ -192,4 +192,4 @@ def _check_together(one: Calibration, number: int, together: Together) -> None:
 def _positive(name: str, value: Any, *, or_zero: bool = False) -> None:
     fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not fits or value < 0 or (value == 0 and not or_zero):
-        raise ValueError(f"{name} = {value!r} is no number {'of 0 or more' if or_zero else 'above 0'}")
+        raise ValueError(f"{name} = {value!r} is not a number {'of 0 or more' if or_zero else 'above 0'}")

@@ -231,4 +231,4 @@ def _whole(row: dict[str, str], name: str, unstated: int | None = None) -> int:
     try:
         return int(float(row[name]))
     except (ValueError, OverflowError):
-        raise ValueError(f"{name} = {row[name]!r} is no number: give a whole one") from None
+        raise ValueError(f"{name} = {row[name]!r} is not a number: give a whole one") from None
