@@ -39,7 +39,8 @@ class Bar:
 
 def print_class(verdicts: list[Verdicts], strangers: Sequence[str] = ()) -> None:
     """One line per student: points, the exercises that are not yet right; then what the instructor should look at."""
-    table = Table("student", "points", "of", "not yet right", title=f"{len(verdicts)} submissions")
+    title = f"{len(verdicts)} submission" + ("" if len(verdicts) == 1 else "s")
+    table = Table("student", "points", "of", "not yet right", title=title)
     for one in verdicts:
         exercises = one["exercises"]
         wrong = [name.split(".")[1] for name, exercise in exercises.items() if exercise["points"] < exercise["max"]]
