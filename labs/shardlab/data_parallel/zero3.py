@@ -83,8 +83,11 @@ class Zero3(Zero2):
             vector.free()
 
     def _gather_ahead(self, unit: nn.Module, direction: int) -> None:
-        """Start gathering the units that come next, forward (+1) or backward (-1)."""
-        if not self._knows_order:
+        """Start gathering the units that came next in the first forward, forward (+1) or backward (-1).
+
+        A unit that it did not use, say of another branch, has no place in its order: what comes next is gathered then.
+        """
+        if not self._knows_order or unit not in self._order:
             return
         place = self._order.index(unit)
         for ahead in range(1, self.prefetch + 1):
