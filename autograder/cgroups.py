@@ -24,7 +24,7 @@ LIMITS = {
 
 
 class ControlGroup:
-    """The folders of one group, in every hierarchy that allows it; none is not an error."""
+    """The folders of one group, in every hierarchy that allows it; it is no error to find none."""
 
     def __init__(self, mounts: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> None:
         self.folders: list[Path] = []

@@ -125,7 +125,7 @@ def started(folder: Path, then: str) -> tuple[subprocess.Popen, Path]:
 
 
 def wait_until(is_so: Any) -> None:
-    """Look a thousand times per second; TimeoutError when it takes too long."""
+    """Look a thousand times a second; TimeoutError when it takes too long."""
     until = time.monotonic() + LONG
     while not is_so():
         if time.monotonic() > until:

@@ -524,7 +524,7 @@ check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 
 # %% [markdown]
 # Now the answer that you would give, in five to eight sentences. Use your own numbers: how often Llama's job should
-# save, what it gains over once per hour, and what an asynchronous save changes in the formula and what it does not. At
+# save, what it gains over once an hour, and what an asynchronous save changes in the formula and what it does not. At
 # ten times as many GPUs, which of s, R and T would you work on first?
 
 # %% [markdown] manual="week15.interview" points=2

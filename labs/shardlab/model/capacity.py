@@ -1,4 +1,4 @@
-"""How many rows per expert takes, and which choices are dropped when more come."""
+"""How many rows an expert takes, and which choices are dropped when more come."""
 
 from __future__ import annotations
 
