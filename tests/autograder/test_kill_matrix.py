@@ -2,7 +2,7 @@
 
 Of the answers that `make stability` has judged alike under many seeds, with the grader and the week's checks as they
 are now, a third is judged here, another third with every commit. A change of the grader has all answers judged again,
-a change of a week all of that week's. One of what checks use of `shardlab` beside meter and ranks has not: WHOLE=1 does.
+a change of a week all of that week's. One of `shardlab` beside meter and ranks has not: WHOLE=1 does.
 """
 
 import pytest

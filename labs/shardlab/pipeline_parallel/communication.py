@@ -29,6 +29,13 @@ class Message:
     source: int
     destination: int
 
+    @property
+    def user(self) -> Action:
+        """The neighbouring stage's pass that waits for it."""
+        user = user_of(self.result, stages=self.result.stage + 2)  # who sends to it knows that no end is there
+        assert user is not None
+        return user
+
     def __str__(self) -> str:
         return f"{self.result} from rank {self.source} to rank {self.destination}"
 
@@ -112,9 +119,7 @@ def receive_early(steps: list[Slot | MessageBatch], rank: int, *, num_slots: int
                 before[here][1].append(message)
                 continue
             result = message.result
-            shaped = 0
-            if result.kind is Kind.I and (user := user_of(result, 1 + result.stage)) is not None:
-                shaped = after[Action(Kind.F, user.stage, user.microbatch)]
+            shaped = 0 if result.kind is Kind.F else after[Action(Kind.F, message.user.stage, result.microbatch)]
             before[max(here - num_slots, shaped)][0].append(message)
     return _woven(
         slots, {place: [*sends, *receives] for place, (receives, sends) in before.items() if receives or sends}

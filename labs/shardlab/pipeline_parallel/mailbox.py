@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shardlab.pipeline_parallel.communication import Message, MessageBatch
-from shardlab.pipeline_parallel.schedule import Action, Kind, user_of
+from shardlab.pipeline_parallel.schedule import Action, Kind
 from shardlab.pipeline_parallel.stages import Stage
 
 
@@ -87,12 +87,9 @@ class Mailbox:
         self._leaving.clear()
 
     def _buffer(self, message: Message) -> Tensor:
-        result = message.result
-        user = user_of(result, stages=result.stage + 2)  # a message has a user: no end is near
-        assert user is not None
-        stage = self._stages[user.stage]
-        of_kind = stage.empty_activation if result.kind is Kind.F else stage.empty_gradient
-        return of_kind(result.microbatch)
+        stage = self._stages[message.user.stage]
+        of_kind = stage.empty_activation if message.result.kind is Kind.F else stage.empty_gradient
+        return of_kind(message.result.microbatch)
 
 
 def _name_of(result: Action, tensor: Tensor) -> Tensor:
