@@ -16,7 +16,7 @@ from rich.table import Table
 import benchmarks
 from benchmarks.row import Row
 
-NO_BENCHMARKS = ("row", "gpu_kernels", "__main__")
+NO_BENCHMARKS = ("row", "gpu_kernels", "profiler_traces", "__main__")
 ON_REQUEST = (  # minutes or hours, a GPU, or Megatron
     "all-meshes",
     "attack-batch",
@@ -25,8 +25,12 @@ ON_REQUEST = (  # minutes or hours, a GPU, or Megatron
     "kills",
     "memory-bounds",
     "one-gpu-collectives",
+    "one-gpu-composed",
     "one-gpu-data-parallel",
+    "one-gpu-experts",
+    "one-gpu-long-context",
     "one-gpu-pipelines",
+    "one-gpu-tensor-parallel",
     "tensor-parallel",
 )
 NAMES = [one.name.replace("_", "-") for one in iter_modules(benchmarks.__path__) if one.name not in NO_BENCHMARKS]

@@ -40,7 +40,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn import functional
 
-from benchmarks.row import Row, at_least_times
+from benchmarks.row import Row, at_least_times, finish
 from benchmarks.tensor_parallel import lay_out_by_rank
 
 CONFIG = GPTConfig(layers=4, hidden=256, heads=8, sequence=256, vocabulary=512, tied=False, rope=True)
@@ -75,33 +75,42 @@ LAYOUTS = [
 
 def measure() -> list[Row]:
     """Medians of alternating steps; a step lasts as long as its slowest rank."""
+    return rows_of(CONFIG, "cpu", "gloo")
+
+
+def rows_of(config: GPTConfig, device: str, transport: str) -> list[Row]:
+    """A row for each layout."""
     rows = []
     for layout in LAYOUTS:
-        by_rank = shardlab.run(race, layout, ranks=layout.mesh.world, transport="gloo", observe=False, timeout=900)
+        by_rank = shardlab.run(
+            race, layout, config, device, ranks=layout.mesh.world, transport=transport, observe=False, timeout=900
+        )
         ours, peer = (median(map(max, zip(*one, strict=True))) for one in zip(*by_rank, strict=True))
         axes = " x ".join(f"{name} {size}" for name in AXES if (size := getattr(layout.mesh, name)) > 1)
         rows.append(at_least_times(f"step, {axes}, ZeRO-{layout.zero}, {layout.schedule}, s", ours, peer, 1.0))
     return rows
 
 
-def race(layout: Layout) -> tuple[list[float], list[float]]:
+def race(layout: Layout, config: GPTConfig, device: str) -> tuple[list[float], list[float]]:
     """Seconds of our steps and of the composition's, in turn; RuntimeError where their losses differ."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    whole, replica = GPT(CONFIG), layout.mesh.coordinates(dist.get_rank())["dp"]
+    whole, replica = GPT(config).to(device), layout.mesh.coordinates(dist.get_rank())["dp"]
     both = [ours(whole, layout), composed(whole, layout)]
     seconds: tuple[list[float], list[float]] = [], []
     for number in range(WARM_UP + ROUNDS):
         tokens = torch.randint(
-            CONFIG.vocabulary, (BATCH, CONFIG.sequence), generator=torch.Generator().manual_seed(number)
+            config.vocabulary, (BATCH, config.sequence), generator=torch.Generator().manual_seed(number)
         )
-        mine = tokens.chunk(layout.mesh.dp)[replica]
+        mine = tokens.chunk(layout.mesh.dp)[replica].to(device)
         labels, losses = next_tokens(mine), [0.0, 0.0]
         for who in Random(number).sample((0, 1), 2):  # the same order on every rank
             dist.barrier()
+            finish(device)
             began = time.perf_counter()
             losses[who] = both[who](mine, labels)
+            finish(device)
             if number >= WARM_UP:
                 seconds[who].append(time.perf_counter() - began)
         if abs(losses[0] - losses[1]) > 1e-4:
@@ -118,7 +127,8 @@ def ours(whole: GPT, layout: Layout) -> Step:
         sequence_parallel=layout.mesh.tp > 1,
         max_norm=MAX_NORM,
     )
-    trainer = MeshTrainer(whole, create_process_groups(layout.mesh), new_optimizer, settings)
+    groups = create_process_groups(layout.mesh, device=whole.token.weight.device.type)
+    trainer = MeshTrainer(whole, groups, new_optimizer, settings)
     return lambda tokens, labels: trainer.step(tokens, labels).loss
 
 
@@ -127,8 +137,8 @@ def ours(whole: GPT, layout: Layout) -> Step:
 
 def composed(whole: GPT, layout: Layout) -> Step:
     """Stages of the same model, first cut by DTensor, then by FSDP2, then put into one of torch's schedules."""
-    mesh = layout.mesh
-    meshes = init_device_mesh("cpu", (mesh.pp, mesh.dp, mesh.tp), mesh_dim_names=("pp", "dp", "tp"))
+    mesh, device = layout.mesh, whole.token.weight.device
+    meshes = init_device_mesh(device.type, (mesh.pp, mesh.dp, mesh.tp), mesh_dim_names=("pp", "dp", "tp"))
     meshes["dp", "tp"]._flatten()  # one all-reduce for the norm, as torch's warning recommends
     schedule = BUILDERS[layout.schedule](mesh.pp, layout.microbatches)
     parts = {
@@ -137,7 +147,7 @@ def composed(whole: GPT, layout: Layout) -> Step:
     }
     parameters = [parameter for part in parts.values() for parameter in part.parameters()]
     optimizer = new_optimizer(parameters)
-    passes = all_passes(parts, num_stages(schedule), layout, meshes)
+    passes = all_passes(parts, num_stages(schedule), layout, meshes, device)
 
     def step(tokens: Tensor, labels: Tensor) -> float:
         with loss_parallel():
@@ -154,7 +164,7 @@ def composed(whole: GPT, layout: Layout) -> Step:
 def composed_part(whole: GPT, stage: int, stages: int, layout: Layout, meshes: DeviceMesh) -> PartOfModel:
     """A stage, cut over tp and over dp."""
     part, tp = PartOfModel(whole, stage, stages), layout.mesh.tp
-    part.positions = torch.arange(CONFIG.sequence)
+    part.positions = torch.arange(whole.config.sequence, device=whole.token.weight.device)
     if tp > 1:
         for block in part.blocks.values():
             lay_out_by_rank(block.attention, tp)
@@ -185,9 +195,12 @@ def has(part: nn.Module, name: str) -> bool:
     return getattr(part, name.partition(".")[0]) is not None
 
 
-def all_passes(parts: dict[int, PartOfModel], stages: int, layout: Layout, meshes: DeviceMesh) -> Step:
+def all_passes(
+    parts: dict[int, PartOfModel], stages: int, layout: Layout, meshes: DeviceMesh, device: torch.device
+) -> Step:
     """All microbatches forward and backward. Returns a replica's mean loss in the last stage, else 0."""
-    num_tokens = BATCH // layout.mesh.dp * (CONFIG.sequence - 1)  # the last token of a sequence has no next one
+    sequence = next(iter(parts.values())).config.sequence
+    num_tokens = BATCH // layout.mesh.dp * (sequence - 1)  # the last token of a sequence has no next one
 
     def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
         return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / num_tokens
@@ -201,9 +214,7 @@ def all_passes(parts: dict[int, PartOfModel], stages: int, layout: Layout, meshe
 
         return alone
     group = meshes.get_group("pp")
-    staged = [
-        pipelining.PipelineStage(part, stage, stages, torch.device("cpu"), group=group) for stage, part in parts.items()
-    ]
+    staged = [pipelining.PipelineStage(part, stage, stages, device, group=group) for stage, part in parts.items()]
     kind = getattr(pipelining, TORCHS[layout.schedule])
     given = staged if layout.schedule == "interleaved" else staged[0]
     schedule = kind(given, layout.microbatches, loss_fn=loss_of, scale_grads=False)
@@ -213,7 +224,7 @@ def all_passes(parts: dict[int, PartOfModel], stages: int, layout: Layout, meshe
         is_last = stages - 1 in parts
         arguments = (tokens,) if 0 in parts else ()
         schedule.step(*arguments, target=labels if is_last else None, losses=losses if is_last else None)
-        return torch.stack([local(one) for one in losses]).sum() if is_last else torch.zeros(())
+        return torch.stack([local(one) for one in losses]).sum() if is_last else torch.zeros((), device=device)
 
     return pipelined
 

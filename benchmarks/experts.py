@@ -32,18 +32,26 @@ from shardlab.model.router import Choice
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from benchmarks.row import Row, at_least_times
+from benchmarks.row import Row, at_least_times, finish
 
 LAB = str(Path(__file__).parents[1] / "labs" / "lab02-megatron")
 TORCHTITAN = "torchtitan"
 CONFIG = MoEConfig(256, 256, Choice(8, 2, renormalise=True))
-TOKENS, ROUNDS, WARM_UP = 1024, 25, 3
-HIDDEN = 256, 2048  # of dispatch and combine alone
+ROUNDS, WARM_UP = 25, 3
 NODES = MoEConfig(256, 64, Choice(16, 4, groups=2, groups_per_token=1))  # k = 4 experts of one node
 SLOW_LINK = 50e6  # bytes per second
 EXCHANGE, MEGATRON, TITAN = 1 / 1.2, 1 / 0.9, 1.0  # our time is at most 1.2 of the messages', 0.9 of Megatron's, ...
 TWO_LEVELS = 1.0  # faster
 Step = Callable[[Tensor], Tensor]
+
+
+class Shape(NamedTuple):
+    """The layer, how many tokens each rank has, and where; hidden: widths of dispatch and combine alone."""
+
+    layer: MoEConfig = CONFIG
+    tokens: int = 1024
+    hidden: tuple[int, int] = (256, 2048)
+    device: str = "cpu"
 
 
 class Taken(NamedTuple):
@@ -55,23 +63,25 @@ class Taken(NamedTuple):
 
 def measure() -> list[Row]:
     """Medians of alternating steps: wall seconds of the slowest rank, CPU seconds of all ranks together."""
-    rows = []
-    for ranks in (2, 4):
-        for hidden in HIDDEN:
-            exchanges = _by_name(exchange_race, replace(CONFIG, hidden=hidden), ranks)
-            name = f"dispatch and combine, {TOKENS * CONFIG.choice.k * hidden * 4 / 2**20:g} MiB, {ranks} ranks"
-            rows += _rows(name, exchanges, [("two all-to-alls", EXCHANGE)])
-        layers = _by_name(layer_race, CONFIG, ranks)
-        peers = [("Megatron, alltoall", MEGATRON), ("Megatron, allgather", MEGATRON), (TORCHTITAN, TITAN)]
-        rows += _rows(f"layer's step, {ranks} ranks", layers, [one for one in peers if one[0] in layers])
-    levels = _by_name(level_race, NODES, 4)
+    rows = [row for ranks in (2, 4) for row in rows_of(Shape(), ranks, "gloo", units=("s", "CPU s"))]
+    levels = _by_name(level_race, Shape(NODES), 4, "gloo")
     name = "layer's step over a slow link, two nodes of 2 ranks"
     return rows + _rows(name, levels, [("one level", TWO_LEVELS)], units=("s",))
 
 
-def _rows(
-    name: str, taken: dict[str, Taken], peers: list[tuple[str, float]], units: tuple[str, ...] = ("s", "CPU s")
-) -> list[Row]:
+def rows_of(shape: Shape, ranks: int, transport: str, *, units: tuple[str, ...]) -> list[Row]:
+    """Dispatch and combine beside the messages alone, a layer beside its peers."""
+    rows, choice = [], shape.layer.choice
+    for hidden in shape.hidden:
+        one = shape._replace(layer=replace(shape.layer, hidden=hidden))
+        name = f"dispatch and combine, {shape.tokens * choice.k * hidden * 4 / 2**20:g} MiB, {ranks} ranks"
+        rows += _rows(name, _by_name(exchange_race, one, ranks, transport), [("two all-to-alls", EXCHANGE)], units)
+    layers = _by_name(layer_race, shape, ranks, transport)
+    peers = [("Megatron, alltoall", MEGATRON), ("Megatron, allgather", MEGATRON), (TORCHTITAN, TITAN)]
+    return rows + _rows(f"layer's step, {ranks} ranks", layers, [one for one in peers if one[0] in layers], units)
+
+
+def _rows(name: str, taken: dict[str, Taken], peers: list[tuple[str, float]], units: tuple[str, ...]) -> list[Row]:
     return [
         at_least_times(f"{name}, {unit}: beside {peer}", taken["ours"][which], taken[peer][which], times)
         for peer, times in peers
@@ -79,8 +89,8 @@ def _rows(
     ]
 
 
-def _by_name(race: Callable, config: MoEConfig, ranks: int) -> dict[str, Taken]:
-    by_rank = shardlab.run(race, config, TOKENS, ROUNDS, ranks=ranks, transport="gloo", observe=False, timeout=900)
+def _by_name(race: Callable, shape: Shape, ranks: int, transport: str) -> dict[str, Taken]:
+    by_rank = shardlab.run(race, shape, ROUNDS, ranks=ranks, transport=transport, observe=False, timeout=900)
     found = {}
     for name in by_rank[0]:
         steps = list(zip(*(one[name] for one in by_rank), strict=True))
@@ -92,11 +102,12 @@ def _by_name(race: Callable, config: MoEConfig, ranks: int) -> dict[str, Taken]:
 # ---- in each rank ---------------------------------------------------------------------------------------------------
 
 
-def exchange_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Taken]]:
+def exchange_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
     """Tokens to the ranks of their experts and back beside two plain all-to-alls of the same rows; no gradients."""
     torch.set_num_threads(1)
-    layer = ParallelMoE(_whole(config), Splits(None))
-    x_TH = _batch(config, tokens, 0)
+    config = shape.layer
+    layer = ParallelMoE(_whole(shape), Splits(None))
+    x_TH = _batch(shape, 0)
     routing, _ = layer.router(x_TH)
 
     def ours(x_TH: Tensor) -> Tensor:
@@ -112,10 +123,10 @@ def exchange_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list
         return all_to_all(y_AH, exchange.received, exchange.sent, group=None, agreed=True)
 
     with torch.no_grad():
-        return _in_turn({"ours": ours, "two all-to-alls": plain}, lambda _: x_TH, rounds, same=False)
+        return _in_turn({"ours": ours, "two all-to-alls": plain}, lambda _: x_TH, rounds, shape.device, same=False)
 
 
-def level_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Taken]]:
+def level_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
     """Forward and backward of a layer on two nodes with a slow link between them, in one level and in two."""
     torch.set_num_threads(1)
     pairs = [[0, 2], [1, 3]], [[0, 1], [2, 3]]
@@ -123,28 +134,28 @@ def level_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Ta
     steps = {}
     for name, nodes in (("one level", None), ("ours", Nodes(groups[0], groups[1]))):
         travel = Travel(SlowLink(ranks_per_node=2, bytes_per_second=SLOW_LINK))
-        layer = ParallelMoE(_whole(config), Splits(None, nodes=nodes, travel=travel))
+        layer = ParallelMoE(_whole(shape), Splits(None, nodes=nodes, travel=travel))
         steps[name] = _step(layer, layer)
-    return _in_turn(steps, lambda number: _batch(config, tokens, number), rounds, same=True)
+    return _in_turn(steps, lambda number: _batch(shape, number), rounds, shape.device, same=True)
 
 
-def layer_race(config: MoEConfig, tokens: int, rounds: int) -> dict[str, list[Taken]]:
+def layer_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
     """Forward and backward of a whole layer; the outputs must be equal."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.path.insert(0, LAB)
-    from on_cpu import megatron_on_cpu
+    from on_cpu import megatron_on
 
-    megatron_on_cpu(1)
-    ours = ParallelMoE(_whole(config), Splits(None))
+    megatron_on(shape.device, 1)
+    ours = ParallelMoE(_whole(shape), Splits(None))
     layers: dict[str, tuple[nn.Module, Step]] = {"ours": (ours, ours)}
-    layers["Megatron, alltoall"] = of_megatron("alltoall", ours, config)
-    layers["Megatron, allgather"] = of_megatron("allgather", ours, config)
+    layers["Megatron, alltoall"] = of_megatron("alltoall", ours, shape)
+    layers["Megatron, allgather"] = of_megatron("allgather", ours, shape)
     if find_spec(TORCHTITAN):
-        layers[TORCHTITAN] = of_torchtitan(config)
+        layers[TORCHTITAN] = of_torchtitan(shape)
 
     steps = {name: _step(*layer) for name, layer in layers.items()}
-    return _in_turn(steps, lambda number: _batch(config, tokens, number), rounds, same=True)
+    return _in_turn(steps, lambda number: _batch(shape, number), rounds, shape.device, same=True)
 
 
 def _step(module: nn.Module, forward: Step) -> Step:
@@ -158,7 +169,7 @@ def _step(module: nn.Module, forward: Step) -> Step:
 
 
 def _in_turn(
-    steps: dict[str, Step], batch: Callable[[int], Tensor], rounds: int, *, same: bool
+    steps: dict[str, Step], batch: Callable[[int], Tensor], rounds: int, device: str, *, same: bool
 ) -> dict[str, list[Taken]]:
     """What each step took, all in turn, each time in another order. Raises RuntimeError where outputs should be equal
     and are not.
@@ -169,8 +180,10 @@ def _in_turn(
         for name in Random(number).sample(list(steps), len(steps)):  # the same order on every rank
             given = batch(number).clone()
             dist.barrier()
+            finish(device)
             began, cpu = time.perf_counter(), time.process_time()
             outputs.append(steps[name](given))
+            finish(device)
             if number >= WARM_UP:
                 taken[name].append(Taken(time.perf_counter() - began, time.process_time() - cpu))
         if same and any((one - outputs[0]).abs().max() > 1e-4 * outputs[0].abs().max() for one in outputs):
@@ -178,42 +191,44 @@ def _in_turn(
     return taken
 
 
-def _whole(config: MoEConfig) -> MoE:
+def _whole(shape: Shape) -> MoE:
     torch.manual_seed(0)
-    whole = MoE(config)
+    whole = MoE(shape.layer)
     for one in whole.parameters():
         nn.init.normal_(one, std=0.1)
-    return whole
+    return whole.to(shape.device)
 
 
-def _batch(config: MoEConfig, tokens: int, number: int) -> Tensor:
+def _batch(shape: Shape, number: int) -> Tensor:
     generator = torch.Generator().manual_seed(1000 * number + dist.get_rank())
-    return torch.randn(tokens, config.hidden, generator=generator)
+    return torch.randn(shape.tokens, shape.layer.hidden, generator=generator).to(shape.device)
 
 
 def of_megatron(
-    dispatcher: Literal["alltoall", "allgather"], ours: ParallelMoE, config: MoEConfig
+    dispatcher: Literal["alltoall", "allgather"], ours: ParallelMoE, shape: Shape
 ) -> tuple[nn.Module, Step]:
     """Megatron's layer, which takes [S, B, H]; its experts are a loop, as ours are."""
     from megatron_experts import megatron_layer, take_expert_weights
 
+    config = shape.layer
     sizes = {"hidden": config.hidden, "width": config.width, "experts": config.choice.experts}
     theirs = megatron_layer(dispatcher, **sizes, moe_router_topk=config.choice.k)
     take_expert_weights(theirs, ours)
+    theirs.to(shape.device)
     return theirs, lambda x_TH: theirs(x_TH.unsqueeze(1))[0].squeeze(1)
 
 
-def of_torchtitan(config: MoEConfig) -> tuple[nn.Module, Step]:
+def of_torchtitan(shape: Shape) -> tuple[nn.Module, Step]:
     """Our router and experts around torchtitan's dispatcher, which gives rows by expert."""
     import torchtitan.models.common.token_dispatcher as module
 
     module.get_spmd_backend = lambda: "dtensor"  # the other one wants a mesh of the whole trainer
-    choice = config.choice
+    choice = shape.layer.choice
     theirs: Any = module.AllToAllTokenDispatcher(
         module.AllToAllTokenDispatcher.Config(num_experts=choice.experts, top_k=choice.k)
     )
-    theirs.wire_meshes(ep_mesh=init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("ep",)))
-    layer = ParallelMoE(_whole(config), Splits(None))
+    theirs.wire_meshes(ep_mesh=init_device_mesh(shape.device, (dist.get_world_size(),), mesh_dim_names=("ep",)))
+    layer = ParallelMoE(_whole(shape), Splits(None))
 
     def forward(x_TH: Tensor) -> Tensor:
         routing, _ = layer.router(x_TH)

@@ -25,12 +25,22 @@ from shardlab.context_parallel.ulysses import Ulysses
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.row import Row, at_most
+from benchmarks.row import Row, at_most, finish
 
 RANKS, HEADS, WIDTH = 2, 8, 32
 ASLEEP_RANKS, ASLEEP_TOKENS, STEP_SECONDS = 4, 256, 0.05  # of the ring whose blocks sleep
 ROUNDS = {1024: 15, 2048: 11, 4096: 9, 8192: 5, 16384: 3}
 Step = Callable[[], list[Tensor]]
+
+
+class Shape(NamedTuple):
+    """What is attended to, and where: [1, heads, length / ranks, width] of a dtype on a device."""
+
+    device: str = "cpu"
+    heads: int = HEADS
+    width: int = WIDTH
+    dtype: torch.dtype = torch.float32
+    tolerance: float = 1e-3  # of ours beside the peer's, as a share of the largest number
 
 
 class Seconds(NamedTuple):
@@ -42,6 +52,16 @@ class Seconds(NamedTuple):
 
 def measure() -> list[Row]:
     """Ours / the peer's, of medians of alternating steps; a step lasts as long as its slowest rank."""
+    rows = rows_of(Shape(), "gloo", ROUNDS)
+    for times, most in ((0.8, 0.1), (2.0, 1.0)):
+        by_rank = shardlab.run(asleep, times, ranks=ASLEEP_RANKS, observe=False, timeout=60)
+        without, over = (max(seconds) for seconds in zip(*by_rank, strict=True))
+        rows.append(at_most(f"exposed share of a step, a block's way {times:g} x its work", 1 - without / over, most))
+    return rows
+
+
+def rows_of(shape: Shape, transport: str, rounds_by_length: dict[int, int]) -> list[Row]:
+    """The rows beside each peer; processor seconds too where the processor is what computes."""
     rows = []
     pairs = [("torch's ring", 0.95, rings), ("Ulysses as upstream", 1.0, ulysses)]
     if find_spec("deepspeed"):
@@ -49,17 +69,15 @@ def measure() -> list[Row]:
     else:
         print("DeepSpeed is not installed: its Ulysses is not measured", file=sys.stderr)
     for name, most, pair in pairs:
-        for length, rounds in ROUNDS.items():
-            by_rank = shardlab.run(race, pair, length, rounds, ranks=RANKS, observe=False, timeout=900)
-            steps = [[*zip(*side, strict=True)] for side in zip(*by_rank, strict=True)]  # of ours and the peer's
+        by_rank = shardlab.run(
+            races, pair, rounds_by_length, shape, ranks=RANKS, transport=transport, observe=False, timeout=1800
+        )
+        for length, of_length in zip(rounds_by_length, zip(*by_rank, strict=True), strict=True):
+            steps = [[*zip(*side, strict=True)] for side in zip(*of_length, strict=True)]  # of ours and the peer's
             clock = [median(max(one.clock for one in ranks) for ranks in side) for side in steps]
             processor = [median(sum(one.processor for one in ranks) for ranks in side) for side in steps]
-            for what, (ours, peer) in (("", clock), (", processor", processor)):
-                rows.append(at_most(f"{length:,} tokens{what}: ours / {name} ({peer:.3f} s)", ours / peer, most))
-    for times, most in ((0.8, 0.1), (2.0, 1.0)):
-        by_rank = shardlab.run(asleep, times, ranks=ASLEEP_RANKS, observe=False, timeout=60)
-        without, over = (max(seconds) for seconds in zip(*by_rank, strict=True))
-        rows.append(at_most(f"exposed share of a step, a block's way {times:g} x its work", 1 - without / over, most))
+            for what, (ours, peer) in (("", clock), (", processor", processor))[: 2 if shape.device == "cpu" else 1]:
+                rows.append(at_most(f"{length:,} tokens{what}: ours / {name} ({peer:.4f} s)", ours / peer, most))
     return rows
 
 
@@ -95,28 +113,36 @@ def asleep(times: float) -> tuple[float, float]:
     return found[1], found[2]
 
 
-def race(pair: Callable, length: int, rounds: int) -> tuple[list[Seconds], list[Seconds]]:
+def races(pair: Callable, rounds_by_length: dict[int, int], shape: Shape) -> list[tuple[list[Seconds], list[Seconds]]]:
+    """A race for each length, in one process per rank."""
+    return [race(pair, length, rounds, shape) for length, rounds in rounds_by_length.items()]
+
+
+def race(pair: Callable, length: int, rounds: int, shape: Shape) -> tuple[list[Seconds], list[Seconds]]:
     """Seconds of each step, ours and the peer's, in turns; results and gradients must be equal."""
     torch.set_num_threads(1)
-    steps = pair(length)
+    steps = pair(length, shape)
     times: tuple[list[Seconds], list[Seconds]] = ([], [])
     for number in range(rounds + 1):
         results = {}
         for side in (0, 1) if number % 2 else (1, 0):
             dist.barrier()
+            finish(shape.device)
             began, worked = time.perf_counter(), time.process_time()
             results[side] = steps[side]()
+            finish(shape.device)
             if number:  # the first makes the connections
                 times[side].append(Seconds(time.perf_counter() - began, time.process_time() - worked))
         for one, other in zip(results[0], results[1], strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+            if (one - other).abs().max() > shape.tolerance * other.abs().max():
+                raise RuntimeError(f"step {number} at {length} tokens: ours and the peer's differ")
     return times
 
 
-def inputs(length: int) -> list[Tensor]:
+def inputs(length: int, shape: Shape) -> list[Tensor]:
     """q, k, v of this rank, and the gradient of the result."""
-    generator = torch.Generator().manual_seed(dist.get_rank())
-    return [torch.randn(1, HEADS, length // RANKS, WIDTH, generator=generator) for _ in range(4)]
+    generator, size = torch.Generator().manual_seed(dist.get_rank()), (1, shape.heads, length // RANKS, shape.width)
+    return [torch.randn(size, generator=generator).to(shape.device, shape.dtype) for _ in range(4)]
 
 
 def stepping(attention: Callable[..., Tensor], qkv: list[Tensor], do: Tensor) -> Step:
@@ -130,31 +156,46 @@ def stepping(attention: Callable[..., Tensor], qkv: list[Tensor], do: Tensor) ->
     return step
 
 
-def rings(length: int) -> tuple[Step, Step]:
+def rings(length: int, shape: Shape) -> tuple[Step, Step]:
     """Ours and torch's."""
     import torch.distributed.tensor.experimental._context_parallel._attention as peer
-    from shardlab.context_parallel.kernel import flash, flash_backward
 
-    *qkv, do = inputs(length)
+    *qkv, do = inputs(length, shape)
     layout, group = zigzag(length, RANKS), dist.distributed_c10d._get_default_group()
     peer._cp_options.enable_load_balance = True
     peer.set_rotate_method("alltoall")
+    flash, flash_backward, of_backward = kernel_of(shape.device)
     options = {"is_causal": True, "dropout_p": 0.0, "scale": None}
 
     def theirs() -> list[Tensor]:
         q, k, v = qkv
         with torch.no_grad():
-            o, lse = peer._templated_ring_attention(group, 2, flash, query=q, key=k, value=v, **options)
+            o, lse, *_ = peer._templated_ring_attention(group, 2, flash, query=q, key=k, value=v, **options)
             gradients = peer._templated_ring_attention_backward(
                 group, 2, flash_backward, grad_out=do, grad_out_name="grad_out", query=q, key=k, value=v, out=o,
-                logsumexp=lse, **options,
+                logsumexp=lse, **options, **of_backward,
             )  # fmt: skip
-        return [o, *gradients]
+        return [o, *gradients[:3]]
 
     def ours(*leaves: Tensor) -> Tensor:
         return attend(*leaves, layout=layout, group=group, method=Ring(), agreed=True)
 
     return stepping(ours, qkv, do), theirs
+
+
+def kernel_of(device: str) -> tuple[Callable, Callable, dict]:
+    """The flash kernel that torch's ring is called with, its backward, and what the backward is told besides."""
+    if device == "cpu":
+        from shardlab.context_parallel.kernel import flash, flash_backward
+
+        return flash, flash_backward, {}
+    from shardlab.context_parallel.kernel import aten
+
+    state = torch.empty(2, dtype=torch.uint64, device=device)  # not read without dropout
+    told = {"cum_seq_q": None, "cum_seq_k": None, "max_q": 0, "max_k": 0}
+    told |= {"philox_seed": state, "philox_offset": state[:0]}
+    forward, backward = aten._scaled_dot_product_flash_attention, aten._scaled_dot_product_flash_attention_backward
+    return forward, backward, told
 
 
 class _AllToAll(torch.autograd.Function):
@@ -173,9 +214,9 @@ class _AllToAll(torch.autograd.Function):
         return _AllToAll.apply(gradients[0], *ctx.dims), None, None  # type: ignore[return-value]
 
 
-def ulysses(length: int) -> tuple[Step, Step]:
+def ulysses(length: int, shape: Shape) -> tuple[Step, Step]:
     """Ours, and all-to-alls of q, k, v and o each by itself around torch's attention."""
-    *qkv, do = inputs(length)
+    *qkv, do = inputs(length, shape)
 
     def theirs(*leaves: Tensor) -> Tensor:
         q, k, v = (_AllToAll.apply(one, 1, 2) for one in leaves)
@@ -194,21 +235,21 @@ def our_ulysses(qkv: list[Tensor], do: Tensor) -> Step:
     return stepping(ours, qkv, do)
 
 
-def deepspeeds_ulysses(length: int) -> tuple[Step, Step]:
+def deepspeeds_ulysses(length: int, shape: Shape) -> tuple[Step, Step]:
     """Ours, and `DistributedAttention` around torch's attention, on tensors in its own order [B, S, heads, D]."""
-    os.environ |= {"DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
+    os.environ |= {"DS_ACCELERATOR": shape.device, "DS_BUILD_OPS": "0"}
     import deepspeed.comm  # type: ignore[import-not-found]
     from deepspeed.sequence.layer import DistributedAttention  # type: ignore[import-not-found]
 
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]  # it would compile
-    deepspeed.comm.init_distributed("gloo", verbose=False)
+    deepspeed.comm.init_distributed("gloo" if shape.device == "cpu" else "nccl", verbose=False)
 
     class Local(torch.nn.Module):
         def forward(self, *qkv: Tensor) -> Tensor:
             q, k, v = (one.transpose(1, 2) for one in qkv)
             return functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
 
-    *qkv, do = inputs(length)
+    *qkv, do = inputs(length, shape)
     layer = DistributedAttention(Local(), dist.group.WORLD, scatter_idx=2, gather_idx=1)
     its_own = [one.transpose(1, 2).contiguous() for one in (*qkv, do)]
     step = stepping(lambda *leaves: layer(*leaves, 0), its_own[:3], its_own[3])

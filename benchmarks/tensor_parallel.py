@@ -35,7 +35,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from benchmarks.row import Row, at_least_times, at_most
+from benchmarks.row import Row, at_least_times, at_most, finish
 
 LAB = str(Path(__file__).parents[1] / "labs" / "lab02-megatron")
 CONFIG = GPTConfig(layers=1, hidden=256, heads=8, sequence=256, flash=False)
@@ -53,17 +53,24 @@ class Contestant(NamedTuple):
 
 def measure() -> list[Row]:
     """Medians of alternating steps; a step lasts as long as its slowest rank."""
+    return rows_of(CONFIG, "cpu", "gloo", "")
+
+
+def rows_of(config: GPTConfig, device: str, transport: str, where: str) -> list[Row]:
+    """The rows on 2 and 4 ranks. where: behind the number of ranks in a row's name."""
     rows = []
     for ranks in (2, 4):
-        by_rank = shardlab.run(race, CONFIG, ROUNDS, ranks=ranks, transport="gloo", observe=False, timeout=600)
+        by_rank = shardlab.run(
+            race, config, ROUNDS, device, ranks=ranks, transport=transport, observe=False, timeout=600
+        )
         seconds = {name: _median_of_slowest([one[name] for one in by_rank]) for name in by_rank[0]}
         for split in ("TP", "SP"):
-            name = f"block's step, {split}, {ranks} ranks, s: beside"
+            name = f"block's step, {split}, {ranks} ranks{where}, s: beside"
             ours = seconds[f"ours, {split}"]
             rows.append(at_least_times(f"{name} DTensor", ours, seconds[f"DTensor, {split}"], DTENSOR))
             rows.append(at_least_times(f"{name} Megatron", ours, seconds[f"Megatron, {split}"], MEGATRON))
         more = seconds["messages, SP"] - seconds["messages, TP"]
-        name = f"block's step, SP, {ranks} ranks, s: TP's, and what its messages take more"
+        name = f"block's step, SP, {ranks} ranks{where}, s: TP's, and what its messages take more"
         rows.append(at_most(name, seconds["ours, SP"], seconds["ours, TP"] + more))
     return rows
 
@@ -72,29 +79,33 @@ def _median_of_slowest(by_rank: list[list[float]]) -> float:
     return median(max(steps) for steps in zip(*by_rank, strict=True))
 
 
-def race(config: GPTConfig, rounds: int) -> dict[str, list[float]]:
+def race(config: GPTConfig, rounds: int, device: str) -> dict[str, list[float]]:
     """Seconds of each step by contestant, all in turn, each time in another order; their outputs must be equal."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.path.insert(0, LAB)
     torch.manual_seed(0)
-    whole = Block(config)
+    whole = Block(config).to(device)
     contestants = {
         f"{name}, {'SP' if sequence else 'TP'}": build(whole, config, sequence)
-        for name, build in (("ours", of_ours), ("DTensor", of_dtensor), ("Megatron", of_megatron()))
+        for name, build in (("ours", of_ours), ("DTensor", of_dtensor), ("Megatron", of_megatron(device)))
         for sequence in (False, True)
     }
     steps = {name: _step(one, config) for name, one in contestants.items()}
     steps |= {"messages, TP": messages_of_tp, "messages, SP": messages_of_sp}
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(WARM_UP + rounds):
-        x = torch.randn(BATCH, config.sequence, config.hidden, generator=torch.Generator().manual_seed(number))
+        x = torch.randn(BATCH, config.sequence, config.hidden, generator=torch.Generator().manual_seed(number)).to(
+            device
+        )
         squares = []
         for name in Random(number).sample(list(steps), len(steps)):  # the same order on every rank
             given = own_part(x, 1, group=None) if name.endswith("SP") else x.clone()
             dist.barrier()
+            finish(device)
             began = time.perf_counter()
             output = steps[name](given)
+            finish(device)
             if number >= WARM_UP:
                 seconds[name].append(time.perf_counter() - began)
             if name in contestants:
@@ -161,7 +172,7 @@ def of_dtensor(whole: Block, config: GPTConfig, sequence: bool) -> Contestant:
     }
     if sequence:
         plan |= {"norm_1": SequenceParallel(use_local_output=True), "norm_2": SequenceParallel(use_local_output=True)}
-    parallelize_module(module, init_device_mesh("cpu", (size,)), plan)
+    parallelize_module(module, init_device_mesh(whole.norm_1.weight.device.type, (size,)), plan)
     return Contestant(module, lambda: None, module)
 
 
@@ -177,18 +188,19 @@ def lay_out_by_rank(attention: Attention, size: int) -> None:
     attention.heads, attention.kv_heads = attention.heads // size, attention.kv_heads // size
 
 
-def of_megatron() -> Callable[[Block, GPTConfig, bool], Contestant]:
+def of_megatron(device: str) -> Callable[[Block, GPTConfig, bool], Contestant]:
     """Megatron's TransformerBlock of one layer; its activations are [S, B, H]."""
     import megatron_models
-    from on_cpu import megatron_on_cpu
+    from on_cpu import megatron_on
 
-    megatron_on_cpu(dist.get_world_size())
+    megatron_on(device, dist.get_world_size())
 
     def build(whole: Block, config: GPTConfig, sequence: bool) -> Contestant:
         settings = megatron_models.megatron_config(config, sequence_parallel=sequence, recompute="none")
         module, model = megatron_models.Blocks(settings), nn.Module()
         model.blocks = nn.ModuleList([whole])
         megatron_models.take_weights(module, model, config)
+        module.to(device)
         return Contestant(
             lambda x: module(x.transpose(0, 1).contiguous()).transpose(0, 1),
             lambda: megatron_models.finish_gradients(module, settings),

@@ -1,5 +1,7 @@
 """Megatron on CPU ranks: it asks CUDA for the device, for random states and for streams, and here the CPU answers.
 
+On a GPU nothing has to answer for it (`megatron_on("cuda", tp)`).
+
 For one rank's own process: nothing is put back. megatron-core 0.16.1.
 """
 
@@ -25,14 +27,21 @@ class Nothing:
 
 def megatron_on_cpu(tp: int) -> str:
     """Import megatron-core, let the CPU answer for CUDA, and make groups of `tp` tensor-parallel ranks; its version."""
-    _answer_for_cuda()
+    return megatron_on("cpu", tp)
+
+
+def megatron_on(device: str, tp: int) -> str:
+    """The same for either device, "cpu" or "cuda"."""
+    if device == "cpu":
+        _answer_for_cuda()
     version = import_megatron()
     _let_norms_split_sequences()
     from megatron.core import parallel_state
     from megatron.core.tensor_parallel import random
 
-    random._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
-    random._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
+    if device == "cpu":
+        random._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
+        random._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=tp)
     random.model_parallel_cuda_manual_seed(1)
     return version

@@ -1,0 +1,112 @@
+"""What torch's profiler sees of one step of weeks 2, 7 and 13, rank by rank, beside what the schedule says.
+
+`python -m benchmarks.profiler_traces FOLDER [cpu|cuda]` writes `week07-rank0.json.gz` and so on, which Perfetto opens.
+On a GPU the ranks share it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import shardlab
+import torch
+import torch.distributed as dist
+from shardlab.model.gpt import GPT, GPTConfig
+from shardlab.pipeline_parallel.builders import BUILDERS
+from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.data_parallel import our_ddp
+from benchmarks.pipelines import by_us
+from benchmarks.row import finish
+
+WARM_UP = 3
+WIDTH = {"cpu": 512, "cuda": 4096}
+CONFIG = {
+    "cpu": GPTConfig(layers=4, hidden=256, heads=8, sequence=128),
+    "cuda": GPTConfig(layers=8, hidden=1024, heads=16, sequence=512),
+}
+MICROBATCHES, BLOCKS = 8, 8
+
+
+class Block(nn.Module):
+    """x + gelu(W x)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + nn.functional.gelu(self.linear(x))
+
+
+def week02(device: str) -> Callable[[], object]:
+    """A step of data parallelism: buckets go out while the backward runs."""
+    config = CONFIG[device]
+    torch.manual_seed(0)
+    step = our_ddp(GPT(config).to(device))
+    tokens = torch.randint(config.vocabulary, (4, config.sequence + 1)).to(device)
+    return lambda: step(tokens[:, :-1], tokens[:, 1:])
+
+
+def week07(device: str) -> Callable[[], object]:
+    """1F1B."""
+    return pipeline("1f1b", device)
+
+
+def week13(device: str) -> Callable[[], object]:
+    """DualPipeV: a forward beside the backward of another microbatch."""
+    return pipeline("dualpipe-v", device)
+
+
+def pipeline(name: str, device: str) -> Callable[[], object]:
+    """A step of this schedule on all ranks."""
+    ranks, width = dist.get_world_size(), WIDTH[device]
+    schedule = BUILDERS[name](ranks, MICROBATCHES)
+    stages, dtype = num_stages(schedule), torch.bfloat16 if device == "cuda" else torch.float32
+    modules: dict[int, nn.Module] = {
+        stage: nn.Sequential(*(Block(width) for _ in range(BLOCKS // stages))).to(device, dtype)
+        for stage in stages_of_rank(schedule, dist.get_rank())
+    }
+    batch = torch.randn(MICROBATCHES * width, width, device=device, dtype=dtype)
+    return by_us(schedule, modules, stages, batch, microbatches=MICROBATCHES)
+
+
+def traced(build: Callable[[str], Callable[[], object]], device: str) -> bytes:
+    """One step as a chrome trace, after some to warm up; all ranks begin it together."""
+    torch.set_num_threads(1)
+    step = build(device)
+    for _ in range(WARM_UP):
+        step()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
+    with profile(activities=activities) as seen:  # the first profile starts the tracer
+        step()
+        finish(device)
+    with profile(activities=activities) as seen:
+        dist.barrier()
+        step()
+        finish(device)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        seen.export_chrome_trace(str(path))
+        return gzip.compress(path.read_bytes())
+
+
+def main(folder: str, device: str = "cpu") -> None:
+    """Write the traces of all ranks."""
+    for build, ranks in ((week02, 2), (week07, 4), (week13, 4)):
+        transport = "nccl-shared" if device == "cuda" else "gloo"
+        by_rank = shardlab.run(traced, build, device, ranks=ranks, transport=transport, observe=False, timeout=120)
+        for rank, trace in enumerate(by_rank):
+            path = Path(folder) / f"{build.__name__}-rank{rank}.json.gz"
+            path.write_bytes(trace)
+            print(f"{path}: {len(trace):,} bytes")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
