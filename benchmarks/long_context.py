@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from statistics import median
 from typing import NamedTuple
@@ -64,6 +65,8 @@ def rows_of(shape: Shape, transport: str, rounds_by_length: dict[int, int]) -> l
     """The rows beside each peer; processor seconds too where the processor is what computes."""
     rows = []
     pairs = [("torch's ring", 0.95, rings), ("Ulysses as upstream", 1.0, ulysses)]
+    if shape.device == "cuda":
+        pairs.insert(1, ("torch's ring with cuDNN", 0.95, rings_by_cudnn))
     if find_spec("deepspeed"):
         pairs.append(("DeepSpeed's Ulysses", 1.0, deepspeeds_ulysses))
     else:
@@ -156,7 +159,12 @@ def stepping(attention: Callable[..., Tensor], qkv: list[Tensor], do: Tensor) ->
     return step
 
 
-def rings(length: int, shape: Shape) -> tuple[Step, Step]:
+def rings_by_cudnn(length: int, shape: Shape) -> tuple[Step, Step]:
+    """Ours and torch's, where torch's is called with the kernel that ours takes on a Hopper GPU."""
+    return rings(length, shape, "cudnn")
+
+
+def rings(length: int, shape: Shape, kernel: str = "flash") -> tuple[Step, Step]:
     """Ours and torch's."""
     import torch.distributed.tensor.experimental._context_parallel._attention as peer
 
@@ -164,7 +172,7 @@ def rings(length: int, shape: Shape) -> tuple[Step, Step]:
     layout, group = zigzag(length, RANKS), dist.distributed_c10d._get_default_group()
     peer._cp_options.enable_load_balance = True
     peer.set_rotate_method("alltoall")
-    flash, flash_backward, of_backward = kernel_of(shape.device)
+    flash, flash_backward, of_backward = kernel_of(shape.device, kernel)
     options = {"is_causal": True, "dropout_p": 0.0, "scale": None}
 
     def theirs() -> list[Tensor]:
@@ -183,8 +191,8 @@ def rings(length: int, shape: Shape) -> tuple[Step, Step]:
     return stepping(ours, qkv, do), theirs
 
 
-def kernel_of(device: str) -> tuple[Callable, Callable, dict]:
-    """The flash kernel that torch's ring is called with, its backward, and what the backward is told besides."""
+def kernel_of(device: str, name: str) -> tuple[Callable, Callable, dict]:
+    """The kernel that torch's ring is called with, its backward, and what the backward is told besides."""
     if device == "cpu":
         from shardlab.context_parallel.kernel import flash, flash_backward
 
@@ -194,8 +202,10 @@ def kernel_of(device: str) -> tuple[Callable, Callable, dict]:
     state = torch.empty(2, dtype=torch.uint64, device=device)  # not read without dropout
     told = {"cum_seq_q": None, "cum_seq_k": None, "max_q": 0, "max_k": 0}
     told |= {"philox_seed": state, "philox_offset": state[:0]}
-    forward, backward = aten._scaled_dot_product_flash_attention, aten._scaled_dot_product_flash_attention_backward
-    return forward, backward, told
+    if name == "cudnn":
+        forward = partial(aten._scaled_dot_product_cudnn_attention, attn_bias=None, compute_log_sumexp=True)
+        return forward, aten._scaled_dot_product_cudnn_attention_backward, told | {"attn_bias": None}
+    return aten._scaled_dot_product_flash_attention, aten._scaled_dot_product_flash_attention_backward, told
 
 
 class _AllToAll(torch.autograd.Function):

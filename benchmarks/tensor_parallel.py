@@ -117,7 +117,7 @@ def race(config: GPTConfig, rounds: int, device: str) -> dict[str, list[float]]:
 
 def _step(one: Contestant, config: GPTConfig) -> Callable[[Tensor], Tensor]:
     """Forward, backward, what is still partial, update."""
-    optimizer = torch.optim.SGD(one.module.parameters(), lr=1e-2)
+    optimizer = torch.optim.SGD(one.module.parameters(), lr=1e-2, foreach=False)  # DTensor and plain ones
 
     def step(x: Tensor) -> Tensor:
         output = one.forward(x.requires_grad_())

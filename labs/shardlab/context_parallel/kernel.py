@@ -1,8 +1,9 @@
 """The attention of one block: a kernel that gives, beside its result, each query's log of the sum of exponentials.
 
 Shapes: B batch, A query heads, K key-value heads, G = A/K, S queries, T keys, D width of a head. The kernels are
-torch's own and keep no scores (arXiv 2205.14135): flash attention on a CPU, and on a GPU in 16 bits; the
-memory-efficient one on a GPU in 32 bits. What neither takes, 64 bits or heads of an odd width, ends in plain products.
+torch's own and keep no scores (arXiv 2205.14135): flash attention on a CPU, and on a GPU in 16 bits, there cuDNN's from
+Hopper on, which is faster; the memory-efficient one on a GPU in 32 bits. What none takes, 64 bits or heads of an odd
+width, ends in plain products.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor
 
 aten: Any = torch.ops.aten
 flash = aten._scaled_dot_product_flash_attention_for_cpu.default
+SHORTEST_FOR_CUDNN = 64  # queries and keys: below, it may refuse, and nothing is gained
 flash_backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
@@ -23,7 +25,7 @@ def block(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, *, causal: bool) -> tu
     causal: query i sees the keys 0 to i.
     """
     q, k, v = _in_groups(q_BASD, k_BKTD, v_BKTD)
-    o, lse = kernel_for(q).forward(q, k, v, causal)
+    o, lse = kernel_for(q, k).forward(q, k, v, causal)
     return o.view_as(q_BASD) if q is q_BASD else o.reshape(q_BASD.shape), lse.reshape(q_BASD.shape[:3])
 
 
@@ -37,7 +39,7 @@ def block_backward(
     """
     q, k, v = _in_groups(q_BASD, k_BKTD, v_BKTD)
     do, o = (one.reshape(q.shape) for one in (do_BASD, o_BASD))
-    dq, dk, dv = kernel_for(q).backward(do, q, k, v, o, lse_BAS.reshape(q.shape[:3]), causal)
+    dq, dk, dv = kernel_for(q, k).backward(do, q, k, v, o, lse_BAS.reshape(q.shape[:3]), causal)
     if q is q_BASD:
         return dq, dk, dv
     shape = (*k_BKTD.shape[:2], -1, *k_BKTD.shape[2:])
@@ -72,13 +74,18 @@ class Kernel(NamedTuple):
     backward: Backward
 
 
-def kernel_for(q: Tensor) -> Kernel:
-    """The kernel for queries of this device, dtype and width."""
+def kernel_for(q: Tensor, k: Tensor) -> Kernel:
+    """The kernel for queries and keys of this device, dtype and size."""
     if q.device.type == "cpu":
         return CPU_FLASH
-    fits = q.device.type == "cuda" and q.shape[-1] % 8 == 0 and q.shape[-1] <= 256
-    if fits and q.dtype in (torch.float16, torch.bfloat16) and torch.cuda.get_device_capability(q.device) >= (8, 0):
-        return GPU_FLASH
+    width = q.shape[-1]
+    fits = q.device.type == "cuda" and width % 8 == 0 and width <= 256
+    if fits and q.dtype in (torch.float16, torch.bfloat16):
+        capability = torch.cuda.get_device_capability(q.device)
+        if capability >= (9, 0) and width <= 128 and min(q.shape[2], k.shape[2]) >= SHORTEST_FOR_CUDNN:
+            return GPU_CUDNN
+        if capability >= (8, 0):
+            return GPU_FLASH
     return GPU_EFFICIENT if fits and q.dtype in (torch.float16, torch.float32) else PLAIN
 
 
@@ -106,6 +113,21 @@ def _gpu_flash_backward(
     state = torch.empty(2, dtype=torch.uint64, device=q.device)
     return aten._scaled_dot_product_flash_attention_backward(
         do, q, k, v, o, lse.contiguous(), None, None, q.shape[2], k.shape[2], 0.0, causal, state, state[:0]
+    )
+
+
+def _gpu_cudnn(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+    o, lse, *_ = aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal)
+    return o, lse.reshape(q.shape[:3])
+
+
+def _gpu_cudnn_backward(
+    do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, causal: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    state = torch.empty((), dtype=torch.int64, device=q.device)
+    rows = lse.contiguous().unsqueeze(-1)
+    return aten._scaled_dot_product_cudnn_attention_backward(
+        do, q, k, v, o, rows, state, state, None, None, None, q.shape[2], k.shape[2], 0.0, causal
     )
 
 
@@ -151,5 +173,6 @@ def _plain_backward(
 
 CPU_FLASH = Kernel(_cpu_flash, _cpu_flash_backward)
 GPU_FLASH = Kernel(_gpu_flash, _gpu_flash_backward)
+GPU_CUDNN = Kernel(_gpu_cudnn, _gpu_cudnn_backward)
 GPU_EFFICIENT = Kernel(_gpu_efficient, _gpu_efficient_backward)
 PLAIN = Kernel(_plain, _plain_backward)

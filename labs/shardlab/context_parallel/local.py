@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from shardlab.context_parallel.balance import contiguous
+from shardlab.context_parallel.kernel import block_backward
 from shardlab.context_parallel.mask import Mask, Tile, tiles
 from shardlab.context_parallel.online import Attended, Gradients
 
@@ -31,6 +32,9 @@ class _Local(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         q_BASD, k_BKTD, v_BKTD, o_BASD, lse_BAS = ctx.saved_tensors
+        if len(ctx.here) == 1 and not q_BASD.is_cpu:  # a GPU's kernel takes the tile as it is: nothing to add up
+            causal = ctx.here[0].causal
+            return *block_backward(gradients[0], q_BASD, k_BKTD, v_BKTD, o_BASD, lse_BAS, causal=causal), None
         found = Gradients(gradients[0], q_BASD, o_BASD, lse_BAS)
         dk, dv = found.of((k_BKTD, v_BKTD), ctx.here)
         return found.dq, dk.to(k_BKTD.dtype), dv.to(v_BKTD.dtype), None

@@ -39,15 +39,16 @@ class Attended:
         batch, rows, keys, causal = tile
         o, lse = block(self.q[batch, :, rows], k_BKTD[batch, :, keys], v_BKTD[batch, :, keys], causal=causal)
         if self.seen is None and o.shape == self.q.shape:  # the first tile has all queries
-            self.seen = o.to(self.dtype), lse.to(self.dtype)
+            self.seen = o, lse
             return
-        total, total_lse = self.seen = self.seen or self._nothing()
+        total, total_lse = self.seen or self._nothing()
+        total, total_lse = self.seen = total.to(self.dtype), total_lse.to(self.dtype)
         merge(total[batch, :, rows], total_lse[batch, :, rows], o, lse)
 
     def result(self) -> tuple[Tensor, Tensor]:
         """o in the dtype of q, and lse."""
         o, lse = self.seen or self._nothing()
-        return o.to(self.q.dtype), lse
+        return o.to(self.q.dtype), lse.to(self.dtype)
 
     def _nothing(self) -> tuple[Tensor, Tensor]:
         o = torch.zeros_like(self.q, dtype=self.dtype)
@@ -60,7 +61,7 @@ class Gradients:
     def __init__(self, do_BASD: Tensor, q_BASD: Tensor, o_BASD: Tensor, lse_BAS: Tensor) -> None:
         self.do, self.q, self.o, self.lse = do_BASD, q_BASD, o_BASD, lse_BAS
         self.dtype = torch.promote_types(q_BASD.dtype, torch.float32)
-        self._dq_BASD = torch.zeros_like(q_BASD, dtype=self.dtype)
+        self._dq_BASD: Tensor | None = None
 
     def of(self, block_kv: Iterable[Tensor], tiles: Iterable[Tile]) -> Tensor:
         """dk and dv [2, B, K, T, D] of a block; what its keys add to dq is added."""
@@ -77,14 +78,22 @@ class Gradients:
             do, q, o, lse = (one[batch, :, rows] for one in (self.do, self.q, self.o, self.lse))
             k, v = k_BKTD[batch, :, keys], v_BKTD[batch, :, keys]
             dq, dk, dv = block_backward(do, q, k, v, o, lse, causal=causal)
-            self._dq_BASD[batch, :, rows].add_(dq)
+            self._add_to_dq(dq, batch, rows)
             dk_BKTD[batch, :, keys].add_(dk)
             dv_BKTD[batch, :, keys].add_(dv)
+
+    def _add_to_dq(self, dq: Tensor, batch: slice, rows: slice) -> None:
+        if self._dq_BASD is None and dq.shape == self.q.shape:  # the first tile has all queries
+            self._dq_BASD = dq.to(self.dtype)
+            return
+        if self._dq_BASD is None:
+            self._dq_BASD = torch.zeros_like(self.q, dtype=self.dtype)
+        self._dq_BASD[batch, :, rows].add_(dq)
 
     @property
     def dq(self) -> Tensor:
         """In the dtype of q."""
-        return self._dq_BASD.to(self.q.dtype)
+        return torch.zeros_like(self.q) if self._dq_BASD is None else self._dq_BASD.to(self.q.dtype)
 
 
 def suited(tiles: Iterable[Tile], device: torch.device, most_keys: int | None = None) -> Iterable[Tile]:

@@ -3,7 +3,15 @@
 import pytest
 import torch
 from shardlab.context_parallel import kernel
-from shardlab.context_parallel.kernel import CPU_FLASH, GPU_EFFICIENT, GPU_FLASH, PLAIN, block, block_backward
+from shardlab.context_parallel.kernel import (
+    CPU_FLASH,
+    GPU_CUDNN,
+    GPU_EFFICIENT,
+    GPU_FLASH,
+    PLAIN,
+    block,
+    block_backward,
+)
 from shardlab.context_parallel.local import attend_here
 from shardlab.context_parallel.mask import CAUSAL, FULL
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -52,7 +60,7 @@ def farthest(device, dtype, causal, kv_heads=HEADS, tokens=48):
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_block_on_a_cpu(monkeypatch, plain, causal, kv_heads):
     if plain:
-        monkeypatch.setattr(kernel, "kernel_for", lambda q: PLAIN)
+        monkeypatch.setattr(kernel, "kernel_for", lambda *_: PLAIN)
     assert farthest("cpu", torch.float32, causal, kv_heads) < 1e-5
     assert farthest("cpu", torch.bfloat16, causal, kv_heads) < 0.02
 
@@ -61,20 +69,31 @@ def test_each_device_and_dtype_has_its_kernel(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     with FakeTensorMode():
         found = {
-            (dtype, width): kernel.kernel_for(torch.empty(1, 1, 8, width, dtype=dtype, device="cuda"))
+            (dtype, tokens, width): kernel.kernel_for(*torch.empty(2, 1, 1, tokens, width, dtype=dtype, device="cuda"))
             for dtype in (torch.bfloat16, torch.float32, torch.float64)
-            for width in (64, 12)
+            for tokens, width in ((64, 64), (8, 64), (64, 256), (64, 12))
         }
+        assert kernel.kernel_for(*torch.empty(2, 1, 1, 8, 64)) == CPU_FLASH
     assert found == {
-        (torch.bfloat16, 64): GPU_FLASH,
-        (torch.float32, 64): GPU_EFFICIENT,
-        (torch.float64, 64): PLAIN,
-        **{(dtype, 12): PLAIN for dtype in (torch.bfloat16, torch.float32, torch.float64)},
+        (torch.bfloat16, 64, 64): GPU_CUDNN,
+        (torch.bfloat16, 8, 64): GPU_FLASH,
+        (torch.bfloat16, 64, 256): GPU_FLASH,
+        **{(torch.float32, *size): GPU_EFFICIENT for size in ((64, 64), (8, 64), (64, 256))},
+        **{(torch.float64, *size): PLAIN for size in ((64, 64), (8, 64), (64, 256))},
+        **{(dtype, 64, 12): PLAIN for dtype in (torch.bfloat16, torch.float32, torch.float64)},
     }
-    assert kernel.kernel_for(torch.empty(1, 1, 8, 64)) == CPU_FLASH
 
 
-@pytest.mark.parametrize(("which", "dtype"), [(GPU_FLASH, torch.bfloat16), (GPU_EFFICIENT, torch.float32)])
+def test_before_hopper_flash_attention_is_used(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    with FakeTensorMode():
+        queries = torch.empty(2, 1, 1, 64, 64, dtype=torch.bfloat16, device="cuda")
+        assert kernel.kernel_for(*queries) == GPU_FLASH
+
+
+@pytest.mark.parametrize(
+    ("which", "dtype"), [(GPU_FLASH, torch.bfloat16), (GPU_CUDNN, torch.bfloat16), (GPU_EFFICIENT, torch.float32)]
+)
 @pytest.mark.parametrize("tokens", [64, 50])
 def test_torch_takes_what_the_kernels_of_a_gpu_are_given(which, dtype, tokens):
     """Arguments and shapes alone, without a GPU: numbers are the next test's."""
@@ -89,7 +108,7 @@ def test_torch_takes_what_the_kernels_of_a_gpu_are_given(which, dtype, tokens):
 @needs_gpu
 @pytest.mark.parametrize("kv_heads", [HEADS, 1])
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("tokens", [48, 50, 300])
+@pytest.mark.parametrize("tokens", [48, 50, 130, 300, 512])
 def test_a_block_on_a_gpu(tokens, causal, kv_heads):
     for dtype, most in ((torch.bfloat16, 0.02), (torch.float16, 0.005), (torch.float32, 1e-5), (torch.float64, 1e-10)):
         assert farthest("cuda", dtype, causal, kv_heads, tokens) < most, dtype

@@ -54,4 +54,6 @@ def test_a_mesh_does_what_one_process_does(name):
     by_rank = shardlab.run(all_trained, CASES[name], ranks=4, transport=NCCL_SHARED, timeout=120)
     for case, of_case in zip(CASES[name], zip(*by_rank, strict=True), strict=True):
         loss, norm, weight = differences(case, of_case)
-        assert loss < 1e-9 and norm < 1e-9 and weight < 1e-8, (str(case), loss, norm, weight)
+        assert loss < 1e-9 and norm < 1e-9, (str(case), loss, norm)
+        # Adam divides a gradient by its size: one that is noise, as of a key's bias, moves a weight by noise
+        assert weight < 1e-6, (str(case), weight)
