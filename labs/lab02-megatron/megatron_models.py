@@ -83,7 +83,7 @@ class Blocks(nn.Module):
 
     def forward(self, x_SBH: Tensor) -> Tensor:
         length = x_SBH.shape[0] * (dist.get_world_size() if self.decoder.config.sequence_parallel else 1)
-        return self.decoder(x_SBH, attention_mask=causal_mask(length))
+        return self.decoder(x_SBH, attention_mask=causal_mask(length).to(x_SBH.device))
 
 
 def gpt_model(settings: Any, config: GPTConfig) -> nn.Module:
