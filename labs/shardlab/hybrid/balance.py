@@ -37,9 +37,10 @@ def update_biases(parts: Iterable[nn.Module], *, rate: float, group: dist.Proces
 
 
 def forget_loads(parts: Iterable[nn.Module]) -> None:
-    """Begin to count anew."""
+    """Begin to count anew, on the device that the layer is on: before its first forward `load_E` may be elsewhere."""
     for layer in routed_layers(parts):
-        layer.load_of_step = torch.zeros_like(layer.load_E)  # type: ignore[assignment]
+        device = next(layer.parameters()).device
+        layer.load_of_step = torch.zeros_like(layer.load_E, device=device)  # type: ignore[assignment]
 
 
 def routed_layers(parts: Iterable[nn.Module]) -> list[MoE]:

@@ -112,3 +112,12 @@ def environment(num_ranks: int) -> dict[str, str]:
             return {}
         atexit.register(_server.close)
     return _server.environment | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, 100 // num_ranks))}
+
+
+def renew() -> None:
+    """End the server; the next call starts another. One whose client was killed lets no new client in."""
+    global _server  # noqa: PLW0603 - one server a process
+    if _server is not None:
+        atexit.unregister(_server.close)
+        _server.close()
+        _server = None

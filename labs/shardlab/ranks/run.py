@@ -63,6 +63,8 @@ def run(
     with Progress(timeout) as progress:
         outcome = make_call(call, progress.show)
     if not outcome.is_right:
+        if chosen == transports.NCCL_SHARED:
+            mps.renew()
         _forget_frames()
         raise RanksFailed(outcome)
     return [pickle.loads(end.result or b"") for end in outcome.ends]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from shardlab.ranks import mps
+import shardlab
+from shardlab.ranks import mps, transports
 
 SERVER = """#!{python}
 import os, pathlib, sys, time
@@ -104,3 +105,14 @@ def test_a_process_that_ends_takes_its_server_along_however_it_ends(server, end)
         time.sleep(0.05)
     assert not folder.exists()
     assert not processes_of(folder)
+
+
+@pytest.mark.skipif(transports.count_gpus() > 0, reason="its ranks would find a GPU")
+def test_a_call_that_failed_leaves_no_server_to_the_next(server, monkeypatch):
+    """NVIDIA's lets no client in once one of its clients was killed."""
+    server()
+    monkeypatch.setattr(transports, "check_transport", lambda *_: transports.NCCL_SHARED)
+    folder = Path(mps.environment(2)["CUDA_MPS_PIPE_DIRECTORY"]).parent
+    with pytest.raises(shardlab.RanksFailed):  # here no rank finds a GPU
+        shardlab.run(os.getpid, ranks=2, timeout=30)
+    assert not folder.exists() and mps._server is None

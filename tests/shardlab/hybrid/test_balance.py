@@ -1,0 +1,14 @@
+"""What routers' loads are counted on."""
+
+import torch
+from shardlab.hybrid.balance import forget_loads
+from shardlab.model.moe import MoE
+
+from tests.shardlab.hybrid.five_axes import EXPERTS
+
+
+def test_a_count_begins_on_the_device_of_its_layer():
+    """A layer that went to a GPU has not had a forward there; a device without numbers stands for it."""
+    layer = MoE(EXPERTS).to("meta")
+    forget_loads([layer])
+    assert layer.load_of_step.device == torch.device("meta")
