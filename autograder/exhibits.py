@@ -94,7 +94,7 @@ def _pictures(claimed: Any, notes: list[str]) -> list[bytes]:
     for one in claimed[:MOST_PICTURES] if isinstance(claimed, list) else []:
         png = _png(one)
         if png is None:
-            notes.append(f"Picture {len(pictures) + 1} is none, or too large, and is left out.")
+            notes.append(f"Picture {len(pictures) + 1} is not an image, or too large, and is left out.")
         else:
             pictures.append(png)
     return pictures

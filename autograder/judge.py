@@ -162,7 +162,7 @@ class Judge:
                 try:
                     reported = plain.decode(end["result"])
                 except plain.NotPlain as error:
-                    report = report or f"A rank handed in something that is no result: {error}."
+                    report = report or f"What a rank handed in is not a result: {error}."
             ranks.append(reported if isinstance(reported, dict) else {})
         for reported, touched in zip(ranks, reply["touched"], strict=False):
             reported["touched"] = touched
@@ -267,7 +267,7 @@ def _verdict(check: Check, parts: set[str], problems: dict[str, Problem]) -> Ver
     earned = sum(share for part, share in shares.items() if part not in problems) / whole
     points = round(check.points * earned, 4)
     if not problems:
-        return Verdict(check.exercise, points, check.points, "All right.")
+        return Verdict(check.exercise, points, check.points, "Correct.")
     text = "\n".join(problem.text for problem in problems.values())
     if points:
         right = ", ".join(sorted(part for part in parts if part not in problems))
@@ -301,7 +301,7 @@ def _name(case: Case) -> str:
     if "subgroup" in case:
         words.append(f"the group of ranks {case['subgroup']}")
     if "ranks_per_node" in case:
-        words.append(f"{case['ranks_per_node']} ranks a node")
+        words.append(f"{case['ranks_per_node']} ranks per node")
     if "orders" in case:
         words.append(f"whose forwards use the layers in the orders {case['orders']}")
     if "calls" in case:

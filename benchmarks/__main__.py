@@ -32,6 +32,7 @@ ON_REQUEST = (  # minutes or hours, a GPU, or Megatron
     "one-gpu-pipelines",
     "one-gpu-tensor-parallel",
     "tensor-parallel",
+    "week-notebooks",
 )
 NAMES = [one.name.replace("_", "-") for one in iter_modules(benchmarks.__path__) if one.name not in NO_BENCHMARKS]
 

@@ -23,7 +23,13 @@ from shardlab.model.gpt import Block, GPTConfig
 from shardlab.tensor_parallel.cut import Cut
 from shardlab.tensor_parallel.gpt import block_plan
 from shardlab.tensor_parallel.gradients import sum_partial_gradients
-from shardlab.tensor_parallel.messages import all_gathered, all_reduced, own_part, reduce_scattered
+from shardlab.tensor_parallel.messages import (
+    all_gathered,
+    all_reduced,
+    own_part,
+    reduce_scattered,
+    start_all_reduce,
+)
 from shardlab.tensor_parallel.plan import apply_plan
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -138,9 +144,12 @@ def _sum_of_squares(output: Tensor, *, split: bool) -> float:
 
 
 def messages_of_tp(x: Tensor) -> Tensor:
-    """The messages of a block's step and nothing else: two all-reduces in the forward, two in the backward."""
+    """The messages of a block's step and nothing else: two all-reduces in the forward, two in the backward.
+
+    In place, as the layers send them: a product of their own, and a gradient that nobody else needs.
+    """
     for _ in range(4):
-        x = all_reduced(x, group=None)
+        x = start_all_reduce(x, group=None)()
     return x
 
 

@@ -34,7 +34,7 @@ def course(tmp_path, monkeypatch):
 
 
 def full_points(dossier, judge, seed):
-    right = [Verdict(one.exercise, float(one.points), one.points, "All right.") for one in OF_WEEK]
+    right = [Verdict(one.exercise, float(one.points), one.points, "Correct.") for one in OF_WEEK]
     return judging.Judged(right, 3, 0.1)
 
 

@@ -57,10 +57,10 @@ def bring_tags_back(source: str) -> str:
 
 def test_a_rank_has_no_tags(judge):
     assert "are wrong" in judged(judge, "tags_for_order")
-    assert judged(judge, "right_with_tags") == "All right."
+    assert judged(judge, "right_with_tags") == "Correct."
 
 
 @pytest.mark.sandbox(3)
 def test_tags_that_come_back_are_seen_from_outside(judge):
     assert "NCCL has no tags" in judged(judge, "tags_for_order", bring_tags_back)
-    assert judged(judge, "right_with_tags", bring_tags_back) == "All right."
+    assert judged(judge, "right_with_tags", bring_tags_back) == "Correct."

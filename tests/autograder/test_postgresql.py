@@ -59,7 +59,7 @@ def test_verdicts_land_in_postgresql(url, tmp_path, monkeypatch):
     course = make_tiny_course(tmp_path)
     for student, points in (("ada", 3.0), ("bob", 0.0)):
         hand_in(course, student, {"week01-double": "def double(number):\n    return 2 * number\n"})
-        verdict = {"points": points, "max": 3.0, "text": "All right." if points else "Wrong.", "fault": False}
+        verdict = {"points": points, "max": 3.0, "text": "Correct." if points else "Wrong.", "fault": False}
         write_verdicts(
             sealed({"student": student, "assignment": TINY_WEEK, "level": 3, "exercises": {"week01.double": verdict}}),
             course,

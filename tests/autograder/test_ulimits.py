@@ -38,7 +38,7 @@ def run(program, *arguments):
 @pytest.mark.sandbox
 def test_an_answer_is_judged_under_hard_limits():
     answer = run(PROGRAM, json.dumps(LIMITS))
-    assert answer.stdout.strip() == "All right.", answer.stdout + answer.stderr
+    assert answer.stdout.strip() == "Correct.", answer.stdout + answer.stderr
 
 
 @pytest.mark.slow

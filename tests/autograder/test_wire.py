@@ -154,4 +154,4 @@ def test_an_honest_answer_keeps_its_points_where_ports_are_shared():
     """Twenty ports for seven listeners and nine connections: Linux gives several ranks the same one."""
     script = GRADES.format(few_ports=True, source=FEW_PORTS)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
-    assert done.stdout.splitlines() == ["All right."] * 4, done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["Correct."] * 4, done.stdout + done.stderr

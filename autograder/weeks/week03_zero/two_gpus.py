@@ -27,6 +27,6 @@ CHECK = Check(
     hints=(
         "Your own state_bytes has the four numbers, in bytes. 1 GB is 10^9 bytes.",
         "Without ZeRO, 16 bytes for each of 10^8 parameters are 1.6 GB.",
-        "Stage 1 with N = 2: 4 + 12/2 = 10 bytes a parameter.",
+        "Stage 1 with N = 2: 4 + 12/2 = 10 bytes per parameter.",
     ),
 )

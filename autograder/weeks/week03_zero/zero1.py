@@ -149,7 +149,7 @@ def _held_at_once(task: Task, reply: Reply) -> str | None:
     Wrong ones peak at 110 MB.
     """
     states = sum(task.expected[0][name].nbytes for name in VECTORS)
-    why = "its own twelve bytes a parameter: a view of a longer vector keeps all of it alive"
+    why = "its own twelve bytes per parameter: a view of a longer vector keeps all of it alive"
     return any_peak_too_high(reply, 2 * (states + task.facts["all_bytes"]), why)
 
 

@@ -76,6 +76,6 @@ CHECK = Check(
     hints=(
         "An activation is microbatch x sequence x hidden numbers of 2 bytes, whole on every tensor-parallel rank.",
         "A ring all-reduce sends 2(N-1)/N of its payload; there are 2 in the forward of a layer, and L/p layers.",
-        "An axis of one rank sends nothing; a gradient has 2 bytes a parameter and is all-reduced over dp.",
+        "An axis of one rank sends nothing; a gradient has 2 bytes per parameter and is all-reduced over dp.",
     ),
 )

@@ -2,7 +2,7 @@
 
 A layout is (tp, pp, dp, b): sizes of tensor, pipeline and data parallelism, and sequences in a microbatch. A model is
 {"parameters", "layers", "hidden", "heads", "sequence"}; a GPU is {"flops", "nvlink", "network", "per_server"}, in
-FLOP/s and bytes a second that it reaches.
+FLOP/s and bytes per second that it reaches.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def step_seconds(model: dict[str, Any], layout: Layout, sequences: int, gpu: dic
 
 
 def as_layouts(value: Any) -> list[Layout] | None:
-    """What came back as layouts, or None where it is no list of four whole numbers each."""
+    """What came back as layouts, or None where it is not a list of four whole numbers each."""
     if not isinstance(value, list | tuple):
         return None
     for one in value:

@@ -90,7 +90,7 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "best[s][k]: the least slowest stage when the first k layers are cut into s stages. What is best[1][k]?",
+        "best[s][k]: the slowest stage of the best cut of the first k layers into s stages. What is best[1][k]?",
         "best[s][k] is the least over j of max(best[s-1][j], seconds of layers j to k), where these layers fit.",
         "Remember the best j, and walk back from the last stage. Stage i has min(num_stages - i, m) in flight.",
     ),

@@ -185,12 +185,11 @@ def imbalance(
 
 
 def ring_strips(tokens: int) -> int:
-    """Strips in which a block of T tokens travels in a ring's backward: of 1,024 tokens, 3 to 8 of them.
+    """Strips in which a block of T tokens travels in a ring's backward: of 512 tokens, but 2 at least and 8 at most.
 
-    The more there are, the less memory they take beyond a block, and the smaller are the messages. A block of fewer
-    than 2,048 tokens travels whole: its messages last as long as they take to begin, and its memory is small.
+    The more there are, the less memory they take beyond a block, and the smaller are the messages.
     """
-    return 1 if tokens < 2048 else max(3, min(8, tokens // 1024))
+    return max(2, min(8, tokens // 512))
 
 
 def extra_kv_blocks(

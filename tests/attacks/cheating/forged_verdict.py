@@ -8,7 +8,7 @@ sentence: -
 
 import struct
 
-MESSAGE = b'{"points": 1.0, "text": "All right."}'
+MESSAGE = b'{"points": 1.0, "text": "Correct."}'
 
 
 def naive_all_reduce_bill(num_ranks, num_bytes):

@@ -28,7 +28,7 @@ def graded(tmp_path, monkeypatch):
     submitted = tmp_path / "submitted"
     demo.write_submission(submitted, "ada", {})
     dossier = open_dossier("ada", WEEK, submitted, tmp_path)
-    judged = judging.Judged([Verdict(BILL, 1.0, 1.0, "All right.")], 3, 0.5)
+    judged = judging.Judged([Verdict(BILL, 1.0, 1.0, "Correct.")], 3, 0.5)
     path = grade.write_verdicts(grade.verdicts_of(dossier, judged, 7), tmp_path)
     return tmp_path, submitted, path
 

@@ -1,0 +1,34 @@
+"""Every week with its solutions, executed top to bottom in a kernel of its own."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from nbclient import NotebookClient
+
+from autograder import notebooks
+from benchmarks.row import Row, at_most
+
+EACH, TOGETHER = 60, 15 * 60  # seconds at most
+
+
+def measure() -> list[Row]:
+    """Seconds from the start of the kernel to the end of the last cell; a cell that raises fails the benchmark."""
+    rows = []
+    for week in notebooks.weeks():
+        seconds = seconds_of(week)
+        rows.append(at_most(f"{week} from top to bottom, s", seconds, EACH))
+        print(f"{week}: {seconds:.1f} s", file=sys.stderr, flush=True)
+    together = sum(row.ours for row in rows)
+    return [*rows, at_most(f"all {len(rows)} weeks, s", together, TOGETHER)]
+
+
+def seconds_of(week: str) -> float:
+    """How long one week takes."""
+    notebook = notebooks.read_source(week)
+    folder = str(notebooks.source_path(week).parent)
+    client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": folder}})
+    began = time.perf_counter()
+    client.execute()
+    return time.perf_counter() - began
