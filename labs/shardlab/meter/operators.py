@@ -76,7 +76,10 @@ _FUNCTIONAL_SHARD_GIVEN = ("all_gather_into_tensor", "all_gather_into_tensor_out
 
 @dataclass(frozen=True)
 class Call:
-    """One communication call; `members` and `peer` are ranks of the world, `payload_bytes` is of the whole tensor."""
+    """One communication call; `members` and `peer` are ranks of the world, `payload_bytes` is of the whole tensor.
+
+    sent_bytes: what this rank sends, where arguments tell it; None where a ring's formula does.
+    """
 
     kind: str
     members: tuple[int, ...]
@@ -85,17 +88,27 @@ class Call:
     shape: tuple[int, ...]
     dtype: str
     payload_bytes: int
+    sent_bytes: float | None = None
 
 
 def read(func: Any, args: tuple, kwargs: dict, group: dist.ProcessGroup | None) -> Call | None:
-    """The call that an operator makes, or None for operators that move nothing (`wait_tensor`, checks)."""
+    """The call that an operator makes, or None for operators that move nothing (`wait_tensor`, checks).
+
+    Raises RuntimeError for a kind that carries data and brings no tensor: its bytes would be billed as none.
+    """
     name = func._schema.name.split("::")[1].rstrip("_")
     if name not in _WHOLE:
         return None
     kind, position = _WHOLE[name]
+    if func.namespace == "_c10d_functional":
+        position = 0  # these return their results
     group = group or _group_of(func, args)
     members = tuple(dist.get_process_group_ranks(group)) if group is not None else (dist.get_rank(),)
     tensors = [] if position is None else tensors_in(args[position])
+    if position is not None and not tensors:
+        raise RuntimeError(
+            f"{func} brings no tensor as its argument {position}: the meter reads another torch's operators"
+        )
     factor = len(members) if kind in _SHARD_GIVEN or name in _FUNCTIONAL_SHARD_GIVEN else 1
     peer = members[args[2]] if name in ("send", "recv") else None
     return Call(
@@ -105,8 +118,35 @@ def read(func: Any, args: tuple, kwargs: dict, group: dist.ProcessGroup | None) 
         tag=args[3] if name in ("send", "recv") else 0,
         shape=_shape(tensors),
         dtype=str(tensors[0].dtype).removeprefix("torch.") if tensors else "",
-        payload_bytes=factor * sum(t.numel() * t.element_size() for t in tensors),
+        payload_bytes=factor * _bytes_of(tensors),
+        sent_bytes=_sent_bytes(kind, func, args, tensors, members),
     )
+
+
+def _sent_bytes(
+    kind: str, func: Any, args: tuple, tensors: list[torch.Tensor], members: tuple[int, ...]
+) -> float | None:
+    """What the arguments say of this rank: the root of a gather sends nothing, that of a scatter a part to each other
+    rank, and an all-to-all whatever is not for oneself.
+    """
+    named = {argument.name: value for value, argument in zip(args, func._schema.arguments, strict=False)}
+    size, rank = len(members), members.index(dist.get_rank())
+    if kind in _SHARD_GIVEN:
+        is_root = named["root_rank"] == rank
+        if kind == "gather":
+            return 0 if is_root else _bytes_of(tensors)
+        return (size - 1) * _bytes_of(tensors) if is_root else 0
+    if kind != "all_to_all":
+        return None
+    if len(tensors) == size > 1:  # a list
+        return _bytes_of(tensors) - _bytes_of([tensors[rank]])
+    splits = named.get("input_split_sizes") or [1] * size
+    whole = _bytes_of(tensors)
+    return whole * (1 - splits[rank] / sum(splits)) if whole else 0
+
+
+def _bytes_of(tensors: Sequence[torch.Tensor]) -> int:
+    return sum(one.numel() * one.element_size() for one in tensors)
 
 
 def _shape(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:

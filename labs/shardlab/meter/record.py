@@ -24,7 +24,10 @@ from shardlab.meter.place import caller
 
 @dataclass
 class Event:
-    """One communication call: payload and ring-theory bytes, who took part, where it was called, when it ran.
+    """One communication call: payload and sent bytes, who took part, where it was called, when it ran.
+
+    sent_bytes: what this rank sends; of a collective in which all ranks do alike, what it sends in a ring (gloo sends
+    twice as much for a reduce-scatter, which is an all-reduce there, and up to twice for a reduce).
 
     `waits` is when Python began to wait for it: the time from there to `end` is not hidden behind anything.
     """
@@ -135,7 +138,9 @@ class Recorder(TorchDispatchMode):
             shape=call.shape,
             dtype=call.dtype,
             payload_bytes=call.payload_bytes,
-            sent_bytes=ring_sent_bytes(call.kind, len(call.members), call.payload_bytes),
+            sent_bytes=ring_sent_bytes(call.kind, len(call.members), call.payload_bytes)
+            if call.sent_bytes is None
+            else call.sent_bytes,
             where=place,
             begin=begin,
         )
