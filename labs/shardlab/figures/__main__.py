@@ -8,6 +8,7 @@ from shardlab.figures.bars import draw_bars, draw_traffic
 from shardlab.figures.measured import draw_ring_against_tree
 from shardlab.figures.mesh import draw_groups
 from shardlab.figures.page import new_axes, png
+from shardlab.figures.profile import draw_profile
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.timeline import draw_timeline
 from shardlab.figures.units import written_bytes, written_seconds
@@ -16,6 +17,7 @@ from shardlab.pipeline_parallel import builders
 
 GRADIENT_BYTES = 14e9  # 7B parameters in bf16
 LINK_BYTES_PER_SECOND = 50e9
+TRACES = Path(__file__).parents[3] / "benchmarks" / "results" / "traces_h200"
 
 
 def draw_problem(ax) -> str:
@@ -31,6 +33,11 @@ def draw_problem(ax) -> str:
     )
 
 
+def draw_traces(ax, week: str, name: str) -> str:
+    """A step of that week on ranks that share one H200."""
+    return draw_profile(ax, sorted(TRACES.glob(f"{week}-rank*.json.gz")), name=name)
+
+
 def main(folder: Path) -> None:
     """Write every figure as a PNG file into `folder`, and print its sentence: the alt text to use."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,6 +48,9 @@ def main(folder: Path) -> None:
         "pipeline-1f1b": (9.0, 2.6, lambda ax: draw_timeline(ax, builders.one_f_one_b(4, 8), name="1F1B")),
         "pipeline-zb-h1": (9.0, 2.6, lambda ax: draw_timeline(ax, builders.zb_h1(4, 8), name="ZB-H1")),
         "pipeline-dualpipe": (10.0, 3.9, lambda ax: draw_timeline(ax, builders.dualpipe(8, 20), name="DualPipe")),
+        "profile-ddp": (9.0, 2.6, lambda ax: draw_traces(ax, "week02", "DDP on one H200")),
+        "profile-1f1b": (9.0, 3.9, lambda ax: draw_traces(ax, "week07", "1F1B on one H200")),
+        "profile-dualpipe-v": (9.0, 4.9, lambda ax: draw_traces(ax, "week13", "DualPipeV on one H200")),
         "groups-of-rank-37": (8.2, 3.0, lambda ax: draw_groups(ax, Mesh(tp=8, pp=4, dp=2), 37)),
         "ring-against-tree": (6.5, 3.2, lambda ax: draw_ring_against_tree(ax, 8, 77e-6, 1 / 227e9)),
     }

@@ -1,0 +1,170 @@
+"""A step as torch's profiler saw it: per rank a lane of compute for each stream and a lane of messages, on one clock.
+
+`benchmarks/profiler_traces.py` writes the traces. What was launched by autograd's thread is backward; inside an
+optimizer's step, its update. A message's kernel lasts from its launch until its partner has done its part: most of a
+long one is waiting.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from shardlab.figures.palette import PALETTE
+
+MEANINGS = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "communication": "messages"}
+HEIGHT, GAP = 0.26, 0.04  # of a lane, a rank being 1 high
+LEGEND = 0.57  # inches below the axes
+Span = tuple[float, float]  # begin and end, milliseconds
+
+
+class Piece(NamedTuple):
+    """One piece of work: its colour's meaning, the stream (messages have none), begin and end in milliseconds."""
+
+    meaning: str
+    stream: int | None
+    begin: float
+    end: float
+
+
+def read_trace(path: Path) -> list[Piece]:
+    """The kernels of a trace from a GPU, or without any the operators and messages of one from a CPU, in order.
+
+    Raises ValueError for a file that is not a trace with either.
+    """
+    try:
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a profiler's trace in .json.gz: {error}") from None
+    timed = [event for event in events if event.get("ph") == "X"]
+    pieces = sorted(_kernels(timed) or _operators(timed), key=lambda piece: piece.begin)
+    if not pieces:
+        raise ValueError(f"{path} holds neither kernels nor operators: profile a step")
+    return pieces
+
+
+def _kernels(events: list[dict[str, Any]]) -> list[Piece]:
+    launches = {
+        event["args"]["correlation"]: event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver")
+    }
+    of_autograd = {event["tid"] for event in events if event["name"].startswith("autograd::engine")}
+    updates = _spans(event for event in events if event["name"].startswith("Optimizer.step"))
+    pieces = []
+    for kernel in events:
+        if kernel.get("cat") != "kernel":
+            continue
+        begin, end = _span(kernel)
+        launch = launches.get(kernel["args"]["correlation"], kernel)
+        if "nccl" in kernel["name"]:
+            pieces.append(Piece("communication", None, begin, end))
+        elif _is_inside(_span(launch)[0], updates):
+            pieces.append(Piece("optimizer", kernel["args"]["stream"], begin, end))
+        else:
+            meaning = "backward" if launch["tid"] in of_autograd else "forward"
+            pieces.append(Piece(meaning, kernel["args"]["stream"], begin, end))
+    return pieces
+
+
+def _operators(events: list[dict[str, Any]]) -> list[Piece]:
+    """A CPU runs a backward on the thread that asks for it: what belongs to it lies inside autograd's own events."""
+    updates = _spans(event for event in events if event["name"].startswith("Optimizer.step"))
+    backward = _spans(event for event in events if event["name"].startswith("autograd::engine"))
+    pieces = [
+        Piece("communication", None, *_span(event))
+        for event in events
+        if event["name"].startswith("gloo:") and event["name"] != "gloo:barrier"
+    ]
+    ended = float("-inf")
+    operators = (event for event in events if event.get("cat") == "cpu_op" and event["name"].startswith("aten::"))
+    for begin, end in sorted(map(_span, operators), key=lambda span: (span[0], -span[1])):
+        if begin < ended:
+            continue  # part of the operator before
+        ended = end
+        meaning = (
+            "optimizer" if _is_inside(begin, updates) else "backward" if _is_inside(begin, backward) else "forward"
+        )
+        pieces.append(Piece(meaning, 0, begin, end))
+    return pieces
+
+
+def _span(event: dict[str, Any]) -> Span:
+    return event["ts"] / 1e3, (event["ts"] + event["dur"]) / 1e3
+
+
+def _spans(events: Iterable[dict[str, Any]]) -> list[Span]:
+    """Where any of these events runs, in order, without overlaps."""
+    return joined(map(_span, events))
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """The same times as spans that do not touch."""
+    found: list[Span] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _is_inside(time: float, spans: list[Span]) -> bool:
+    place = bisect_right(spans, (time, float("inf"))) - 1
+    return place >= 0 and time < spans[place][1]
+
+
+def draw_profile(ax: Axes, traces: Sequence[Path], *, name: str) -> str:
+    """Draw one step on all ranks from their traces, rank 0 on top. Returns the sentence."""
+    by_rank = [read_trace(path) for path in traces]
+    first = min(piece.begin for pieces in by_rank for piece in pieces if piece.stream is not None)
+    last = max(piece.end for pieces in by_rank for piece in pieces)
+    seen = set()
+    for rank, pieces in enumerate(by_rank):
+        streams = sorted({piece.stream for piece in pieces if piece.stream is not None})
+        lanes: list[int | None] = [*streams, None]
+        for lane, stream in enumerate(lanes):
+            top = rank + (lane - (len(lanes) - 1) / 2) * (HEIGHT + GAP) - HEIGHT / 2
+            ax.broken_barh([(0, last - first)], (top, HEIGHT), facecolor=PALETTE["idle"])
+            for meaning in MEANINGS:
+                mine = [
+                    (max(piece.begin, first) - first, piece.end - max(piece.begin, first))
+                    for piece in pieces
+                    if piece.stream == stream and piece.meaning == meaning and piece.end > first
+                ]
+                if mine:
+                    seen.add(meaning)
+                    ax.broken_barh(mine, (top, HEIGHT), facecolor=PALETTE[meaning], linewidth=0)
+    ax.set(xlim=(0, last - first), ylim=(len(by_rank) - 0.45, -0.55), xlabel="milliseconds", title=name)
+    ax.set_yticks(range(len(by_rank)), [f"rank {rank}" for rank in range(len(by_rank))])
+    below = LEGEND / ax.figure.get_figheight()  # type: ignore[union-attr] - a figure of its own
+    ax.legend(
+        handles=[Patch(facecolor=PALETTE[key], label=text) for key, text in MEANINGS.items() if key in seen],
+        loc="upper center", bbox_to_anchor=(0.5, -below), ncols=4, frameon=False,
+    )  # fmt: skip
+    idle, hidden = shares(by_rank, (first, last))
+    return (
+        f"{name}: {len(by_rank)} ranks, {last - first:.0f} ms. Nothing is computed in {idle:.0%} of the ranks' time; "
+        f"{hidden:.0%} of the messages' time lies beside compute."
+    )
+
+
+def shares(by_rank: Sequence[Sequence[Piece]], step: Span) -> tuple[float, float]:
+    """The part of all ranks' time without compute, and the part of messages' time with compute beside it."""
+    computed = sent = beside = 0.0
+    for pieces in by_rank:
+        work = joined((piece.begin, piece.end) for piece in pieces if piece.stream is not None)
+        messages = joined((max(piece.begin, step[0]), piece.end) for piece in pieces if piece.stream is None)
+        computed += _length(work)
+        sent += _length(messages)
+        beside += sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in work for b in messages)
+    return 1 - computed / len(by_rank) / (step[1] - step[0]), beside / sent if sent else 0.0
+
+
+def _length(spans: Iterable[Span]) -> float:
+    return sum(end - begin for begin, end in spans if end > begin)
