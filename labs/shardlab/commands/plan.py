@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 GPU_NAMES = "v100 a100-40 a100 h100 h100-96 h800 h200 b200 b300 gb200 gb300 laptop here FILE"
 Model = Annotated[str, typer.Option("--model", help="A name (a wrong one lists them), or a JSON file of sizes.")]
 Gpu = Annotated[str, typer.Option("--gpu", help=GPU_NAMES)]
+Degree = Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Plan with this degree alone.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 MOST_GPUS = 1_000_000
 MOST_LAYERS = 1000  # of the deepest transformer known (DeepNet); to deal them to stages takes their square
@@ -35,6 +36,14 @@ def plan(
     tokens_per_batch: Annotated[
         int, typer.Option("--tokens-per-batch", min=1, max=10**12, help="Tokens of a step, over all GPUs.")
     ] = 4_194_304,
+    sequence: Annotated[
+        int | None, typer.Option("--sequence", min=1, max=2**30, help="Tokens of a sequence, not the model's own.")
+    ] = None,
+    tp: Degree = None,
+    pp: Degree = None,
+    cp: Degree = None,
+    dp: Degree = None,
+    ep: Degree = None,
     exact_batch: Annotated[
         bool, typer.Option("--exact-batch", help="Keep the batch as it is, not within 5% what the GPUs can share.")
     ] = False,
@@ -62,6 +71,7 @@ def plan(
     """
     from shardlab.commands.plan_text import show
     from shardlab.costs.machines import find_accelerator
+    from shardlab.costs.model import with_sequence
     from shardlab.costs.model_file import load_model
     from shardlab.costs.planning.batch import exact_batch as batch_as_it_is
     from shardlab.costs.planning.batch import shared_batch
@@ -74,11 +84,15 @@ def plan(
     try:
         wanted, accelerator = load_model(model), find_accelerator("here" if here or run else gpu)
         _check_depth(wanted)
+        if sequence is not None:
+            wanted = with_sequence(wanted, sequence)
         if exact_batch:
             batch = batch_as_it_is(tokens_per_batch, wanted.sequence)
         else:
             batch = shared_batch(tokens_per_batch, wanted.sequence, gpus)
-        search = Search(zero_with_pipeline=pipeline_zero, schedules=_schedules(schedule))
+        degrees = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep}
+        fixed = {axis: degree for axis, degree in degrees.items() if degree is not None}
+        search = Search(zero_with_pipeline=pipeline_zero, schedules=_schedules(schedule), fixed=fixed)
         found = find_plans(
             wanted, accelerator, gpus, batch.sequences, search=search, fp8=fp8, imbalance=imbalance, best=best
         )
@@ -156,11 +170,13 @@ def _played(winner: Plan, model: Transformer, gpu: Accelerator, *, fp8: bool, im
 def _inside_servers(
     model: Transformer, gpu: Accelerator, winner: Plan, search, *, fp8: bool, imbalance: float
 ) -> Plan | None:
-    """The fastest plan whose tensor parallelism stays inside a server: the winner, another one, or none that fits."""
+    """The fastest plan whose tensor parallelism stays inside a server: the winner, also where tp was given, another
+    one, or none that fits.
+    """
     from shardlab.costs.planning.planner import NothingFits
     from shardlab.costs.planning.planner import plan as find_plans
 
-    if winner.layout.tp <= gpu.per_node:
+    if winner.layout.tp <= gpu.per_node or "tp" in search.fixed:
         return winner
     inside, layout = replace(search, max_tp=gpu.per_node), winner.layout
     try:

@@ -4,7 +4,7 @@ Paper's symbols (arXiv 2205.05198): L layers, h hidden, a heads, s sequence, V v
 GPT.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import isqrt
 
 LARGEST = 2**31 - 1  # of any size: none is near it, and sums of products of three stay exact in a float
@@ -113,6 +113,15 @@ class Transformer:
     @property
     def moe_layers(self) -> int:
         return self.layers - self.dense_layers if self.experts else 0
+
+
+def with_sequence(model: Transformer, tokens: int) -> Transformer:
+    """The same model on sequences of another length; ValueError where it has fewer learned positions."""
+    if 0 < model.positions < tokens:
+        raise ValueError(
+            f"{model.name} has {model.positions} learned positions: use sequences of {model.positions} or fewer"
+        )
+    return replace(model, sequence=tokens)
 
 
 def divisors(number: int) -> list[int]:

@@ -301,3 +301,55 @@ def test_commands_load_no_torch():
         "app(['plan', '--model', 'llama2-7b', '--gpus', '8'], standalone_mode=False)\nsys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_degrees_that_are_given_are_not_searched():
+    typed = ("plan", "--model", "llama2-7b", "--gpus", "32", "--tokens-per-batch", "262144", "--json")
+    every = json.loads(shardlab(*typed, "--tp", "2", "--pp", "4").stdout)["plans"]
+    assert {(one["layout"]["tp"], one["layout"]["pp"]) for one in every} == {(2, 4)}
+    assert {one["layout"]["dp"] for one in json.loads(shardlab(*typed, "--dp", "4").stdout)["plans"]} == {4}
+    (one,) = json.loads(shardlab(*typed, "--tp", "32", "--best", "1").stdout)["plans"]  # beyond the search's own bound
+    assert one["layout"]["tp"] == 32
+    free, fixed = (
+        json.loads(shardlab(*typed, "--best", "1", *more).stdout)["plans"][0] for more in ((), ("--cp", "2"))
+    )
+    assert (
+        fixed["layout"]["cp"] == 2 and fixed["step_seconds"] > free["step_seconds"]
+    )  # 4,096 tokens are too few for cp
+
+
+def test_an_expert_parallel_degree_is_given():
+    typed = (
+        "plan",
+        "--model",
+        "mixtral-8x7b",
+        "--gpus",
+        "64",
+        "--tokens-per-batch",
+        "1048576",
+        "--json",
+        "--best",
+        "3",
+    )
+    assert {one["layout"]["ep"] for one in json.loads(shardlab(*typed, "--ep", "4").stdout)["plans"]} == {4}
+
+
+@pytest.mark.parametrize(
+    ("degrees", "sentence"),
+    [
+        (("--tp", "3"), "tp 3 does not divide 64 GPUs: use one of [1, 2, 4, 8, 16, 32, 64]"),
+        (("--tp", "16", "--pp", "8"), "tp 16 x pp 8 is 128, and there are 64 GPUs: give degrees whose product divides"),
+        (("--tp", "2", "--pp", "2", "--cp", "1", "--dp", "2"), "tp 2 x pp 2 x cp 1 x dp 2 is 8, and there are 64 GPUs"),
+    ],
+)
+def test_degrees_that_cannot_be_are_refused(degrees, sentence):
+    told = shardlab("plan", "--model", "llama2-7b", "--gpus", "64", *degrees)
+    assert told.exit_code == 2 and sentence in " ".join(told.output.replace("│", " ").split())
+
+
+def test_a_sequence_of_another_length():
+    typed = ("plan", "--model", "llama3-8b", "--gpus", "64", "--best", "1", "--json")
+    data = json.loads(shardlab(*typed, "--sequence", "32768").stdout)
+    assert data["batch"]["sequence"] == 32768 and data["sequences"] * 32768 == data["batch"]["tokens"]
+    told = shardlab("plan", "--model", "gpt3-175b", "--gpus", "1024", "--sequence", "4096")
+    assert told.exit_code == 2 and "learned positions: use sequences of 2048 or fewer" in told.output

@@ -1,7 +1,8 @@
 """A plan for a model on a cluster: enumerate layouts, leave out what does not fit, rank the rest by predicted time."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import get_args
 
 from shardlab.costs.clock.setup import Setup
@@ -32,7 +33,8 @@ class Search:
     virtual: chunks on a stage; the number that leaves one layer a chunk is tried as well, up to the largest of these.
     zero_with_pipeline: the highest ZeRO stage beside a pipeline. 1 as in Megatron; Llama 3 was trained with 2 (arXiv
     2407.21783, section 3.3.2), for which the time model reduces once per step and the memory model cuts gradients.
-    context: the ways of context parallelism, the first for cp = 1.
+    context: the ways of context parallelism, the first for cp = 1. fixed: degrees that are not searched, by axis, such
+    as {"tp": 8, "pp": 16}; for these axes the other bounds do not hold.
     """
 
     max_tp: int = 16
@@ -45,6 +47,11 @@ class Search:
     virtual: Sequence[int] = (1, 2, 4, 8)
     schedules: Sequence[ScheduleName] = get_args(ScheduleName)
     context: Sequence[ContextWay] = get_args(ContextWay)
+    fixed: Mapping[str, int] = field(default_factory=dict)
+
+    def allows(self, axis: str, degree: int, others: bool = True) -> bool:
+        """Whether a degree is tried: the fixed one of its axis, or what `others`, its bounds, let through."""
+        return self.fixed[axis] == degree if axis in self.fixed else others
 
 
 class NothingFits(ValueError):
@@ -70,6 +77,7 @@ def plan(
     """
     if num_gpus < 1 or sequences < 1 or best < 1:
         raise ValueError(f"{num_gpus} GPUs, {sequences} sequences per step, the {best} best: use 1 or more of each")
+    _check_fixed(search.fixed, num_gpus)
     limit = usable_bytes(gpu)
     fitting: list[Plan] = []
     closest: tuple[float, Layout] | None = None
@@ -125,17 +133,40 @@ def candidates(model: Transformer, gpu: Accelerator, num_gpus: int, sequences: i
 
     Sequence parallel wherever there is tensor parallel, whose groups fill a server or part it evenly.
     """
+    for tp, pp, cp, dp in _degrees(model, gpu, num_gpus, search):
+        for way in search.context if cp > 1 else search.context[:1]:
+            mesh = Layout(tp=tp, pp=pp, cp=cp, dp=dp, sequence_parallel=tp > 1, context=way)
+            for shape in _shapes(model, mesh, sequences, search):
+                yield from _variants(model, shape, search)
+
+
+def _degrees(
+    model: Transformer, gpu: Accelerator, num_gpus: int, search: Search
+) -> Iterator[tuple[int, int, int, int]]:
+    """tp, pp, cp and dp whose product is the number of GPUs."""
     sizes = divisors(num_gpus)
-    for tp in (d for d in sizes if d <= search.max_tp and not (gpu.per_node % d and d % gpu.per_node)):
-        for pp in (d for d in sizes if d <= model.layers and num_gpus // tp % d == 0):
-            for cp in (d for d in sizes if d <= search.max_cp and num_gpus // tp // pp % d == 0):
-                if cp > 1 and model.sequence < search.least_sequence_for_cp:
-                    break
-                for way in search.context if cp > 1 else search.context[:1]:
-                    dp = num_gpus // (tp * pp * cp)
-                    mesh = Layout(tp=tp, pp=pp, cp=cp, dp=dp, sequence_parallel=tp > 1, context=way)
-                    for shape in _shapes(model, mesh, sequences, search):
-                        yield from _variants(model, shape, search)
+    long_enough = model.sequence >= search.least_sequence_for_cp
+    for tp in sizes:
+        if not search.allows("tp", tp, tp <= search.max_tp and not (gpu.per_node % tp and tp % gpu.per_node)):
+            continue
+        for pp in (d for d in sizes if num_gpus // tp % d == 0 and d <= model.layers and search.allows("pp", d)):
+            for cp in (d for d in sizes if num_gpus // tp // pp % d == 0):
+                dp = num_gpus // (tp * pp * cp)
+                bounds = cp == 1 or (cp <= search.max_cp and long_enough)
+                if search.allows("cp", cp, bounds) and search.allows("dp", dp):
+                    yield tp, pp, cp, dp
+
+
+def _check_fixed(fixed: Mapping[str, int], num_gpus: int) -> None:
+    """Raise ValueError for degrees that cannot be of so many GPUs."""
+    for axis, degree in fixed.items():
+        if degree < 1 or num_gpus % degree:
+            raise ValueError(f"{axis} {degree} does not divide {num_gpus} GPUs: use one of {divisors(num_gpus)}")
+    dense = {axis: degree for axis, degree in fixed.items() if axis != "ep"}
+    whole = prod(dense.values())
+    if num_gpus % whole or (len(dense) == 4 and whole != num_gpus):
+        text = " x ".join(f"{axis} {degree}" for axis, degree in dense.items())
+        raise ValueError(f"{text} is {whole}, and there are {num_gpus} GPUs: give degrees whose product divides them")
 
 
 def _shapes(model: Transformer, mesh: Layout, sequences: int, search: Search) -> Iterator[Layout]:
@@ -170,6 +201,7 @@ def _variants(model: Transformer, shape: Layout, search: Search) -> Iterator[Lay
     """
     sharers = shape.tp * shape.cp * shape.dp
     eps = [e for e in divisors(model.experts) if sharers % e == 0] if model.experts else [1]
+    eps = [e for e in eps if search.allows("ep", e)]
     most = search.zero_with_pipeline if shape.pp > 1 else 3
     stages = [zero for zero in search.zero if zero <= most] if shape.state_sharers > 1 else [0]
     again = [one for one in search.recompute if one != "selective" or not model.flash]
