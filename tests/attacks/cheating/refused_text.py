@@ -3,7 +3,7 @@
 catalogue: own
 exercise: week01.naive-bill
 points: 0
-sentence: All right
+sentence: Correct
 """
 
 

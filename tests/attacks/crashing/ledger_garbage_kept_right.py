@@ -3,7 +3,7 @@
 catalogue: own
 exercise: week00.first-all-reduce
 points: 1
-sentence: All right
+sentence: Correct
 """
 
 import sys

@@ -3,7 +3,7 @@
 catalogue: B10
 exercise: week01.naive-bill
 points: 1
-sentence: All right
+sentence: Correct
 cases: all
 """
 

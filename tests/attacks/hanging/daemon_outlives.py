@@ -3,7 +3,7 @@
 catalogue: C10
 exercise: week00.first-all-reduce
 points: 1
-sentence: All right
+sentence: Correct
 """
 
 
