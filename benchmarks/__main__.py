@@ -16,7 +16,7 @@ from rich.table import Table
 import benchmarks
 from benchmarks.row import Row
 
-NO_BENCHMARKS = ("row", "gpu_kernels", "profiler_traces", "__main__")
+NO_BENCHMARKS = ("device", "row", "gpu_kernels", "profiler_traces", "__main__")
 ON_REQUEST = (  # minutes or hours, a GPU, or Megatron
     "all-meshes",
     "attack-batch",

@@ -40,7 +40,8 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn import functional
 
-from benchmarks.row import Row, at_least_times, finish
+from benchmarks.device import wait_for
+from benchmarks.row import Row, at_least_times
 from benchmarks.tensor_parallel import lay_out_by_rank
 
 CONFIG = GPTConfig(layers=4, hidden=256, heads=8, sequence=256, vocabulary=512, tied=False, rope=True)
@@ -107,10 +108,10 @@ def race(layout: Layout, config: GPTConfig, device: str) -> tuple[list[float], l
         labels, losses = next_tokens(mine), [0.0, 0.0]
         for who in Random(number).sample((0, 1), 2):  # the same order on every rank
             dist.barrier()
-            finish(device)
+            wait_for(device)
             began = time.perf_counter()
             losses[who] = both[who](mine, labels)
-            finish(device)
+            wait_for(device)
             if number >= WARM_UP:
                 seconds[who].append(time.perf_counter() - began)
         if abs(losses[0] - losses[1]) > 1e-4:

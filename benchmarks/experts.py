@@ -32,7 +32,8 @@ from shardlab.model.router import Choice
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from benchmarks.row import Row, at_least_times, finish
+from benchmarks.device import wait_for
+from benchmarks.row import Row, at_least_times
 
 LAB = str(Path(__file__).parents[1] / "labs" / "lab02-megatron")
 TORCHTITAN = "torchtitan"
@@ -180,10 +181,10 @@ def _in_turn(
         for name in Random(number).sample(list(steps), len(steps)):  # the same order on every rank
             given = batch(number).clone()
             dist.barrier()
-            finish(device)
+            wait_for(device)
             began, cpu = time.perf_counter(), time.process_time()
             outputs.append(steps[name](given))
-            finish(device)
+            wait_for(device)
             if number >= WARM_UP:
                 taken[name].append(Taken(time.perf_counter() - began, time.process_time() - cpu))
         if same and any((one - outputs[0]).abs().max() > 1e-4 * outputs[0].abs().max() for one in outputs):

@@ -26,7 +26,8 @@ from shardlab.context_parallel.ulysses import Ulysses
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.row import Row, at_most, finish
+from benchmarks.device import wait_for
+from benchmarks.row import Row, at_most
 
 RANKS, HEADS, WIDTH = 2, 8, 32
 ASLEEP_RANKS, ASLEEP_TOKENS, STEP_SECONDS = 4, 256, 0.05  # of the ring whose blocks sleep
@@ -130,10 +131,10 @@ def race(pair: Callable, length: int, rounds: int, shape: Shape) -> tuple[list[S
         results = {}
         for side in (0, 1) if number % 2 else (1, 0):
             dist.barrier()
-            finish(shape.device)
+            wait_for(shape.device)
             began, worked = time.perf_counter(), time.process_time()
             results[side] = steps[side]()
-            finish(shape.device)
+            wait_for(shape.device)
             if number:  # the first makes the connections
                 times[side].append(Seconds(time.perf_counter() - began, time.process_time() - worked))
         for one, other in zip(results[0], results[1], strict=True):

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.data_parallel import our_ddp
+from benchmarks.device import wait_for
 from benchmarks.pipelines import by_us
-from benchmarks.row import finish
 
 WARM_UP = 3
 WIDTH = {"cpu": 512, "cuda": 4096}
@@ -86,11 +86,11 @@ def traced(build: Callable[[str], Callable[[], object]], device: str) -> bytes:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
     with profile(activities=activities) as seen:  # the first profile starts the tracer
         step()
-        finish(device)
+        wait_for(device)
     with profile(activities=activities) as seen:
         dist.barrier()
         step()
-        finish(device)
+        wait_for(device)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         seen.export_chrome_trace(str(path))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 
 @dataclass(frozen=True)
 class Row:
@@ -27,9 +25,3 @@ def at_most(name: str, ours: float, most: float, peer: float | None = None) -> R
 def at_least_times(name: str, ours: float, peer: float, times: float) -> Row:
     """A row of two durations, in which ours has to be `times` as fast as the peer's."""
     return Row(name, ours, peer, peer / ours, f"ratio at least {times:g}", peer / ours >= times)
-
-
-def finish(device: str) -> None:
-    """Wait until a GPU has done what it was given; a CPU has."""
-    if device == "cuda":
-        torch.cuda.synchronize()

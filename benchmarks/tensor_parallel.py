@@ -41,7 +41,8 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from benchmarks.row import Row, at_least_times, at_most, finish
+from benchmarks.device import wait_for
+from benchmarks.row import Row, at_least_times, at_most
 
 LAB = str(Path(__file__).parents[1] / "labs" / "lab02-megatron")
 CONFIG = GPTConfig(layers=1, hidden=256, heads=8, sequence=256, flash=False)
@@ -108,10 +109,10 @@ def race(config: GPTConfig, rounds: int, device: str) -> dict[str, list[float]]:
         for name in Random(number).sample(list(steps), len(steps)):  # the same order on every rank
             given = own_part(x, 1, group=None) if name.endswith("SP") else x.clone()
             dist.barrier()
-            finish(device)
+            wait_for(device)
             began = time.perf_counter()
             output = steps[name](given)
-            finish(device)
+            wait_for(device)
             if number >= WARM_UP:
                 seconds[name].append(time.perf_counter() - began)
             if name in contestants:

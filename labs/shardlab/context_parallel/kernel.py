@@ -2,7 +2,7 @@
 
 Shapes: B batch, A query heads, K key-value heads, G = A/K, S queries, T keys, D width of a head. The kernels are
 torch's own and keep no scores (arXiv 2205.14135): flash attention on a CPU, and on a GPU in 16 bits, there cuDNN's from
-Hopper on, which is faster; the memory-efficient one on a GPU in 32 bits. What none takes, 64 bits or heads of an odd
+Hopper on; the memory-efficient one on a GPU in 32 bits. What none takes, 64 bits or heads of an odd
 width, ends in plain products.
 """
 
@@ -15,8 +15,8 @@ from torch import Tensor
 
 aten: Any = torch.ops.aten
 flash = aten._scaled_dot_product_flash_attention_for_cpu.default
-SHORTEST_FOR_CUDNN = 64  # queries and keys: below, it may refuse, and nothing is gained
 flash_backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+SHORTEST_FOR_CUDNN = 64  # queries and keys: shorter blocks were not tried
 
 
 def block(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, *, causal: bool) -> tuple[Tensor, Tensor]:
