@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 GPU_NAMES = "v100 a100-40 a100 h100 h100-96 h800 h200 b200 b300 gb200 gb300 laptop here FILE"
 Model = Annotated[str, typer.Option("--model", help="A name (a wrong one lists them), or a JSON file of sizes.")]
 Gpu = Annotated[str, typer.Option("--gpu", help=GPU_NAMES)]
-Degree = Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Plan with this degree alone.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 MOST_GPUS = 1_000_000
 MOST_LAYERS = 1000  # of the deepest transformer known (DeepNet); to deal them to stages takes their square
+
+
+def _degree(kind: str) -> Any:
+    """The option that gives a degree of parallelism, so that it is not searched."""
+    return typer.Option(min=1, max=MOST_GPUS, help=f"Ranks of {kind} parallelism, where they are given, not searched.")
 
 
 class _Setup(TypedDict):
@@ -39,11 +43,11 @@ def plan(
     sequence: Annotated[
         int | None, typer.Option("--sequence", min=1, max=2**30, help="Tokens of a sequence, not the model's own.")
     ] = None,
-    tp: Degree = None,
-    pp: Degree = None,
-    cp: Degree = None,
-    dp: Degree = None,
-    ep: Degree = None,
+    tp: Annotated[int | None, _degree("tensor")] = None,
+    pp: Annotated[int | None, _degree("pipeline")] = None,
+    cp: Annotated[int | None, _degree("context")] = None,
+    dp: Annotated[int | None, _degree("data")] = None,
+    ep: Annotated[int | None, _degree("expert")] = None,
     exact_batch: Annotated[
         bool, typer.Option("--exact-batch", help="Keep the batch as it is, not within 5% what the GPUs can share.")
     ] = False,
