@@ -37,6 +37,7 @@ from benchmarks.row import Row, at_least_times
 
 LAB = str(Path(__file__).parents[1] / "labs" / "lab02-megatron")
 TORCHTITAN = "torchtitan"
+MESSAGES, COPIED = "two all-to-alls", "two all-to-alls and two copies"
 CONFIG = MoEConfig(256, 256, Choice(8, 2, renormalise=True))
 ROUNDS, WARM_UP = 25, 3
 NODES = MoEConfig(256, 64, Choice(16, 4, groups=2, groups_per_token=1))  # k = 4 experts of one node
@@ -64,7 +65,7 @@ class Taken(NamedTuple):
 
 def measure() -> list[Row]:
     """Medians of alternating steps: wall seconds of the slowest rank, CPU seconds of all ranks together."""
-    rows = [row for ranks in (2, 4) for row in rows_of(Shape(), ranks, "gloo", units=("s", "CPU s"))]
+    rows = [row for ranks in (2, 4, 8) for row in rows_of(Shape(), ranks, "gloo", units=("s", "CPU s"))]
     levels = _by_name(level_race, Shape(NODES), 4, "gloo")
     name = "layer's step over a slow link, two nodes of 2 ranks"
     return rows + _rows(name, levels, [("one level", TWO_LEVELS)], units=("s",))
@@ -76,7 +77,8 @@ def rows_of(shape: Shape, ranks: int, transport: str, *, units: tuple[str, ...])
     for hidden in shape.hidden:
         one = shape._replace(layer=replace(shape.layer, hidden=hidden))
         name = f"dispatch and combine, {shape.tokens * choice.k * hidden * 4 / 2**20:g} MiB, {ranks} ranks"
-        rows += _rows(name, _by_name(exchange_race, one, ranks, transport), [("two all-to-alls", EXCHANGE)], units)
+        peers = [(plain, EXCHANGE) for plain in (MESSAGES, COPIED)]
+        rows += _rows(name, _by_name(exchange_race, one, ranks, transport), peers, units)
     layers = _by_name(layer_race, shape, ranks, transport)
     peers = [("Megatron, alltoall", MEGATRON), ("Megatron, allgather", MEGATRON), (TORCHTITAN, TITAN)]
     return rows + _rows(f"layer's step, {ranks} ranks", layers, [one for one in peers if one[0] in layers], units)
@@ -104,7 +106,11 @@ def _by_name(race: Callable, shape: Shape, ranks: int, transport: str) -> dict[s
 
 
 def exchange_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
-    """Tokens to the ranks of their experts and back beside two plain all-to-alls of the same rows; no gradients."""
+    """Tokens to the ranks of their experts and back beside two plain all-to-alls of the same rows; no gradients.
+
+    Rows must lie in the order of their ranks before they leave, and by token once they are back: whoever dispatches
+    writes each row twice more than its messages do. The second peer does that and no more, with plain copies.
+    """
     torch.set_num_threads(1)
     config = shape.layer
     layer = ParallelMoE(_whole(shape), Splits(None))
@@ -123,8 +129,13 @@ def exchange_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
         y_AH = all_to_all(x_RH, exchange.sent, exchange.received, group=None, agreed=True)
         return all_to_all(y_AH, exchange.received, exchange.sent, group=None, agreed=True)
 
+    def copied(_: Tensor) -> Tensor:
+        y_AH = all_to_all(x_RH.clone(), exchange.sent, exchange.received, group=None, agreed=True)
+        return all_to_all(y_AH, exchange.received, exchange.sent, group=None, agreed=True).clone()
+
+    steps = {"ours": ours, MESSAGES: plain, COPIED: copied}
     with torch.no_grad():
-        return _in_turn({"ours": ours, "two all-to-alls": plain}, lambda _: x_TH, rounds, shape.device, same=False)
+        return _in_turn(steps, lambda _: x_TH, rounds, shape.device, same=False)
 
 
 def level_race(shape: Shape, rounds: int) -> dict[str, list[Taken]]:
