@@ -6,7 +6,7 @@ AT ?= course
 GPU ?=
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
-CHOSEN := $(if $(WEEK),-k $(firstword $(subst _, ,$(WEEK)))) $(if $(FAST),--fast)
+CHOSEN := $(if $(WEEK),-k $(firstword $(subst _, ,$(WEEK)))) $(if $(FAST),--fast) $(if $(WEEK)$(FAST)$(WHOLE),,--sample)
 WEEK ?= week01_collectives
 JOBS ?= $(if $(FAST),4,3)
 SUBMITTED ?= autograder/submitted
@@ -43,7 +43,7 @@ lab: setup  ## look at the machine and open JupyterLab in course/ (HEADLESS=1, P
 	@"$(BIN)/shardlab" doctor --brief || true
 	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(LAB_FLAGS)
 
-test: setup $(if $(FAST),style,check)  ## style, types, every test (FAST=1: three minutes, no types; WHOLE=1: no samples; WEEK=week03; JOBS=3)
+test: setup $(if $(FAST),style,check)  ## style, types, tests, a third of their cases (WHOLE=1: all; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
 	"$(BIN)/python" -m pytest -q -n $(JOBS) --reruns 1 --durations=20 --durations-min=1 $(CHOSEN)
 
 check: style  ## as style, and pyright

@@ -13,7 +13,14 @@ from autograder.judge import Judge, Verdict
 from autograder.kill_matrix import PREAMBLE
 from tests import levels
 
-pytest_plugins = ["pytester", "tests.at_the_end", "tests.fast", "tests.left_behind", "tests.side_by_side"]
+pytest_plugins = [
+    "pytester",
+    "tests.at_the_end",
+    "tests.fast",
+    "tests.left_behind",
+    "tests.side_by_side",
+    "tests.whole",
+]
 
 
 @pytest.fixture(scope="session")

@@ -64,12 +64,14 @@ def wrong_program(rest: list[str]) -> list[str]:
     return [f"{rest[place]} {option}" for option in typed if option not in known]
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_names_what_is_there(page):
     text = page.read_text()
     assert missing_on(text, page.parent) + wrong_commands(text) == []
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("page", sorted(ROOT.glob("solutions/*/*.py")), ids=lambda page: page.stem)
 def test_a_week_names_paths_that_are_there(page):
     ours = [path for path in paths(page.read_text()) if "/" in path and path.split("/")[0] in TOP]

@@ -1,7 +1,7 @@
 """The attacks on points, secrets, neighbours and the machine, in a container whose ranks have no own namespaces.
 
 The points must be those of level 3. Sentences may differ: where another rank's files are not there at level 3, they
-cannot be opened here. Level 3 sees every attack in every run; of level 2, a run takes half.
+cannot be opened here.
 """
 
 import time
@@ -15,11 +15,10 @@ from honeypot import SECRET, Honeypot, laid_out
 from autograder import sandbox
 from autograder.judge import Judge, JudgePool
 from tests.fast import asked_for
-from tests.whole import half
 
 GROUPS = ("cheating", "reading", "tampering", "exhausting")
 ALL_CASES = ("cheating/hides_crossing_bytes", "cheating/claims_not_a_number_of_bytes")  # told by the large case alone
-CASES = [replace(case, sentence="-") for case in half("level 2", suite.load()) if case.path.parent.name in GROUPS]
+CASES = [replace(case, sentence="-") for case in suite.load() if case.path.parent.name in GROUPS]
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.sandbox(2), pytest.mark.slow]
 
 

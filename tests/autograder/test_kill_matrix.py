@@ -49,6 +49,7 @@ def speaks_for(row, seeded):
     return row is not None and len(row["points"]) >= seeded.num_seeds and not stability.differs(row)
 
 
+@pytest.mark.every_case
 @pytest.mark.timeout(1200)
 @pytest.mark.isolated
 @pytest.mark.parametrize("check", [with_marks(check) for check in LONGEST_FIRST])

@@ -17,6 +17,7 @@ def seed_of_the_day() -> int:
     return int(answer.stdout[:8] or "1", 16)
 
 
+@pytest.mark.every_case
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.isolated

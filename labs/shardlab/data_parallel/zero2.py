@@ -80,6 +80,9 @@ class Zero2(Zero1):
     def _has_left(self, number: int) -> None:
         """A bucket is on its way; ZeRO-3 now frees the weights, too."""
 
+    def _has_ended(self) -> None:
+        """The last gradients of a backward are there; ZeRO-3 now asks whether all ranks gathered the same."""
+
     def _receive(self, *, leave: int) -> None:
         """Wait for the oldest buckets, free them, and add the means to this rank's slices."""
         while len(self._on_the_way) > leave:
@@ -99,6 +102,7 @@ class Zero2(Zero1):
         self._send_full_buckets()
         self._receive(leave=0)
         self._close_backward()
+        self._has_ended()
         self.alarm.answer(self.shard_gradients)
 
     def _forget_backward(self) -> None:

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from shardlab.data_parallel.agreement import trainable
 from shardlab.data_parallel.flat import FlatParameters
+from shardlab.data_parallel.gather_order import GatherOrder
 from shardlab.data_parallel.gathered import GatheredParameters
 from shardlab.data_parallel.zero2 import Zero2
 
@@ -26,7 +27,7 @@ class Zero3(Zero2):
     units: modules of the model, none inside another; what is in none of them, or in two (a tied weight), is gathered
     for the whole step. prefetch: how many units are gathered ahead. reshard_after_forward: False keeps the weights for
     the backward: 2(N-1)/N are sent, and nothing is saved between. Raises ValueError for units that are nested or not
-    of this model.
+    of this model, and, on every rank alike, where ranks have used their units in different orders.
     """
 
     def __init__(
@@ -46,6 +47,8 @@ class Zero3(Zero2):
         for vector in self.vectors:
             assert isinstance(vector, GatheredParameters)
             self._vectors_of[self._unit_of[vector.parameters[0]]].append(vector)
+        self._gathers = GatherOrder([self._name_of(vector) for vector in self.vectors], self.group)
+        self._place_of = {vector: number for number, vector in enumerate(self.vectors)}
         self._order: list[nn.Module] = []  # in which the units of the first forward began
         self._knows_order = False
         for unit in units:
@@ -72,11 +75,21 @@ class Zero3(Zero2):
 
     # ---- when they are gathered and freed ----------------------------------------------------------------------------
 
-    def _gather(self, unit: nn.Module) -> None:
+    def _start_gather(self, unit: nn.Module) -> None:
         for vector in self._vectors_of[unit]:
+            if not vector.is_there:
+                self._gathers.record(self._place_of[vector])
             vector.gather()
+
+    def _gather(self, unit: nn.Module) -> None:
+        self._start_gather(unit)
         for vector in self._vectors_of[unit]:
             vector.wait()
+
+    def _name_of(self, vector: FlatParameters) -> str:
+        unit = self._unit_of[vector.parameters[0]]
+        name = next(name for name, one in self.module.named_modules() if one is unit)
+        return name or "what lies in no unit"
 
     def _free(self, unit: nn.Module) -> None:
         for vector in self._vectors_of[unit]:
@@ -92,8 +105,7 @@ class Zero3(Zero2):
         place = self._order.index(unit)
         for ahead in range(1, self.prefetch + 1):
             if 0 <= place + direction * ahead < len(self._order):
-                for vector in self._vectors_of[self._order[place + direction * ahead]]:
-                    vector.gather()
+                self._start_gather(self._order[place + direction * ahead])
 
     def _before_all(self, module: nn.Module, _: Any) -> None:
         """The first gather of a step carries the alarm: a rank whose model was changed could not follow the others."""
@@ -102,6 +114,7 @@ class Zero3(Zero2):
         if not torch.is_grad_enabled() or first.is_there or not self.alarm.is_on:
             return
         change = self._snapshot.change(self._homes)
+        self._gathers.record(self._place_of[first])
         first.gather(alarm=change is not None)
         first.wait()
         if not first.heads(first.full)[0].isfinite().all():
@@ -136,6 +149,15 @@ class Zero3(Zero2):
         if not torch.is_grad_enabled():
             for unit in self._vectors_of:
                 self._free(unit)
+        self._gathers.end_pass()
+
+    def _has_ended(self) -> None:
+        """All gradients of a backward have arrived."""
+        self._gathers.end_pass()
+
+    def _forget_backward(self) -> None:
+        super()._forget_backward()
+        self._gathers.forget()
 
     def _has_left(self, number: int) -> None:
         """The gradients of a vector are complete: its weights have done their work in this step."""
@@ -155,8 +177,10 @@ class Zero3(Zero2):
     @contextmanager
     def gathered(self) -> Iterator[None]:
         """Inside, every parameter of the model holds its whole value on every rank."""
-        for unit in self._vectors_of:
-            self._gather(unit)
+        for vector in self.vectors:
+            assert isinstance(vector, GatheredParameters)
+            vector.gather()
+            vector.wait()
         try:
             yield
         finally:

@@ -10,7 +10,6 @@ from shardlab.mesh import Mesh
 from shardlab.pipeline_parallel.builders import dualpipe_v, gpipe, interleaved, v_half, zb_h1, zbv
 
 from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, differences, sgd, trained
-from tests.whole import half
 
 TWO = Settings(num_microbatches=2, max_norm=0.1)
 CASES = [
@@ -40,7 +39,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", half("five axes", CASES), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_mesh_does_what_one_process_does(case):
     by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
     loss, norm, weight = differences(case, by_rank)
@@ -60,7 +59,7 @@ SHARDED = [
 ]
 
 
-@pytest.mark.parametrize("case", half("five axes in slices", SHARDED), ids=str)
+@pytest.mark.parametrize("case", SHARDED, ids=str)
 def test_so_do_slices(case):
     by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
     loss, norm, weight = differences(case, by_rank)
@@ -78,7 +77,7 @@ AGAIN = [
 ]
 
 
-@pytest.mark.parametrize("case", half("five axes again", AGAIN), ids=lambda case: f"{case}-{case.settings.recompute}")
+@pytest.mark.parametrize("case", AGAIN, ids=lambda case: f"{case}-{case.settings.recompute}")
 def test_so_does_what_is_computed_again(case):
     by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
     loss, norm, weight = differences(case, by_rank)

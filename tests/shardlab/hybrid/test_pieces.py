@@ -20,7 +20,6 @@ from tests.shardlab.hybrid.five_axes import (
     started,
     trained_alone,
 )
-from tests.whole import half
 
 TWO = Settings(num_microbatches=2, max_norm=0.1, bias_rate=0.01)
 ALL = ("weight", "buffer", "exp_avg", "exp_avg_sq", "step")
@@ -69,7 +68,7 @@ def run(function, case, *args):
     return shardlab.run(function, case, *args, ranks=case.mesh.world, timeout=120)
 
 
-@pytest.mark.parametrize("case", half("pieces", MESHES), ids=str)
+@pytest.mark.parametrize("case", MESHES, ids=str)
 def test_what_a_mesh_saves_one_process_loads_and_what_that_saves_the_mesh(case):
     one = Case(Mesh(), TWO, config=case.config, moe=case.moe, rows=case.rows * case.mesh.dp)
     model, losses, norms = trained_alone(replace(case, steps=4))
@@ -84,7 +83,7 @@ def test_what_a_mesh_saves_one_process_loads_and_what_that_saves_the_mesh(case):
 
 
 @pytest.mark.parametrize("case", DENSE_MESHES, ids=str)
-@pytest.mark.parametrize("other", half("any mesh", DENSE_MESHES), ids=str)
+@pytest.mark.parametrize("other", DENSE_MESHES, ids=str)
 def test_any_mesh_goes_on_where_any_other_stopped(case, other):
     case, other = (replace(one, rows=12 // one.mesh.dp, steps=4) for one in (case, other))
     assert torch.equal(batch_of(case, 0)[0], batch_of(other, 0)[0])

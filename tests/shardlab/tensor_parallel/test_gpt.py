@@ -18,8 +18,6 @@ from shardlab.tensor_parallel.plan import apply_plan
 from shardlab.tensor_parallel.splits import Column, Heads, Row, Vocabulary
 from torch import nn
 
-from tests.whole import half
-
 SMALL = partial(GPTConfig, layers=2, hidden=16, heads=8, sequence=8, vocabulary=32)
 STEPS = 10
 sgd = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
@@ -110,7 +108,7 @@ CASES = {
 
 @pytest.mark.parametrize("sequence_parallel", [False, True], ids=["TP", "SP"])
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-@pytest.mark.parametrize("case", half("ten steps", list(CASES)))
+@pytest.mark.parametrize("case", list(CASES))
 def test_ten_steps_end_with_the_weights_of_one_process(case, ranks, sequence_parallel):
     for weights, losses in shardlab.run(
         compared, CASES[case], torch.float32, sequence_parallel, sgd, ranks=ranks, timeout=120
