@@ -28,6 +28,8 @@ class Zero1(ShardedOptimizer):
     cut over `group`, a node with fast links; between nodes only slices of gradients travel, 2(R-1)/R of an N-th.
     check_finite: False for loss scalers, which live on infinite gradients; trouble is then known to one rank only.
     average: False leaves the sum of all ranks' gradients, for a loss that is divided by all ranks' tokens already.
+    same_buffers: in training, buffers such as BatchNorm's running means are made those of the first rank before each
+    forward, as DDP does it; FSDP2 does not, and leaves each rank with means of its own.
     Raises ValueError on every rank for models that differ or are frozen, and later when a model was changed after it
     was wrapped or a gradient is not a number, each on any rank.
     """
@@ -42,6 +44,7 @@ class Zero1(ShardedOptimizer):
         replicas: dist.ProcessGroup | None = None,
         check_finite: bool = True,
         average: bool = True,
+        same_buffers: bool = True,
         **options: Any,
     ) -> None:
         named = trainable(module)
@@ -50,12 +53,20 @@ class Zero1(ShardedOptimizer):
         if replicas is not None:
             copy_from_first([*module.parameters(), *module.buffers()], group=replicas)
         self.module, self.replicas, self.average = module, replicas, average
+        if same_buffers:
+            module.register_forward_pre_hook(self._copy_buffers)
         parameters = parameter_groups or [parameter for _, parameter in named]
         super().__init__(parameters, optimizer_class, group=group, **options)
         groups = [group] if replicas is None else [group, replicas]
         self.alarm = Alarm({parameter: name for name, parameter in named}, groups, is_on=check_finite)
         self._snapshot = Snapshot(module)
         self._homes = {parameter: vector.full for vector in self.vectors for parameter in vector.parameters}
+
+    def _copy_buffers(self, module: nn.Module, _: Any) -> None:
+        if module.training:
+            copy_from_first(list(module.buffers()), group=self.group)
+            if self.replicas is not None:
+                copy_from_first(list(module.buffers()), group=self.replicas)
 
     @torch.no_grad()
     def _shard_gradients(self) -> Sequence[Tensor | None]:

@@ -165,6 +165,7 @@ class SlicedWeights:
             parameter_groups=[{"params": some} for some in lists if some],
             check_finite=False,
             average=False,
+            same_buffers=False,  # those of routers are counted over the mesh
             compute_dtype=compute_dtype,
             **more,
             **settings,
