@@ -25,14 +25,20 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 SEQUENCE, MICROBATCH = 16, 2
+EQUAL = 1e-6  # gradients of the same weights, in float32
 
 
 class Sizes(NamedTuple):
-    """Microbatches m, chunks v of a rank, hidden width h."""
+    """Microbatches m, chunks v of a rank, hidden width h. batched: Megatron's messages of a slot leave in one batch."""
 
     microbatches: int
     chunks: int
     hidden: int
+    batched: bool = False
+
+    def of_a_round(self, ranks: int) -> int:
+        """Microbatches that go through one chunk before the next: p, or what shares them equally."""
+        return self.microbatches // max(1, self.microbatches // ranks)
 
 
 class Got(NamedTuple):
@@ -145,6 +151,9 @@ def megatron_stages(sizes: Sizes, order: list[str]) -> list[Stage]:
         hidden_size=sizes.hidden,
         num_attention_heads=1,
         pipeline_dtype=torch.float32,
+        microbatch_group_size_per_vp_stage=sizes.of_a_round(ranks),
+        batch_p2p_comm=sizes.batched,
+        overlap_p2p_comm=sizes.chunks > 1 and not sizes.batched,
         batch_p2p_sync=False,  # or it calls torch.cuda.synchronize after each message
         **sizes_of_pipeline,
     )
@@ -175,9 +184,9 @@ def megatron_plan(sizes: Sizes) -> list[int]:
     from megatron.core.pipeline_parallel.schedules import get_pp_rank_microbatches, get_schedule_table
     from megatron.core.transformer.cuda_graphs import convert_schedule_table_to_order
 
-    ranks = dist.get_world_size()
-    _, _, warmup, _ = get_pp_rank_microbatches(sizes.microbatches, sizes.chunks, ranks)
-    table = get_schedule_table(sizes.microbatches, sizes.chunks, ranks)
+    of_a_round = sizes.of_a_round(dist.get_world_size())
+    _, _, warmup, _ = get_pp_rank_microbatches(sizes.microbatches, sizes.chunks, of_a_round)
+    table = get_schedule_table(sizes.microbatches, sizes.chunks, of_a_round)
     return convert_schedule_table_to_order(warmup, sizes.chunks, table)
 
 
@@ -195,20 +204,45 @@ def sent_by(schedule: Schedule, rank: int, sizes: Sizes) -> int:
     return messages * 4 * SEQUENCE * MICROBATCH * sizes.hidden
 
 
+def verdict(apart: float, ranks: int, sizes: Sizes) -> str:
+    """Whether the gradients are equal, and if not, why.
+
+    On two ranks both neighbours are one peer. A batch of Megatron lists sends and receives in the same order on both
+    ranks, first those of the rank before, so that the peer takes a gradient for an activation. Its trainer refuses
+    these options (Megatron-LM, megatron/training/arguments.py); its library does not.
+    """
+    if apart < EQUAL:
+        return "equal"
+    if ranks == 2 and sizes.chunks > 1 and sizes.batched:
+        return (
+            "WRONG, as activations and gradients were swapped: on two ranks the stage before and the stage after are "
+            "the same peer, and a batch tells their messages apart by nothing but their order. Leave --batched out"
+        )
+    return "WRONG"
+
+
 def main(
     ranks: Annotated[int, typer.Option(min=2, max=16, help="Stages p; torchrun's number wins.")] = 2,
     microbatches: Annotated[int, typer.Option(min=1, help="m.")] = 4,
     chunks: Annotated[int, typer.Option(min=1, help="v: 1 is 1F1B, more is interleaved 1F1B.")] = 1,
     hidden: Annotated[int, typer.Option(min=1, help="h.")] = 64,
+    batched: Annotated[
+        bool,
+        typer.Option("--batched", help="Let Megatron send the messages of a slot as one batch, which it shouldn't."),
+    ] = False,
     trace: Annotated[Path | None, typer.Option(help="Write our measured step here, for analyze_timeline.py.")] = None,
 ) -> None:
     """Hold megatron-core's pipeline against ours: on GPUs, on one that all ranks share, or on CPU ranks with gloo."""
     size = int(os.environ.get("WORLD_SIZE", ranks))
-    sizes = Sizes(microbatches, chunks, hidden)
+    sizes = Sizes(microbatches, chunks, hidden, batched)
     try:
         schedule = one_f_one_b(size, microbatches) if chunks == 1 else interleaved(size, microbatches, chunks)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    if chunks > 1 and microbatches < size:
+        raise typer.BadParameter(
+            f"Megatron interleaves {size} or more microbatches over {size} ranks: use --microbatches {size}"
+        )
     by_rank = on_ranks(both, schedule, sizes, ranks=size)
     if by_rank is None:
         return
@@ -224,9 +258,8 @@ def main(
             f"{f'rank {rank}':24}{sent_by(schedule, rank, sizes):12}{got.our_bytes:12.0f}{got.their_bytes:12.0f}"
         )
     pairs = [pair for got in by_rank for pair in zip(got.ours, got.theirs, strict=True)]
-    typer.echo(
-        f"largest difference of a gradient to Megatron's: {max((a - b).abs().max().item() for a, b in pairs):.1e}"
-    )
+    apart = max((a - b).abs().max().item() for a, b in pairs)
+    typer.echo(f"largest difference of a gradient to Megatron's: {apart:.1e}, {verdict(apart, size, sizes)}")
     clock = simulate(schedule, Durations(1.0, 1.0, 1.0))
     typer.echo(f"bubble at F = 1, B = 2: {clock.bubble:.1%}; activations held: {peak_activations(schedule)}")
     if trace is not None:

@@ -244,7 +244,7 @@ def test_sizes_that_cannot_be_split_are_refused_before_a_rank_starts(sentence):
 
 @needs_megatron
 @pytest.mark.slow
-@pytest.mark.parametrize(("ranks", "microbatches", "chunks"), [(2, 3, 1), (3, 6, 2)])
+@pytest.mark.parametrize(("ranks", "microbatches", "chunks"), [(2, 3, 1), (3, 6, 2), (2, 3, 2)])
 def test_megatrons_pipeline_runs_our_order_to_our_gradients(tmp_path, ranks, microbatches, chunks):
     sizes = ("--ranks", ranks, "--microbatches", microbatches, "--chunks", chunks)
     done = lab("run_pp_experiment.py", *sizes, "--hidden", 8, "--trace", tmp_path / "ours.json")
@@ -252,8 +252,21 @@ def test_megatrons_pipeline_runs_our_order_to_our_gradients(tmp_path, ranks, mic
     for rank in range(ranks):
         predicted, ours, megatrons = rows(done.stdout)[f"rank {rank}"]
         assert predicted == ours == megatrons > 0
-    assert float(done.stdout.split("to Megatron's: ")[1].split()[0]) < 1e-7
+    assert float(done.stdout.split("to Megatron's: ")[1].split(",")[0]) < 1e-7 and ", equal" in done.stdout
     assert sorted(analyze_timeline.read_traces([tmp_path / "ours.json"])) == list(range(ranks))
+
+
+@needs_megatron
+@pytest.mark.slow
+def test_two_ranks_swap_what_a_batch_holds():
+    done = lab("run_pp_experiment.py", "--ranks", 2, "--microbatches", 4, "--chunks", 2, "--hidden", 8, "--batched")
+    apart = float(done.stdout.split("to Megatron's: ")[1].split(",")[0])
+    assert apart > 0.1 and "WRONG, as activations and gradients were swapped" in done.stdout
+
+
+def test_too_few_microbatches_to_interleave_are_refused_before_a_rank_starts():
+    done = lab("run_pp_experiment.py", "--ranks", 4, "--microbatches", 2, "--chunks", 2)
+    assert done.returncode == 2 and "--microbatches 4" in done.stderr and "Traceback" not in done.stderr
 
 
 @needs_megatron
