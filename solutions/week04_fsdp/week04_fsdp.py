@@ -563,9 +563,9 @@ figures.show(figure, figures.draw_bars(ax, sent, title="hpZ: more bytes inside a
 #
 # ## 9 · Pay with seconds: offload
 #
-# The optimizer needs 12 of the 16 bytes only once per step. Offload (卸载) keeps them in the host's memory: each step
-# the slice of the gradients goes down, the slice of new weights comes up, 2P/N bytes each. Keep the weights there as well
-# (PyTorch's `CPUOffloadPolicy`) and each gather begins with a copy from the host.
+# The optimizer needs 12 of the 16 bytes only once per step. Offload (卸载) keeps them in the host's memory: in each
+# step the slice of the gradients goes down and the slice of new weights comes up, 2P/N bytes each. Keep the weights
+# there as well (PyTorch's `CPUOffloadPolicy`) and each gather begins with a copy from the host.
 
 # %%
 num_parameters, pcie = 65e9, 32e9
