@@ -301,7 +301,7 @@ check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=cases)
 # chunk 2, which it has just received.
 #
 # Write two functions in one cell. **`ring_all_gather(chunk, sizes, *, group)`** returns the list of all ranks' chunks
-# in rank order; `sizes[r]` is the number of elements of rank r's chunk, perhaps 0; no chunk passes a rank twice.
+# in rank order; `sizes[r]` is the number of elements of rank r's chunk, perhaps 0; no chunk visits a rank twice.
 # **`ring_all_reduce(tensor, *, group)`** takes a tensor of any shape and size, cuts it with `tensor_split`, uses both
 # halves, and returns the sum in the same shape and dtype: 2(N−1)/N of S in at most 2(N−1) messages per rank. Both are
 # made of send and receive only and leave their inputs alone. *About 7 and 4 lines.*
@@ -573,7 +573,7 @@ def predict(num_ranks=8, megabytes=100):
 #
 # <details><summary>You call <code>all_reduce</code> without <code>op</code>: sum or mean?</summary>
 #
-# Sum: `op=ReduceOp.SUM` is the default. Whoever wants a mean divides, as you did in section 7.
+# Sum: `op=ReduceOp.SUM` is the default. For a mean you divide, as in section 7.
 # </details>
 
 # %% exercise="week01.reading"
@@ -614,7 +614,7 @@ print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat
 #
 # <details><summary>Hint</summary>
 #
-# Who needs to cross? Make the tensor smaller before it does: half of a sum, then the crossing, then the other half.
+# What needs to cross? Make the tensor smaller before it does: half of a sum, then the crossing, then the other half.
 # </details>
 
 

@@ -379,7 +379,7 @@ print(shardlab.run(order_of_events, ranks=2)[0])
 # times slower, so that this machine keeps up. Predict the efficiency for 1, 2 and 8 buckets.
 
 # %%
-LAYERS, PARAMETERS, BANDWIDTH, COMPUTE = 8, 8000, 0.8e6, 0.400  # bytes a second; seconds
+LAYERS, PARAMETERS, BANDWIDTH, COMPUTE = 8, 8000, 0.8e6, 0.400  # bytes per second; seconds
 FORWARD, BACKWARD = COMPUTE / 3, [COMPUTE * 2 / 3 / LAYERS] * LAYERS
 
 
@@ -497,8 +497,8 @@ for lr in (0.05, 0.25):
 # At the small rate the rule holds; at the large one the first steps overshoot, which is what a warm-up is for. Goyal
 # et al. trained ResNet-50 by this rule with batches of up to 8192 images: a rule of thumb with a limit, not a law.
 #
-# **Who reads what.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order. Ten rows do not
-# divide by four ranks. **Which rows does the last batch hold?**
+# **Which rank reads what.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order. Ten rows
+# do not divide by four ranks. **Which rows does the last batch hold?**
 
 # %%
 for rank in range(4):

@@ -208,7 +208,7 @@ check("week03.flatten", flatten_and_pad, unflatten, cases=cases)
 # %% [markdown]
 # ## 4 · Why a master copy?
 #
-# A weight of 1.0 in bf16 shall grow by 0.001, a hundred times. **What is it then? Commit to an answer, then run.**
+# A weight of 1.0 in bf16 grows by 0.001, a hundred times. **What is it then? Commit to an answer, then run.**
 
 # %%
 weight, master = torch.ones(1, dtype=torch.bfloat16), torch.ones(1)

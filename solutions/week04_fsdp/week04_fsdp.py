@@ -573,7 +573,7 @@ for num_ranks in (8, 64):
     held = costs.memory_states.zero_state_bytes(num_parameters, num_ranks, 3)
     seconds = (held.parameters + held.gradients) / pcie
     print(f"{num_ranks} GPUs: {held.total / 1e9:.1f} GB of states on each; offload the optimizer:", end=" ")
-    print(f"{(held.total - held.optimizer) / 1e9:.1f} GB, and {seconds:.2f} s a step over PCIe at 32 GB/s")
+    print(f"{(held.total - held.optimizer) / 1e9:.1f} GB, and {seconds:.2f} s per step over PCIe at 32 GB/s")
 
 # %% [markdown]
 # ## 10 · Read real code
@@ -651,7 +651,7 @@ check("week04.reshard", reading_plan, cases=cases)
 # %%
 def new_zero():
     torch.manual_seed(0)
-    model = torch.nn.Sequential(*(torch.nn.Linear(7, 7) for _ in range(3)))  # 56 numbers a unit
+    model = torch.nn.Sequential(*(torch.nn.Linear(7, 7) for _ in range(3)))  # 56 numbers per unit
     return data_parallel.Zero3(model, torch.optim.Adam, units=list(model), lr=0.1)
 
 
