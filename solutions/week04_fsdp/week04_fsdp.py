@@ -130,16 +130,16 @@ check("week04.n-times", zero3_saves, cases=cases)
 #
 # ```
 # slot          0    1    2    3    4    5    6    7    8    9    10   11   12   13
-# prefetch 0
+# prefetch 0: 14 slots, 5 of waiting
 #   link       [G0 ]     [G1 ]     [G2 ]               [G1 ]          [G0 ]
-#   GPU             [F0 ]     [F1 ]     [F2 ][   B2   ]     [   B1   ]     [   B0   ]   14 slots, 5 of waiting
-# prefetch 1
+#   GPU             [F0 ]     [F1 ]     [F2 ][   B2   ]     [   B1   ]     [   B0   ]
+# prefetch 1: 10 slots, 1 of waiting
 #   link       [G0 ][G1 ][G2 ]     [G1 ]     [G0 ]
-#   GPU             [F0 ][F1 ][F2 ][   B2   ][   B1   ][   B0   ]                      10 slots, 1 of waiting
+#   GPU             [F0 ][F1 ][F2 ][   B2   ][   B1   ][   B0   ]
 # ```
 #
-# Unit 2 is gathered once: it works twice in a row. With prefetch the gathers hide behind the unit before; only the
-# first has nothing to hide behind.
+# With prefetch a gather hides behind the unit before it; only the first has nothing to hide behind. (Why is there one
+# G2, and two of the others?)
 #
 # ## 4 · When to gather, when to free: as data
 #
@@ -155,7 +155,7 @@ check("week04.n-times", zero3_saves, cases=cases)
 # **By hand**, two units, prefetch 0: gather 0, forward 0, free 0, gather 1, forward 1, backward 1, free 1, gather 0,
 # backward 0, free 0.
 #
-# **Predict first:** the last unit works twice in a row. How many gathers does a step of L units need with prefetch 0?
+# **Predict first:** how many gathers does a step of L units need with prefetch 0, and how many with prefetch 2?
 #
 # <details><summary>Hint 1: in words</summary>
 #
