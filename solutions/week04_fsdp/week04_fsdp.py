@@ -671,8 +671,8 @@ def load(folder):
 
 
 with data_parallel.checkpoint.temporary() as folder:
-    before = shardlab.run(train_and_save, folder, ranks=4)[0]
-    step, after = shardlab.run(load, folder, ranks=2)[0]
+    before = shardlab.run(train_and_save, folder, ranks=4, timeout=60)[0]
+    step, after = shardlab.run(load, folder, ranks=2, timeout=60)[0]
 print(f"loaded step {step}; all weights equal: {all(torch.equal(before[name], after[name]) for name in before)}")
 
 # %% [markdown]
