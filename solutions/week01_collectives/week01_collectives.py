@@ -76,9 +76,9 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does everything
 # Seven ranks wait for one. The links between them are idle, and a ninth GPU makes it worse. This week you build the
 # ring (环).
 #
-# > **Which range to expect.** These seconds are bytes over the bandwidth on paper: a lower bound. Latency, the adding
-# > itself and a link that delivers 70–90% of its data sheet come on top; the sums through rank 0 also assume that it
-# > first receives everything and then sends. Section 9 fits the model to your machine and prints a range.
+# > **What to expect.** These seconds are bytes over the bandwidth on paper: expect more, never less. Latency and the
+# > adding come on top, and no link delivers its data sheet: one user measured NCCL's ring at 80% of NVLink's. Section 9
+# > fits the model to your machine and prints a range.
 #
 # ### Warm-up: write the bill of the naive way
 #
@@ -448,7 +448,7 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 # of two, and distant partners to be as fast to reach as neighbours. *Double binary trees* send half of the tensor
 # through each of two trees; a rank that is a leaf of one is an inner node of the other, so that no link is idle.
 #
-# **Try it, not graded: build the tree's way up.** Two lines are missing: a rank at an odd multiple of `distance` sends
+# **Try it, not graded: build the tree's way up.** What is missing: a rank at an odd multiple of `distance` sends
 # `total` to `rank - distance` and is done; the others receive, unless nobody is there, and add.
 
 
