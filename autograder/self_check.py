@@ -26,7 +26,17 @@ _one_at_a_time: defaultdict[int, threading.Lock] = defaultdict(
 )  # a sandbox answers one request at a time
 
 
-def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hint: int = 1) -> float:
+class Points(float):
+    """What `check` returns: a number whose text nbgrader's Validate reads, and which a notebook shows as nothing.
+
+    Without it the bare number would stand under the verdict, which names the points already.
+    """
+
+    def _repr_html_(self) -> str:
+        return ""
+
+
+def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hint: int = 1) -> Points:
     """Run an answer on the given cases and print what is right and what is not yet. Returns the points so far.
 
     >>> check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}])
@@ -46,7 +56,7 @@ def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hin
     if not verdict.is_right:
         for number in range(2, hint + 1):
             print(f"Hint {number}: {found.hints[number - 1]}")
-    return verdict.points
+    return Points(verdict.points)
 
 
 def shown(verdict: Verdict, num_cases: int) -> str:

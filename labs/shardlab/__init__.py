@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,9 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["PerRank", "RanksFailed", "run"]
 
+PARTS = {
+    *("collectives", "context_parallel", "costs", "data_parallel", "expert_parallel", "figures", "hybrid", "mesh"),
+    *("meter", "model", "pipeline_parallel", "tensor_parallel", "train"),
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Import `run` and its friends at first use: `shardlab doctor --help` and the cost formulas need no torch."""
+    """Import `run` and its friends at first use: `shardlab doctor --help` and the cost formulas need no torch.
+
+    A part's name gives the part: `import shardlab` is enough for `shardlab.model.GPT`.
+    """
+    if name in PARTS:
+        return import_module(f"shardlab.{name}")
     if name in __all__:
         from shardlab.ranks import run as module
 

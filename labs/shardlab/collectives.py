@@ -5,7 +5,9 @@ to its right neighbour r+1 and receives from its left neighbour r-1. Every funct
 input alone. What each one costs stands in `costs/traffic.py`.
 """
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -65,7 +67,7 @@ def ring_all_reduce(tensor: Tensor, *, group: Group) -> Tensor:
 
     tensor: any shape and number of elements (they need not divide by N; some chunks may be empty), same on every rank.
     Returns the sum, contiguous, the same bits on every rank. Sends 2(N-1) messages, 2(N-1)/N * S bytes.
-    Source: Patarasuk and Yuan, 2009: no all-reduce can send fewer bytes per rank.
+    Source: Patarasuk and Yuan, 2009: the busiest rank of an all-reduce cannot send fewer bytes.
     """
     _, size = _rank_and_size(group)
     total = torch.empty_like(tensor, memory_format=torch.contiguous_format)
@@ -136,7 +138,7 @@ def all_to_all(chunks: Sequence[Tensor], *, group: Group) -> list[Tensor]:
 
 @torch.no_grad()
 def tree_all_reduce(tensor: Tensor, *, group: Group) -> Tensor:
-    """Sum a tensor over all ranks: up a binary tree to rank 0, then down the same tree.
+    """Sum a tensor over all ranks: up a binomial tree (二项树) to rank 0, then down the same tree.
 
     Few steps (2 * ceil(log2 N), a ring takes 2(N-1)), but the whole tensor travels in each: for short messages.
 
@@ -186,6 +188,27 @@ def hierarchical_all_reduce(tensor: Tensor, *, node_group: Group, cross_group: G
 
     _pass_round(pieces, node_group)
     return total
+
+
+def seconds_of(call: Callable[[], object], *, group: Group, repetitions: int = 25) -> list[float]:
+    """Seconds of each repetition of a call on this rank; all ranks begin each together, a first one does not count.
+
+    Raises ValueError for less than one repetition.
+    """
+    if repetitions < 1:
+        raise ValueError(f"{repetitions} repetitions measure nothing: use 1 or more")
+    seconds = []
+    for _ in range(1 + repetitions):  # the first opens connections
+        dist.barrier(group=group)
+        began = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - began)
+    return seconds[1:]
+
+
+def ranks_per_core(num_ranks: int) -> float:
+    """How many ranks share one core of this machine: 1 where each has its own."""
+    return max(1.0, num_ranks / (os.cpu_count() or 1))
 
 
 def _add_round(chunks: Sequence[Tensor], sums: Sequence[Tensor], group: Group) -> None:

@@ -17,8 +17,8 @@
 # *20 minutes · 4 ranks · no GPU needed · ungraded but for one check*
 #
 # A large model does not fit on one GPU, so it is split over many, and then the links between them decide how fast it
-# trains. In this course you write the pieces of such a training system, one a week. Each piece runs on **real ranks**
-# (进程), and three numbers are held against each other: the **formula**, the **simulation** where there is one, and the
+# trains. In this course you write the pieces of such a training system, one per week. Each piece runs on **real ranks**
+# (进程), and three numbers are compared: the **formula**, the **simulation** where there is one, and the
 # **measurement**.
 #
 # After this page you can
@@ -31,8 +31,7 @@
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import figures, meter
-from shardlab.costs import traffic
+from shardlab import costs, figures, meter
 
 from autograder import check
 
@@ -60,10 +59,10 @@ def greet(greeting):
 shardlab.run(greet, "hello")
 
 # %% [markdown]
-# Four processes, four memories. A list that rank 0 changes stays as it was on rank 1. What a rank knows of another,
-# it was **sent**; that is what this course counts.
+# Four processes, four memories. A list that rank 0 changes stays as it was on rank 1. All that one rank knows of
+# another was **sent** to it, and what is sent is what this course counts.
 #
-# Something goes wrong in every distributed program. A rank that fails ends the call at once, with a report by rank:
+# Sooner or later every distributed program fails. Here a rank that fails ends the call at once, with a report by rank:
 
 
 # %%
@@ -83,9 +82,16 @@ except shardlab.RanksFailed as report:
 # `dist.all_reduce(tensor, group=group)` works *in place*. A group (进程组) is the set of ranks that take part, perhaps
 # only some of all, such as ranks 1 and 3 of four.
 #
+# **By hand**, two ranks with two numbers each:
+#
+# | | rank 0 | rank 1 |
+# |---|---|---|
+# | before | `[1, 2]` | `[10, 20]` |
+# | after | `[11, 22]` | `[11, 22]` |
+#
 # **`total_of(tensor, *, group)`** returns the sum over the group as a new tensor and leaves the caller's tensor as it
-# was. *About 3 lines.* Replace the line that raises `NotImplementedError` by your answer, run the cell, then run the
-# check below it.
+# was: so copy it first (`tensor.clone()`). *About 3 lines.* Replace the line that raises `NotImplementedError` with
+# your answer, run the cell, then run the check below it.
 
 
 # %% exercise="week00.first-all-reduce"
@@ -114,9 +120,9 @@ check(
 #
 # ## 4 · The formula beside the measurement
 #
-# An all-reduce in a ring sends 2(N−1)/N · S bytes from each of N ranks, for a tensor of S bytes; you will build it in
-# week 1. The meter counts what a rank communicates. **Predict:** how many bytes for 1000 numbers of 4 bytes on two,
-# three, four ranks?
+# In a ring, an all-reduce of a tensor of S bytes makes each of N ranks send 2(N−1)/N · S bytes; you will build it in
+# week 1. For 2 ranks and 4 numbers of 4 bytes that is 2 · 1/2 · 16 = 16 bytes. The meter counts what a rank
+# communicates. **Predict:** how many bytes does one rank send for 1000 numbers on two, three, four ranks?
 
 
 # %%
@@ -128,7 +134,7 @@ def bill_of_all_reduce(num_elements):
 
 bars = {}
 for num_ranks in (2, 3, 4):
-    predicted = traffic.ring_all_reduce_bytes(num_ranks, 4 * 1000)
+    predicted = costs.traffic.ring_all_reduce_bytes(num_ranks, 4 * 1000)
     measured = shardlab.run(bill_of_all_reduce, 1000, ranks=num_ranks)
     bars[f"{num_ranks} ranks"] = measured[0]
     print(f"{num_ranks} ranks: formula {predicted:.1f}, measured {[round(sent, 1) for sent in measured]}")
@@ -140,8 +146,9 @@ figures.show(figure, figures.draw_bars(ax, bars, title="All-reduce of 4 KB: byte
 # %% [markdown]
 # From two to four ranks the bytes of one rank grow, but they never reach twice the tensor (the dashed line).
 #
-# > **What is counted.** Inside a library collective the meter sees the tensor and books the bytes of a ring; of your
-# > own `send` it counts every byte. In week 1 you write the ring, and the second count must equal the first.
+# > **What is counted.** For a collective of the library the meter sees the tensor and books the bytes of a ring, so
+# > here formula and "measurement" come from one model. For your own `send` it counts every byte. In week 1 you write
+# > the ring, and only then is the formula put to the test.
 #
 # ## 5 · How every week goes
 #
@@ -151,7 +158,7 @@ figures.show(figure, figures.draw_bars(ax, bars, title="All-reduce of 4 KB: byte
 # time.
 #
 # The package is written to be read: `labs/shardlab/` holds an implementation of everything that you build. Write
-# yours first.
+# yours first, then compare.
 #
 # | weeks | topic | done |
 # |---|---|---|

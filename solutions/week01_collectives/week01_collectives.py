@@ -42,14 +42,10 @@
 # </details>
 
 # %%
-import os
-import time
-
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import collectives, figures, meter
-from shardlab.costs import traffic
+from shardlab import collectives, costs, figures, meter
 
 from autograder import check
 
@@ -64,12 +60,12 @@ from autograder import check
 
 # %%
 num_bytes, bandwidth = 7e9 * 2, 50e9
-naive = traffic.naive_all_reduce_bytes(8, num_bytes)
-ring = traffic.ring_all_reduce_bytes(8, num_bytes)
+naive = costs.traffic.naive_all_reduce_bytes(8, num_bytes)
+ring = costs.traffic.ring_all_reduce_bytes(8, num_bytes)
 print(f"one gradient: {num_bytes / 1e9:.0f} GB")
 print(f"through rank 0: {naive.received / 1e9:.0f} GB in, {naive.sent / 1e9:.0f} GB out,", end=" ")
-print(f"{sum(naive) / bandwidth:.1f} s a step")
-print(f"in a ring: {ring / 1e9:.1f} GB out of every rank, {ring / bandwidth:.2f} s a step")
+print(f"{sum(naive) / bandwidth:.1f} s per step")
+print(f"in a ring: {ring / 1e9:.1f} GB out of every rank, {ring / bandwidth:.2f} s per step")
 
 bars = {"rank 0, naive: in and out": sum(naive), "any rank of a ring: out": ring}
 figure, ax = figures.new_axes(7, 1.8)
@@ -80,7 +76,13 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does everything
 # Seven ranks wait for one. The links between them are idle, and a ninth GPU makes it worse. This week you build the
 # ring (环).
 #
+# > **What to expect.** These seconds are bytes over the bandwidth on paper: expect more, never less. Latency and the
+# > adding come on top, and no link delivers its data sheet: one user measured NCCL's ring at 80% of NVLink's. Section 9
+# > fits the model to your machine and prints a range.
+#
 # ### Warm-up: write the bill of the naive way
+#
+# By hand: 3 ranks, a tensor of 8 bytes. Two messages reach rank 0 and two leave it, 8 bytes each: 4 messages, 32 bytes.
 #
 # **`naive_all_reduce_bill(num_ranks, num_bytes)`** returns two numbers: how many messages begin or end at rank 0, and
 # how many bytes rank 0 receives and sends together. *About 1 line.*
@@ -169,8 +171,9 @@ except shardlab.RanksFailed as report:
     print(report)
 
 # %% [markdown]
-# It hangs: a deadlock (死锁). Here a `send` returns only when the other side receives, and nobody does. On a GPU the
-# same line may work for months, as long as messages are short enough for a buffer. Never rely on it.
+# It hangs: a deadlock (死锁). Here a `send` returns only when the other side receives, and nobody does. A library may
+# copy short messages into a buffer and return early; there the same line works until a message outgrows the buffer.
+# Never rely on it.
 #
 # ### Hang hunt: `exchange`
 #
@@ -216,12 +219,15 @@ check("week01.exchange", exchange, cases=cases)
 # ## 5 · Half of the sum: reduce-scatter
 #
 # You hold N chunks. In every step you send one chunk to the right and receive one from the left, and you add your own
-# part to what came. The chunk that you received is the one that you send next. After N−1 steps rank r holds the
-# finished chunk r.
+# part to the chunk that you received; it is the one that you send next. After N−1 steps rank r holds the finished
+# chunk r.
+#
+# **By hand**, 2 ranks and 4 numbers as in section 2. Rank 0 holds `[1 2]` and `[3 4]`, rank 1 `[10 20]` and `[30 40]`.
+# Rank 0 keeps chunk 0, so it sends its chunk 1, `[3 4]`; rank 1 sends its chunk 0, `[10 20]`. Rank 0 adds what it
+# received to its own chunk 0: `[1 2] + [10 20] = [11 22]`. One step, and rank 0 returns `[11 22]`, rank 1 `[33 44]`.
 #
 # Which chunk leaves rank r first? The one with the longest way home: chunk r−1 belongs to your left neighbour and has
-# to
-# go all the way round to get there. For N = 3:
+# to go all the way round to get there. For N = 3:
 #
 # | | rank 0 sends | rank 1 sends | rank 2 sends |
 # |---|---|---|---|
@@ -290,15 +296,19 @@ check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=cases)
 # Now every rank holds one finished chunk and wants all of them. Same ring, nothing to add: in step s rank r passes
 # chunk r−s to the right and receives chunk r−1−s from the left.
 #
+# **By hand:** rank 0 holds `[11 22]`, rank 1 `[33 44]`. Each sends its own chunk to the right, that is to the other,
+# and returns the list `[[11 22], [33 44]]`: the same order on both. With 3 ranks, rank 0 sends chunk 0, then passes on
+# chunk 2, which it has just received.
+#
 # Write two functions in one cell. **`ring_all_gather(chunk, sizes, *, group)`** returns the list of all ranks' chunks
-# in rank order; `sizes[r]` is the number of elements of rank r's chunk, perhaps 0; no chunk passes a rank twice.
+# in rank order; `sizes[r]` is the number of elements of rank r's chunk, perhaps 0; no chunk visits a rank twice.
 # **`ring_all_reduce(tensor, *, group)`** takes a tensor of any shape and size, cuts it with `tensor_split`, uses both
 # halves, and returns the sum in the same shape and dtype: 2(N−1)/N of S in at most 2(N−1) messages per rank. Both are
 # made of send and receive only and leave their inputs alone. *About 7 and 4 lines.*
 #
 # > **A correction.** Lecture notes (ours included) say "Reduce = Reduce-Scatter + All-Gather". Count who ends with
 # > the result: after a *reduce* one rank holds the sum, after an all-gather all do. What holds is **All-Reduce =
-# > Reduce-Scatter + All-Gather**; a reduce is a reduce-scatter and a *gather*.
+# > Reduce-Scatter + All-Gather**; a reduce can be made of a reduce-scatter and a *gather*.
 
 
 # %% exercise="week01.ring-all-reduce"
@@ -356,16 +366,15 @@ except shardlab.RanksFailed as report:
     print(report)
 
 # %% [markdown]
-# A rank got a message of the wrong length and died of it; its peer was left alone. On GPUs the same lines hang until
-# a
-# timeout, minutes later. And had both tensors the same shape, you would see nothing at all: loss and gradient would
-# be
-# *added to each other*. The report's last line is the one to look for: where the ranks diverge.
+# A rank got a message of the wrong length and died of it; its peer was left alone. With NCCL the same lines hang until
+# a timeout, minutes later. And if both tensors had the same shape, you would see nothing at all: loss and gradient
+# would be *added to each other*. The report's last line is the one to look for: where the ranks diverge.
 #
 # ### Hang hunt: `average_loss_and_gradient`
 #
 # **`average_loss_and_gradient(loss, gradient, *, group)`** returns the means of both over the group, on every rank,
-# and leaves its inputs alone. The library's all-reduce is allowed here. *About 5 lines.*
+# and leaves its inputs alone. The library's all-reduce is allowed here. By hand: losses 2 and 4, gradients `[1 1]` and
+# `[3 5]` become 3 and `[2 3]` on both ranks. *About 5 lines.*
 
 
 # %% exercise="week01.same-order"
@@ -391,11 +400,15 @@ check("week01.same-order", average_loss_and_gradient, cases=cases)
 # The α-β model counts what must happen one after the other: each message costs α, each byte β.
 #
 # - **ring**: 2(N−1) steps, S/N bytes each.
-# - **tree** (树): sums go up a binary tree to rank 0, the total comes down. ⌈log₂ N⌉ levels up and as many down, S
-#   bytes each.
+# - **tree** (树): sums go up a *binomial* tree (二项树) to rank 0, the total comes down. In each step half of the ranks
+#   that still take part send to the other half and are done: rank 1 to 0 and 3 to 2, then 2 to 0. ⌈log₂ N⌉ levels up
+#   and as many down, S bytes each.
 #
-# So the ring sends little and often, the tree a lot and seldom. **`all_reduce_seconds(num_ranks, num_bytes, alpha,
-# beta, algorithm)`** returns the seconds; `algorithm` is `"ring"` or `"tree"`. *About 5 lines.*
+# So the ring sends little and often, the tree a lot and seldom. **By hand**, 4 ranks, 8 bytes, α = 1 s, β = 1 s per
+# byte: the ring takes 6 · (1 + 2) = 18 s, the tree 4 · (1 + 8) = 36 s. With α = 20 s it is 132 against 112.
+#
+# **`all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm)`** returns the seconds; `algorithm` is `"ring"` or
+# `"tree"`. *About 5 lines.*
 #
 # > **"Data parallelism transmits 2× the parameters every batch"** is the limit for large N. Exactly it is 2(N−1)/N:
 # > as many bytes as the gradient has for two ranks, and never quite twice.
@@ -418,10 +431,44 @@ cases = [{"num_ranks": n, "num_bytes": 14e9, **link, "algorithm": name} for n in
 check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 
 # %% [markdown]
+# **Can an all-reduce send less than the ring?** *One* rank can: in a tree of four, ranks 1 and 3 send S each, which is
+# less than 1.5 S. *All together* cannot: each number needs N−1 messages to be added up and N−1 more to reach the
+# others, 2(N−1) · S in all. So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring nobody sends more. This
+# holds where ranks do the adding. A switch (交换机) that adds, as SHARP's do, lets each rank send S once.
+#
+# | algorithm | messages in a row | bytes of the busiest rank | where you meet it |
+# |---|---|---|---|
+# | ring | 2(N−1) | 2(N−1)/N · S | NCCL, long messages |
+# | binomial tree | 2⌈log₂ N⌉ | ⌈log₂ N⌉ · S | yours above, MPI's reduce and broadcast |
+# | recursive halving-doubling (递归折半倍增) | 2 log₂ N | 2(N−1)/N · S | MPI, long messages |
+# | double binary tree (双二叉树) | ~ 2 log₂ N, pipelined | ~ 2 S | NCCL between nodes |
+#
+# *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on;
+# the all-gather takes the same steps backward. It has the tree's steps and the ring's bytes, but wants N to be a power
+# of two, and distant partners to be as fast to reach as neighbours. *Double binary trees* send half of the tensor
+# through each of two trees; a rank that is a leaf of one is an inner node of the other, so that no link is idle.
+#
+# **Try it, not graded: build the tree's way up.** What is missing: a rank at an odd multiple of `distance` sends
+# `total` to `rank - distance` and is done; the others receive, unless nobody is there, and add.
+
+
+# %%
+def tree_reduce(tensor, *, group):
+    total, distance = tensor.clone(), 1
+    while distance < dist.get_world_size(group):
+        ...  # send and return, or receive from rank + distance and add
+        distance *= 2
+    return total
+
+
+sums = [shardlab.run(lambda n=n: tree_reduce(torch.ones(2), group=dist.group.WORLD), ranks=n)[0] for n in (2, 3, 4)]
+print("rank 0 has", [total[0].item() for total in sums], "of [2.0, 3.0, 4.0]")
+
+# %% [markdown]
 # ## 9 · Predict, then measure
 #
-# **Bytes.** The formula names bytes; the meter counts what each rank really hands to `send`. The sizes below do not
-# divide by N. How far apart may the two columns be?
+# **Bytes.** The formula gives bytes; the meter counts what each rank really hands to `send`. N does not divide the
+# sizes below. How far apart will the two columns be?
 
 
 # %%
@@ -432,7 +479,7 @@ def sent_bytes(num_elements):
 
 
 for num_ranks, num_elements in [(2, 1001), (3, 1001), (4, 1001), (4, 1_000_003)]:
-    predicted = [4 * traffic.ring_sent_elements(num_elements, num_ranks, rank) for rank in range(num_ranks)]
+    predicted = [4 * costs.traffic.ring_sent_elements(num_elements, num_ranks, rank) for rank in range(num_ranks)]
     counted = shardlab.run(sent_bytes, num_elements, ranks=num_ranks)
     print(f"{num_ranks} ranks: predicted {predicted}, counted {counted}, equal: {predicted == counted}")
 figure, ax = figures.new_axes(8, 3.6)
@@ -447,17 +494,10 @@ figures.show(figure, figures.draw_traffic(ax, num_ranks, 4 * num_elements))
 
 
 # %%
-def seconds_of(all_reduce, sizes, repetitions=25):
-    seconds = torch.zeros(len(sizes), repetitions)
-    for row, num_bytes in enumerate(sizes):
-        tensor = torch.ones(num_bytes // 4)
-        all_reduce(tensor, group=dist.group.WORLD)  # the first call opens connections
-        for column in range(repetitions):
-            dist.barrier()
-            begin = time.perf_counter()
-            all_reduce(tensor, group=dist.group.WORLD)
-            seconds[row, column] = time.perf_counter() - begin
-    return seconds
+def seconds_of(all_reduce, sizes):
+    world, tensors = dist.group.WORLD, [torch.ones(num_bytes // 4) for num_bytes in sizes]
+    calls = [lambda tensor=tensor: all_reduce(tensor, group=world) for tensor in tensors]
+    return torch.tensor([collectives.seconds_of(call, group=world) for call in calls])
 
 
 sizes = [4**k for k in range(6, 13)]
@@ -470,38 +510,44 @@ for name, all_reduce in [("ring", collectives.ring_all_reduce), ("tree", collect
 # %% [markdown]
 # **Fit.** One link for both algorithms, two unknowns. A step of the ring has four messages in flight, a step of
 # the tree at most two; with fewer cores than ranks, the ring's messages take turns (`turns`). The residuals (残差),
-# what the model does not explain, stand beside the dots of the first figure.
+# what the model does not explain, stand beside the dots of the first figure. Their extremes are the **range to
+# expect** of a prediction: the best of 25 repetitions lies in it, a single one may take several times as long.
 #
 # **Crossover.** The second figure draws your link as if every rank had a core of its own; its dots are this machine.
 # Where do ring and tree cross, and why not where the lines do?
 
 # %%
-turns = max(1, 4 / os.cpu_count())
-ring_messages, tree_messages = (traffic.all_reduce_messages(4, name) for name in points)
-samples = [(ring_messages * turns, traffic.ring_all_reduce_bytes(4, size) * turns, t) for size, t in points["ring"]]
+turns = collectives.ranks_per_core(4)
+ring_messages, tree_messages = (costs.traffic.all_reduce_messages(4, name) for name in points)
+ring_bytes = costs.traffic.ring_all_reduce_bytes(4, 1) * turns  # for each byte of the tensor
+samples = [(ring_messages * turns, ring_bytes * size, t) for size, t in points["ring"]]
 samples += [(tree_messages, tree_messages * size, t) for size, t in points["tree"]]
-my_link = traffic.fit_alpha_beta(samples)
-print(f"{turns:g} turns; alpha = {1e6 * my_link.alpha:.0f} µs a message, 1/beta = {1e-9 / my_link.beta:.2f} GB/s")
+my_link = costs.traffic.fit_alpha_beta(samples)
+print(f"{turns:g} turns; alpha = {1e6 * my_link.alpha:.0f} µs per message, 1/beta = {1e-9 / my_link.beta:.2f} GB/s")
+off = [seconds / (messages * my_link.alpha + sent * my_link.beta) for messages, sent, seconds in samples]
+print(f"a measurement is {min(off):.2f} to {max(off):.2f} times its prediction")
 figure, ax = figures.new_axes(8, 4)
 figures.show(figure, figures.draw_predicted_against_measured(ax, samples, *my_link))
 
 won = [size for (size, ring), (_, tree) in zip(points["ring"], points["tree"], strict=True) if tree < ring]
-slack = tree_messages - traffic.ring_all_reduce_bytes(4, 1) * turns  # bytes that the tree sends more, in units of S
+slack = tree_messages - ring_bytes  # bytes that the tree sends more, in units of S
 limit = (ring_messages * turns - tree_messages) / slack * my_link.alpha / my_link.beta if slack > 0 else float("inf")
-print(f"the tree should win up to {limit / 1e6:.2f} MB; the largest that it won: {max(won, default=0) / 1e6:.2f} MB")
+print(f"predicted: the tree wins up to {limit / 1e6:.2f} MB; measured: up to {max(won, default=0) / 1e6:.2f} MB")
 figure, ax = figures.new_axes(8, 4)
 figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, **points))
 
 # %% [markdown]
-# Now predict what you cannot measure: your link, any N, any S.
+# Now predict what you cannot measure: your link, any N, any S. The range is that of the fit; it was measured on 4 ranks
+# of one machine, so trust it less the further you go from there.
 
 
 # %% tags=["interactive"]
 @figures.interact(num_ranks=(2, 128), megabytes=[0.01, 1, 100, 14_000])
 def predict(num_ranks=8, megabytes=100):
     for name in ("ring", "tree"):
-        seconds = traffic.all_reduce_seconds(num_ranks, 1e6 * megabytes, **my_link._asdict(), algorithm=name)
-        print(f"{name}: {1000 * seconds:,.2f} ms")
+        seconds = costs.traffic.all_reduce_seconds(num_ranks, 1e6 * megabytes, **my_link._asdict(), algorithm=name)
+        low, high = 1000 * seconds * min(off), 1000 * seconds * max(off)
+        print(f"{name}: {1000 * seconds:,.2f} ms, expect {low:,.2f} to {high:,.2f} ms")
 
 
 # %% [markdown]
@@ -527,7 +573,7 @@ def predict(num_ranks=8, megabytes=100):
 #
 # <details><summary>You call <code>all_reduce</code> without <code>op</code>: sum or mean?</summary>
 #
-# Sum: `op=ReduceOp.SUM` is the default. Whoever wants a mean divides, as you did in section 7.
+# Sum: `op=ReduceOp.SUM` is the default. For a mean you divide, as in section 7.
 # </details>
 
 # %% exercise="week01.reading"
@@ -545,7 +591,21 @@ check("week01.reading", reading_answers)
 # ## 11 · Challenge: leave the node with as little as you can
 #
 # Two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast, the one between nodes is slow. A flat ring
-# 0 → 1 → 2 → 3 → 0 sends 2(N−1)/N · S over each link that crosses.
+# 0 → 1 → 2 → 3 → 0 crosses twice, 1 → 2 and 3 → 0, and sends 2(N−1)/N · S = 1.5 S there. How much does it help if
+# ranks 0 and 1 first add up inside their node, and each then crosses with one half of the sum?
+#
+# **By hand**, one number per half: rank 0 holds `[1 2]`, rank 1 `[3 4]`, rank 2 `[10 20]`, rank 3 `[30 40]`. Inside the
+# nodes rank 0 gets `4` (1 + 3) and rank 1 `6`, rank 2 `40` and rank 3 `60`. Across, ranks 0 and 2 make `44`, ranks 1
+# and 3 `66`. Inside again, everybody collects `[44 66]`. Rank 0 sent one number to the other node, S/2.
+
+# %%
+flat, cross = costs.traffic.ring_all_reduce_bytes(4, 1), costs.traffic.hierarchical_all_reduce_cross_bytes(2, 2, 1)
+print(f"a NIC per GPU: the busiest carries {flat} S with a flat ring, {cross} S here: {flat / cross:g} times less")
+print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat / (2 * cross):g} times less")
+
+# %% [markdown]
+# Both answers are right, for different machines. Two flat rings, one through each NIC (网卡), with half of the tensor
+# each, would share the load as well: then 1.5× is left with a NIC per GPU, too.
 #
 # **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor, and
 # **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other nodes.
@@ -554,7 +614,7 @@ check("week01.reading", reading_answers)
 #
 # <details><summary>Hint</summary>
 #
-# Who needs to cross? Make the tensor smaller before it does: half of a sum, then the crossing, then the other half.
+# What needs to cross? Make the tensor smaller before it does: half of a sum, then the crossing, then the other half.
 # </details>
 
 
@@ -577,8 +637,9 @@ check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=cases)
 # %% [markdown]
 # ## 12 · Interview: 8 → 64 GPUs, does all-reduce time double?
 #
-# First the two factors. **`eight_to_sixty_four()`** returns how many times larger the bandwidth term (what stands
-# before S·β) and the latency term (what stands before α) of a ring become. *One line.*
+# First the two factors. **`eight_to_sixty_four()`** returns how many times larger the bandwidth term (the factor of
+# S·β) and the latency term (the factor of α) of a ring become. From 2 to 4 ranks, for instance, they go from 1 to 1.5
+# and from 2 to 6: factors of 1.5 and 3. *One line.*
 
 
 # %% exercise="week01.eight-to-sixty-four"
@@ -644,11 +705,11 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # - Thakur, Rabenseifner and Gropp, *Optimization of collective communication operations in MPICH* (2005). Look for:
 #   at which sizes they change the algorithm, and why.
 # - Patarasuk and Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations* (2009). Look for: the
-#   proof that nobody sends less than 2(N−1)/N · S.
+#   lower bound of section 8, and where it needs that ranks do the adding.
+# - NVIDIA/nccl, `src/graph/trees.cc`. Look for: the two trees, drawn in a comment; is any rank a leaf of both?
 # - Nanotron, *The Ultra-Scale Playbook*, its appendix on collectives. Look for: the ring with its two halves, and
 #   what NCCL adds.
 #
-# **An experiment, not graded.** Let N grow from 4 to 1024 in `traffic.tree_ring_crossover_bytes(N, *my_link)`: from
-# which
-# N on does the tree win for 1 MB? Then halve α. Measure one point with `ranks=8`, and explain what your cores do to
-# it.
+# **An experiment, not graded.** Let N grow from 4 to 1024 in `costs.traffic.tree_ring_crossover_bytes(N, *my_link)`:
+# from which N on does the tree win for 1 MB? Then halve α. Measure one point with `ranks=8`, and explain what your
+# cores do to it.

@@ -2,14 +2,17 @@
 
 import inspect
 import re
+import sys
 from random import Random
 
 import pytest
 import torch
 import torch.distributed as dist
 from shardlab.costs import overlap, traffic
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import BucketCapacityConfig
+from torch.utils.data import DistributedSampler
 
 from autograder import notebooks
 from autograder.jobs.marked import marked_mlp
@@ -47,6 +50,24 @@ def test_what_the_reading_questions_ask_is_in_torch():
 
 def test_buckets_of_the_text():
     assert expected_buckets({"sizes": [4, 4, 4, 4], "bucket_bytes": 8}) == [[3, 2], [1, 0]]
+    assert expected_buckets({"sizes": [4, 12, 4, 4], "bucket_bytes": 8}) == [[3, 2], [1], [0]]
+
+
+def test_torchs_rule_for_buckets_is_the_pages():
+    tensors = [torch.empty(num_bytes // 4) for num_bytes in (20, 60, 40, 100)]
+    buckets, _ = dist._compute_bucket_assignment_by_size(tensors, [100], [False] * 4)
+    assert buckets == [[0, 1, 2], [3]]  # 120 bytes: closed once it has reached its limit
+    limits = BucketCapacityConfig(None, None).compute_bucket_size_limits
+    assert limits(static_graph=False, find_unused_parameters=False)[0] == [sys.maxsize]  # one bucket at first
+    assert limits(static_graph=False, find_unused_parameters=True)[0] == [1 << 20, 25 << 20]
+
+
+def test_what_is_said_of_the_sampler_and_of_powersgd():
+    read = [list(DistributedSampler(range(10), num_replicas=4, rank=rank, shuffle=False)) for rank in range(4)]
+    assert read == [[0, 4, 8], [1, 5, 9], [2, 6, 0], [3, 7, 1]]
+    assert "set_epoch" in inspect.getdoc(DistributedSampler)
+    source = inspect.getsource(powerSGD_hook.powerSGD_hook)
+    assert source.count("dist.all_reduce(") == 3 and "all_gather(" not in source  # the rest, P and Q
 
 
 def test_what_top_k_leaves_out_comes_later():

@@ -35,6 +35,16 @@ def test_1857_parameters_are_cut_as_the_page_says(num_ranks, size, padding):
     assert flat.numel() == num_ranks * size and flat[-padding:].eq(0).all() and flat.sum() == 1857
 
 
+def test_fp16_loses_what_the_page_says_and_a_scale_saves_it():
+    assert torch.tensor(1e-8).half() == 0 and torch.tensor(1e-8).bfloat16() > 0
+    assert (torch.tensor(1e-8) * 2**16).half().float().item() / 2**16 == pytest.approx(1e-8, rel=1e-2)
+    assert torch.finfo(torch.float16).max == 65504 and torch.tensor(2.0**-24).half() > 0
+    assert torch.tensor(2.0**-26).half() == 0
+    usual = inspect.signature(torch.amp.GradScaler).parameters
+    defaults = [usual[name].default for name in ("growth_factor", "backoff_factor", "growth_interval")]
+    assert defaults == [2.0, 0.5, 2000]
+
+
 def kinds_of_a_step():
     zero = Zero1(nn.Linear(3, 2), torch.optim.Adam)
     zero.module(torch.ones(1, 3)).sum().backward()

@@ -40,15 +40,10 @@
 # </details>
 
 # %%
-from dataclasses import asdict
-
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import figures, meter
-from shardlab.costs import shard_elements, traffic, zero_state_bytes
-from shardlab.data_parallel import DataParallel, Zero1, Zero2
-from shardlab.model import GPT, GPTConfig, adam, next_token_loss
+from shardlab import costs, data_parallel, figures, meter
 
 from autograder import check
 
@@ -63,7 +58,7 @@ from autograder import check
 
 # %%
 stages = ["DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
-rows = {name: asdict(zero_state_bytes(7e9, 8, stage)) for stage, name in enumerate(stages)}
+rows = {name: vars(costs.zero_state_bytes(7e9, 8, stage)) for stage, name in enumerate(stages)}
 figure, ax = figures.new_axes(7, 2.8)
 title = "7 billion parameters on 8 ranks: from stage 1 on they fit"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="a GPU of 80 GB"))
@@ -71,11 +66,12 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limi
 # %% [markdown]
 # ### Warm-up: the table of bytes
 #
-# ZeRO cuts one part after another in N slices, one a rank: stage 1 the optimizer state, stage 2 the gradients as
+# ZeRO cuts one part after another into N slices, one per rank: stage 1 the optimizer state, stage 2 the gradients as
 # well, stage 3 the weights as well (next week).
 #
 # **`state_bytes(num_parameters, num_ranks)`** returns four numbers, the bytes of model states on one rank with DDP and
-# with stages 1, 2 and 3. *About 2 lines.*
+# with stages 1, 2 and 3. By hand, 100 parameters on 4 ranks: DDP 200 + 200 + 1200 = 1600; stage 1 cuts the 1200 to
+# 300, which leaves 700. *About 2 lines.*
 #
 # > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers; shapes and sizes (N
 # > divides some, and some have fewer numbers than ranks); dtypes (float32, float64 and bfloat16); 1 to 8 ranks; and the
@@ -98,13 +94,13 @@ check("week03.state-bytes", state_bytes, cases=cases)
 # %% [markdown]
 # > **Three corrections to lecture notes, ours included.** *"Model states = 4Φ"* counts numbers: weight, gradient,
 # > momentum, variance. All in float32 that is 4 · 4 = 16 bytes per parameter; in mixed precision 2 + 2 + 12 = 16 again,
-# > by accident, and 18 if gradients are summed in float32. *"The optimizer state is 12× the model"*: it is 12 **bytes a
-# > parameter**, six times the bf16 weights. *"ZeRO-1 saves 4×, ZeRO-2 8×, ZeRO-3 3N×"*: run the next cell.
+# > by accident, and 18 if gradients are summed in float32. *"The optimizer state is 12× the model"*: it is 12 **bytes
+# > per parameter**, six times the bf16 weights. *"ZeRO-1 saves 4×, ZeRO-2 8×, ZeRO-3 3N×"*: run the next cell.
 
 # %%
 print("  N   ZeRO-1   ZeRO-2   ZeRO-3     times less than DDP")
 for num_ranks in (2, 8, 64, 100_000):
-    ddp, *cut = (zero_state_bytes(1.0, num_ranks, stage).total for stage in range(4))
+    ddp, *cut = (costs.zero_state_bytes(1.0, num_ranks, stage).total for stage in range(4))
     print(f"{num_ranks:6}", *(f"{ddp / held:8.4g}" for held in cut))
 
 # %% [markdown]
@@ -117,7 +113,7 @@ for num_ranks in (2, 8, 64, 100_000):
 @figures.interact(billions=[1, 7, 13, 70, 175], num_ranks=[2, 4, 8, 16, 64, 256])
 def memory(billions=7, num_ranks=8):
     for stage, name in enumerate(stages):
-        held = zero_state_bytes(1e9 * billions, num_ranks, stage).total
+        held = costs.zero_state_bytes(1e9 * billions, num_ranks, stage).total
         print(f"{name}: {held / 1e9:8.1f} GB on each rank" + (", too much for 80 GB" if held > 80e9 else ""))
 
 
@@ -149,11 +145,15 @@ def one_step(gradient):
 
 gradients = shardlab.PerRank([torch.tensor([1.0, 2, 3, 4]), torch.tensor([3.0, 2, 1, 0])])
 print(shardlab.run(one_step, gradients, ranks=2))
-print("bytes a rank sends for 4 float32:", [traffic.zero_bytes(2, 16, stage) for stage in (0, 1)], "DDP, ZeRO-1")
+print(
+    "bytes that a rank sends for 4 float32:",
+    [costs.traffic.zero_bytes(2, 16, stage) for stage in (0, 1)],
+    "DDP, ZeRO-1",
+)
 
 # %% [markdown]
-# None. An all-reduce is a reduce-scatter of gradients and an all-gather of *gradients*; ZeRO-1 gathers *weights* in
-# its place, which have the same size.
+# None. An all-reduce is a reduce-scatter of gradients and an all-gather of *gradients*; ZeRO-1 gathers *weights*
+# instead, which have the same size.
 #
 # **Notation.** P parameters, N ranks along mesh axis D; `w[P]`, `g[P]{U_D}`, and what stages cut: reduce-scatter
 # `g[P]{U_D}` → `g[P_D]`, update `m[P_D]`, all-gather `w[P_D]` → `w[P]`.
@@ -167,6 +167,9 @@ print("bytes a rank sends for 4 float32:", [traffic.zero_bytes(2, 16, stage) for
 # **`flatten_and_pad(tensors, num_ranks)`** returns the vector, as short as it can be, in the dtype of the tensors.
 # **`unflatten(flat, tensors)`** goes back: a list of parts of `flat`, shaped like the `tensors`; it leaves the padding
 # out. *About 2 and 5 lines.*
+#
+# **By hand**, 2 ranks: the matrix `[[1, 2], [3, 4]]` and the vector `[5]` become `[1, 2, 3, 4, 5, 0]`, a slice of three
+# for each rank. Back again, the first four numbers are the matrix, the fifth the vector; the zero is left over.
 #
 # <details><summary>Hint: how much padding?</summary>
 #
@@ -205,7 +208,7 @@ check("week03.flatten", flatten_and_pad, unflatten, cases=cases)
 # %% [markdown]
 # ## 4 · Why a master copy?
 #
-# A weight of 1.0 in bf16 shall grow by 0.001, a hundred times. **What is it then? Commit to an answer, then run.**
+# A weight of 1.0 in bf16 grows by 0.001, a hundred times. **What is it then? Commit to an answer, then run.**
 
 # %%
 weight, master = torch.ones(1, dtype=torch.bfloat16), torch.ones(1)
@@ -217,13 +220,45 @@ print("the next number after 1 in bf16:", torch.tensor(1.0).bfloat16().nextafter
 
 # %% [markdown]
 # Each update is lost in rounding (舍入), all hundred of them. In float32 they add up, and the bf16 weight is made anew
-# from the master after each step. `adam.new_state(weights)` makes the three float32 vectors of some weights, and
-# `adam.update(state, gradient, lr=lr)` takes a step in them. The state is plain data:
+# from the master after each step.
+#
+# **Why scale the loss?** bf16 has few digits and the *range* (指数范围) of float32. fp16 has more digits and a narrow
+# range: the smallest number above 0 is 2⁻²⁴, the largest 65504. **Predict:** what becomes of a gradient of 10⁻⁸?
 
 # %%
+gradient, scale = torch.tensor(1e-8), 2.0**16
+for dtype in (torch.bfloat16, torch.float16):
+    plain, scaled = gradient.to(dtype).item(), (scale * gradient).to(dtype).float().item() / scale
+    print(f"{dtype}: {plain:.2g}; scaled by 2^16 and back: {scaled:.2g}; largest number {torch.finfo(dtype).max:.3g}")
+
+# %% [markdown]
+# fp16 loses it. **Loss scaling** (损失缩放) multiplies the *loss* by a number before the backward: by the chain rule
+# all gradients grow by the same factor, and fewer fall below 2⁻²⁴. Before the update they are divided by it, in
+# float32. Too large a scale makes gradients infinite. So it is found on the way: after an infinity the step is skipped
+# and the scale halved; after 2000 good steps in a row it is doubled (torch's `GradScaler`). Below, doubled after 3:
+
+# %%
+scale, good = 2.0**16, 0
+for largest in (0.5, 2.0, 2.0, 0.5, 0.5, 0.25, 0.25):  # the largest gradient of each step
+    is_finite = torch.tensor(largest * scale).half().isfinite().item()
+    print(f"scale {scale:7.0f}, largest gradient {largest}: {'step' if is_finite else 'skip'}")
+    good = good + 1 if is_finite else 0
+    scale, good = (scale / 2, 0) if not is_finite else (2 * scale, 0) if good == 3 else (scale, good)
+
+# %% [markdown]
+# With ZeRO the infinity may be in *one* rank's slice. If each rank decided alone, that rank would skip and the others
+# step: all would gather a model half of which is a step ahead, and their scales would differ. So before the step the
+# ranks all-reduce one number, whether anybody saw an infinity. bf16 usually needs no scale: its problem is digits, and
+# for that there is the master.
+#
+# **Adam as data.** `adam.new_state(weights)` makes the three float32 vectors of some weights, and
+# `adam.update(state, gradient, lr=lr)` takes a step in them. The state is a dictionary:
+
+# %%
+adam = shardlab.model.adam
 state = adam.new_state(torch.ones(1857, dtype=torch.bfloat16))
 print({name: value if name == "step" else (value.dtype, value.nbytes) for name, value in state.items()})
-shards = {n: shard_elements(1857, n) for n in (2, 4)}
+shards = {n: costs.shard_elements(1857, n) for n in (2, 4)}
 print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n, (size, padding) in shards.items()})
 
 # %% [markdown]
@@ -241,6 +276,10 @@ print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n,
 #
 # The library: `dist.reduce_scatter_single(mine, flat, group=group)` fills `mine`, `dist.all_gather_single(flat, mine,
 # group=group)` fills `flat`. (In older code: `reduce_scatter_tensor` and `all_gather_into_tensor`.)
+#
+# **By hand**, 2 ranks, the four weights of section 2. `mean_slice` gives rank 0 `[2, 2]`, the mean of `[1, 2]` and
+# `[3, 2]`. Its `zero1_state` has master `[5, 5]`, momentum `[0, 0]`, variance `[0, 0]`: 24 bytes. `zero1_step` updates
+# the master, gathers both ranks' halves and writes them into the parameters.
 #
 # **Predict first:** an optimizer that shards nothing ends with the same weights. How will the check know?
 
@@ -319,6 +358,10 @@ print("kept:", gradients_alive(False), " freed in the hook:", gradients_alive(Tr
 # did most of them exist together: the check reads the peak of memory (内存峰值) of eight ranks from the kernel. Remove
 # your hooks: the next step calls the function again on the same model. Use your `mean_slice`. *About 9 lines.*
 #
+# **By hand**, 2 ranks, a layer with the weight `[a b]` and the bias `[c]`. The bias may come first: ranks with the
+# gradients 2 and 4 reduce-scatter `[2, 0]` and `[4, 0]`; rank 0 keeps the mean `[3]`, rank 1 the padding `[0]`, and
+# both forget their 2 and 4. Then the weight: rank 0 keeps the mean for a, rank 1 that for b.
+#
 # <details><summary>Hint 1: which hook?</summary>
 #
 # `parameter.register_post_accumulate_grad_hook(f)` calls `f(parameter)` with `.grad` in place. Keep what it returns:
@@ -370,43 +413,47 @@ check("week03.zero2", zero2_backward, cases=[values, memory])
 # %%
 def two_steps(engine):
     torch.manual_seed(0)
-    model = GPT(GPTConfig(layers=2)).bfloat16()
+    model = shardlab.model.GPT(shardlab.model.GPTConfig(layers=2)).bfloat16()
     zero = engine(model, torch.optim.Adam, master_dtype=torch.float32)
     tokens = torch.randint(256, (2, 65), generator=torch.Generator().manual_seed(dist.get_rank()))
     for _ in range(2):
         zero.zero_grad()
         with meter.record() as bill:
-            next_token_loss(model(tokens[:, :-1]), tokens[:, 1:]).backward()
+            shardlab.model.next_token_loss(model(tokens[:, :-1]), tokens[:, 1:]).backward()
             gradients = zero.held().gradients
             zero.step()
     held = zero.held()
     return sum(p.numel() for p in model.parameters()), held.parameters, gradients, held.optimizer_state, bill.sent_bytes
 
 
-for name, stage, engine, ranks in [("one rank", 0, Zero1, 1), ("ZeRO-1", 1, Zero1, 4), ("ZeRO-2", 2, Zero2, 4)]:
+for name, stage, engine, ranks in [
+    ("one rank", 0, data_parallel.Zero1, 1),
+    ("ZeRO-1", 1, data_parallel.Zero1, 4),
+    ("ZeRO-2", 2, data_parallel.Zero2, 4),
+]:
     (num, *held, sent), *_ = shardlab.run(two_steps, engine, ranks=ranks, timeout=60)
-    due = list(asdict(zero_state_bytes(num, ranks, stage)).values())
+    due = list(vars(costs.zero_state_bytes(num, ranks, stage)).values())
     print(f"{name}: P = {num}")
     print(f"  held {held} bytes, predicted {due}")
-    print(f"  sent {sent:.0f} bytes, predicted {traffic.zero_bytes(ranks, 2 * num, stage):.0f}")
+    print(f"  sent {sent:.0f} bytes, predicted {costs.traffic.zero_bytes(ranks, 2 * num, stage):.0f}")
 
 # %% [markdown]
-# The bytes held are the formula's, but for four: Adam counts its steps in one more number a vector. And the bytes sent
-# do not change with the stage. DDP, week 2's, sends as many:
+# The bytes held are the formula's, but for four: Adam counts its steps in one more number per vector. And the bytes
+# sent do not change with the stage. Week 2's DDP sends as many:
 
 
 # %%
 def one_backward():
-    model = DataParallel(GPT(GPTConfig(layers=2)).bfloat16())
+    model = data_parallel.DataParallel(shardlab.model.GPT(shardlab.model.GPTConfig(layers=2)).bfloat16())
     with meter.record() as bill:
         model(torch.zeros(1, 64, dtype=torch.long)).float().sum().backward()
     return bill.sent_bytes
 
 
 sent = shardlab.run(one_backward, ranks=4, timeout=60)
-num = sum(p.numel() for p in GPT(GPTConfig(layers=2)).parameters())
+num = sum(p.numel() for p in shardlab.model.GPT(shardlab.model.GPTConfig(layers=2)).parameters())
 print("DDP measured:", sent)
-due = [traffic.zero_bytes(4, 2 * num, stage) for stage in range(4)]
+due = [costs.traffic.zero_bytes(4, 2 * num, stage) for stage in range(4)]
 bars = {f"{name}, {2 + (name == 'ZeRO-3')}(N-1)/N": one for name, one in zip(stages, due, strict=True)}
 figure, ax = figures.new_axes(7, 2.4)
 title = "What one of four ranks sends in a step: only stage 3 sends more"
@@ -436,8 +483,8 @@ slices = shardlab.PerRank([[torch.tensor([3.0, 0])], [torch.tensor([4.0, 0])]])
 print(shardlab.run(clip_as_found, slices, 1.0, ranks=2))
 
 # %% [markdown]
-# No exception, and a loss that still falls. The whole was `[3, 0, 4, 0]` and should have become `[0.6, 0, 0.8, 0]`; it
-# became `[1, 0, 1, 0]`: another direction, and still too long. The more ranks, the wronger.
+# No exception, and a loss that still falls. The whole was `[3, 0, 4, 0]`, of norm √(9 + 16) = 5, and should have become
+# `[0.6, 0, 0.8, 0]`; it became `[1, 0, 1, 0]`: another direction, and still too long. More ranks make it worse.
 #
 # **`clip_slices(gradients, max_norm, *, group)`** returns the norm of all ranks' slices together and scales this
 # rank's `gradients`, a list of tensors, in place. Squares are computed in float32. A rank may hold no slice at all; a
@@ -510,7 +557,12 @@ check("week03.reading", reading_answers)
 # first layer that has it. At most **one call per layer**, each byte once, no `.grad` and no hook left, and a peak of a
 # few layers. *About 15 lines.*
 #
-# **Predict:** which layer leaves last?
+# **By hand**, an embedding E, one block B, a head that is E. The backward runs head, B, embedding. After the head, E's
+# gradient has one of its two parts: too early. B is complete, leaves and is freed. After the embedding E is complete;
+# torch calls the hook of a shared weight once, when both parts are in. Two layers own weights: two calls, E's slice
+# first in the list.
+#
+# **Predict** for two blocks: which layer leaves first, and which last?
 
 
 # %% exercise="week03.tied"
@@ -615,7 +667,7 @@ check("week03.two-gpus", hundred_million_on_two)
 # - Rajbhandari and others, *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, arXiv 1910.02054.
 #   Look for: figure 1, and its 7.5B model on 64 GPUs; which of its factors are limits?
 # - Micikevicius and others, *Mixed Precision Training*, arXiv 1710.03740. Look for: the share of updates that fp16
-#   would lose, and what the loss is scaled for. Does bf16 need that?
+#   would lose, and the histogram of gradients that shows why the loss is scaled. Does bf16 need that?
 # - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size` and `overlap_comm`, which are section 10's layers.
 # - **Labs 1 and 3**: `labs/README.md` says how to run `memory_calculator.py`, and ZeRO's stages 1 and 2 on a small GPT,
 #   with predicted and measured bytes side by side.

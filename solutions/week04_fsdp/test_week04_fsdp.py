@@ -34,6 +34,11 @@ def test_a_gather_as_long_as_a_forward_is_exposed_once_with_prefetch_and_eleven_
     assert [plan.play(plan.window_plan(6, d), 6).exposed[clock] for d in (0, 1, 2)] == [11, 1, 1]
 
 
+def test_the_timeline_of_the_page_waits_as_long_as_its_plan():
+    clock = plan.CLOCKS.index((1.0, 1.0))
+    assert [plan.play(plan.window_plan(3, d), 3).exposed[clock] for d in (0, 1)] == [5, 1]
+
+
 @pytest.mark.parametrize(
     ("events", "told"),
     [

@@ -40,30 +40,25 @@
 # </details>
 
 # %%
-import tempfile
-
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import figures, meter
-from shardlab.costs import memory_states, plus_bytes, traffic
-from shardlab.data_parallel import Zero3, ZeroPlusPlus, checkpoint
-from torch.nn.functional import pad
+from shardlab import costs, data_parallel, figures, meter
 
 from autograder import check
 
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# 65 billion parameters, 64 GPUs of 80 GiB. Data parallelism keeps 16 bytes of model states (模型状态) a parameter on
+# 65 billion parameters, 64 GPUs of 80 GiB. Data parallelism keeps 16 bytes of model states (模型状态) per parameter on
 # every GPU. ZeRO-2 cuts 14 of them. Is that enough? Guess, then run.
 
 # %%
 parts = ("parameters", "gradients", "optimizer")
 rows = {}
-print(f"DDP: {memory_states.zero_state_bytes(65e9, 64, 0).total / 2**30:.0f} GiB on every GPU")
+print(f"DDP: {costs.memory_states.zero_state_bytes(65e9, 64, 0).total / 2**30:.0f} GiB on every GPU")
 for stage, name in enumerate(("ZeRO-1", "ZeRO-2", "ZeRO-3"), start=1):
-    held = memory_states.zero_state_bytes(65e9, 64, stage)
+    held = costs.memory_states.zero_state_bytes(65e9, 64, stage)
     rows[name] = {part: getattr(held, part) for part in parts}
 figure, ax = figures.new_axes(8, 2.4)
 title = "65B parameters on 64 GPUs: only ZeRO-3 fits"
@@ -79,7 +74,8 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80 * 2**30
 # > And that of the *model states* only: activations (激活) stay as they are, on every rank.
 #
 # **`zero3_saves(num_parameters, num_ranks, activation_bytes)`** returns two factors, DDP over ZeRO-3: of the model
-# states, and of states and activations together. *About 2 lines.*
+# states, and of states and activations together. By hand, 100 parameters, 4 ranks, 400 bytes of activations: 1600/400 =
+# 4, and 2000/800 = 2.5. *About 2 lines.*
 #
 # > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers; the sizes and numbers
 # > of units, blocks, files and slices (N divides only some); 1 to 8 ranks; and the group, often only a part of the
@@ -116,6 +112,9 @@ check("week04.n-times", zero3_saves, cases=cases)
 # | backward of B, **reduce** its gradient, free B | `[ 1 2 │ · · ]` | `[ 5 6 │ · · ]` | half of B's gradient |
 # | gather A again, backward, reduce, free | `[ 1 2 │ 3 4 ]` | `[ 5 6 │ · · ]` | half of A, half of its gradient |
 #
+# In the backward of a unit its **whole gradient** stands beside its whole weights until the reduce-scatter is through:
+# another unit's size, which the table leaves out.
+#
 # The part that is gathered together is a **unit** (单元): usually one transformer block. A unit travels three times:
 # out for the forward, out for the backward, back as a gradient.
 #
@@ -126,13 +125,21 @@ check("week04.n-times", zero3_saves, cases=cases)
 #   **`G[I]{U_X}`** → **`G[I_X]`** is the reduce-scatter of a gradient.
 # - **Prefetch** (预取) d: while a unit works, the next d are already on their way.
 #
-# ```
-# prefetch 0   link  [G0]    [G1]    [G2]
-#              GPU       [F0]    [F1]    [F2]
+# A step of three units as a timeline: a gather G and a forward F take one slot, a backward B two (reduce-scatters,
+# which run beside the next backward, are left out).
 #
-# prefetch 1   link  [G0][G1][G2]
-#              GPU       [F0][F1][F2]
 # ```
+# slot          0    1    2    3    4    5    6    7    8    9    10   11   12   13
+# prefetch 0: 14 slots, 5 of waiting
+#   link       [G0 ]     [G1 ]     [G2 ]               [G1 ]          [G0 ]
+#   GPU             [F0 ]     [F1 ]     [F2 ][   B2   ]     [   B1   ]     [   B0   ]
+# prefetch 1: 10 slots, 1 of waiting
+#   link       [G0 ][G1 ][G2 ]     [G1 ]     [G0 ]
+#   GPU             [F0 ][F1 ][F2 ][   B2   ][   B1   ][   B0   ]
+# ```
+#
+# With prefetch a gather hides behind the unit before it; only the first has nothing to hide behind. (Why is there one
+# G2, and two of the others?)
 #
 # ## 4 · When to gather, when to free: as data
 #
@@ -145,7 +152,10 @@ check("week04.n-times", zero3_saves, cases=cases)
 #
 # The check plays your plan on a clock: it counts units, gathers, and seconds of waiting.
 #
-# **Predict first:** the last unit works twice in a row. How many gathers does a step of L units need with prefetch 0?
+# **By hand**, two units, prefetch 0: gather 0, forward 0, free 0, gather 1, forward 1, backward 1, free 1, gather 0,
+# backward 0, free 0.
+#
+# **Predict first:** how many gathers does a step of L units need with prefetch 0, and how many with prefetch 2?
 #
 # <details><summary>Hint 1: in words</summary>
 #
@@ -192,10 +202,13 @@ check("week04.plan", gather_plan, cases=cases)
 # %% [markdown]
 # ## 5 · Gather, use, free on real ranks
 #
-# Two helpers, out of week 3. They know about padding, so that you need not.
+# Two helpers from week 3. They take care of the padding.
 
 
 # %%
+pad = torch.nn.functional.pad
+
+
 def gathered(shard, width, group):
     """All ranks' slices as one width × width weight."""
     whole = shard.new_empty(dist.get_world_size(group) * len(shard))
@@ -215,6 +228,11 @@ def mean_slice(gradient, shard, group):
 # %% [markdown]
 # The model: unit u is `x = torch.tanh(x @ weight)` with a square weight, of which this rank holds `shards[u]`.
 #
+# **By hand**, 2 ranks, one unit with the weight `[[1, 2], [3, 4]]`. Rank 0 holds `[1, 2]`, rank 1 `[3, 4]`. Both gather
+# the whole, compute tanh(x @ weight) with their *own* x and let the weight go. In the backward both gather it again,
+# and each gets a whole gradient of its own, say `[[2, 0], [0, 4]]` on rank 0 and `[[4, 2], [2, 0]]` on rank 1. After
+# the reduce-scatter rank 0 holds the mean of the first row, `[3, 1]`, and rank 1 that of the second, `[1, 2]`.
+#
 # **`zero3_step(shards, x, gradient, *, group)`** runs forward and backward and returns `(output, slices)`. `gradient`
 # is the gradient of this rank's loss for its output; `slices[u]` is this rank's slice of the mean gradient of weight u,
 # padding included. Gather a unit for its forward, let it go, gather it again for its backward, and reduce-scatter its
@@ -225,7 +243,8 @@ def mean_slice(gradient, shard, group):
 # Hence forward without it; in the backward run the layer once more, with gradients, and go back at once. (You meet
 # that as recomputation in week 6; `Zero3` in `labs/` frees the memory under autograd's feet instead.)
 #
-# **Predict first:** with 64 units of 0.8 MB on 4 ranks, what is a rank's peak above its slices?
+# **Predict first:** with 64 units of 0.8 MB on 4 ranks, what is a rank's peak above its slices, in the forward and in
+# the backward?
 #
 # <details><summary>Hint 1: what the forward leaves behind</summary>
 #
@@ -272,20 +291,34 @@ check("week04.step", zero3_step, cases=[values, memory])
 
 # %% [markdown]
 # The second case is about memory: its judge reads the peak of your process from the kernel. Gather all, use all, free
-# all gives the same numbers and does not pass.
-#
+# all gives the same numbers and does not pass. In the forward one whole weight is there, 0.8 MB; in the backward its
+# whole gradient as well, 1.6 MB, before any copy that pads it. So **the backward sets the peak**. For 65B in 80 blocks
+# on 64 GPUs, bf16, prefetch 1:
+
+# %%
+unit, held = 2 * 65e9 / 80, costs.memory_states.zero_state_bytes(65e9, 64, 3)  # bytes of one block in bf16
+rows = {}
+for name, weights, gradients in [("at rest", 0, 0), ("forward", 2, 0), ("backward", 2, 1)]:
+    rows[name] = {"parameters": held.parameters + weights * unit, "gradients": held.gradients + gradients * unit}
+    rows[name] |= {"optimizer": held.optimizer}
+figure, ax = figures.new_axes(8, 2.2)
+title = "Two whole blocks in the forward, and a block's whole gradient in the backward"
+figures.show(figure, figures.draw_memory(ax, rows, title=title))
+
+# %% [markdown]
 # ## 6 · Predict, then measure: three times the model
 #
 # DDP sends 2(N−1)/N · S. Here it is two gathers and a reduce-scatter, **3(N−1)/N · S: 1.5 times DDP**. The peak of
-# the weights is one unit and the d ahead. **What happens to both if you make one unit of the whole model?** Commit to
-# an answer, then run. `most` is what a rank had gathered at once.
+# the *weights* is one unit and the d ahead; a unit's gradient comes on top, in the backward. **What happens to both if
+# you make one unit of the whole model?** Commit to an answer, then run. `most` is what a rank had gathered at once:
+# weights alone.
 
 
 # %%
 def bytes_and_peak(layers_per_unit, prefetch):
     layers, k = [torch.nn.Linear(64, 64) for _ in range(6)], layers_per_unit
     model = torch.nn.Sequential(*(torch.nn.Sequential(*layers[i : i + k]) for i in range(0, 6, k)))
-    zero = Zero3(model, torch.optim.SGD, units=list(model), prefetch=prefetch, lr=0.1)
+    zero = data_parallel.Zero3(model, torch.optim.SGD, units=list(model), prefetch=prefetch, lr=0.1)
     most = []
     for layer in layers:
         layer.register_forward_pre_hook(
@@ -301,10 +334,10 @@ def bytes_and_peak(layers_per_unit, prefetch):
 
 # %%
 num_bytes = 4 * 6 * (64 * 64 + 64)
-print(f"S = {num_bytes:,} bytes; DDP sends {traffic.zero_bytes(2, num_bytes, 0):,.0f}")
+print(f"S = {num_bytes:,} bytes; DDP sends {costs.traffic.zero_bytes(2, num_bytes, 0):,.0f}")
 wraps = {}
 for layers, prefetch in [(1, 0), (1, 1), (1, 2), (6, 1)]:
-    due = traffic.zero_bytes(2, num_bytes, 3), min((1 + prefetch) * layers, 6) * num_bytes // 6
+    due = costs.traffic.zero_bytes(2, num_bytes, 3), min((1 + prefetch) * layers, 6) * num_bytes // 6
     sent, most = shardlab.run(bytes_and_peak, layers, prefetch, ranks=2)[0]
     name = f"{6 // layers} unit(s), prefetch {prefetch}"
     print(f"{name}: predicted to send {due[0]:,.0f}, sent {sent:,.0f};", end=" ")
@@ -319,7 +352,7 @@ figures.show(figure, figures.draw_bars(ax, wraps, title="One unit around the mod
 # is that of ZeRO-2. That is what `FSDP(model)` without a wrapping policy and `fully_shard(model)` without a call for
 # each block do.
 #
-# | prefetch | peak of the weights | what is exposed |
+# | prefetch | peak of the weights (in the backward + one unit of gradient) | what is exposed |
 # |---|---|---|
 # | 0 | the largest unit | every gather |
 # | 1 | the largest pair of neighbours | the first, if a gather takes no longer than a pass |
@@ -381,6 +414,9 @@ for uses in ([0, 1], [0, 1, 0]):
 # by two groups was *never updated* (pytorch issue 176076, 2026). Since torch 2.13 it raises an error and asks for both
 # modules in one group.
 #
+# **By hand:** one rank, the weight used twice, with the gradients `[1 1]` and `[2 2]`. Its gradient is `[3 3]`. The
+# class above *assigns* to `.grad`, so the second call overwrites what the first one has left.
+#
 # ### Bug hunt: `tied_step`
 #
 # Copy the class and the step, repair them, and name the step **`tied_step(shards, uses, x, gradient, *, group)`**. Each
@@ -432,6 +468,10 @@ check("week04.tied", tied_step, cases=cases)
 # (缩放因子) for each block: a quarter of fp32's bytes, half of bf16's. Why a scale for each block? One large number
 # would set the scale for all.
 #
+# **By hand:** the shard `[0.5, −1, 0.25, 0]` as one block. The largest is 1, so the scale is 1/127; the codes are 64
+# (63.5, rounded), −127, 32, 0. The message has 4 + 4 bytes. Decoded: 64/127 = 0.504, −1, 0.252, 0: off by less than
+# half a scale, 0.004.
+#
 # **`quantized_all_gather(shard, block, *, group)`**: `shard` is flat float32 and of one length on all ranks. For each
 # `block` numbers (the last block may be shorter) the scale is the largest absolute value over 127, a code is the number
 # over the scale, rounded. Return the float32 vector that all ranks' shards become, in rank order. On the wire: **a byte
@@ -474,10 +514,15 @@ check("week04.quantized-gather", quantized_all_gather, cases=cases)
 # %% [markdown]
 # ZeRO++ has two more ideas. **hpZ**: after the forward, each *node* keeps a copy of the weights, cut over its own ranks
 # (a secondary shard); the backward gathers from the neighbours, over the fast link, for 2P/(ranks of a node) bytes of
-# memory. **qgZ**: gradients travel as codes in one all-to-all and are added up by their owner, in fp32. In a ring
-# they would be rounded N−1 times.
+# memory. **qgZ**: gradients travel as **INT4** codes, in all-to-alls, in **two hops**: inside the node, where each
+# rank adds up what it received in full precision and rounds the sums again; then between the nodes. A number is
+# rounded twice; in a ring it would be rounded N−1 times. The package has a simpler qgZ: 8 bits, one hop.
+#
+# Between nodes, from bf16 and for a model of M bytes: forward M/2 (qwZ), backward 0 (hpZ), gradients M/4 (qgZ, 4 bits
+# instead of 16). **0.75 M instead of 3 M.**
 #
 # **Predict, then measure**, on four ranks in two nodes. Weights here are float32; from bf16, eight bits save less.
+# Which bytes stay inside a node, and which cross?
 
 
 # %%
@@ -486,7 +531,7 @@ def plus_step(options, in_nodes):
     torch.manual_seed(0)
     model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
     node = nodes[dist.get_rank() // 2] if in_nodes else None
-    zero = ZeroPlusPlus(model, torch.optim.SGD, units=list(model), node=node, lr=0.1, **options)
+    zero = data_parallel.ZeroPlusPlus(model, torch.optim.SGD, units=list(model), node=node, lr=0.1, **options)
     with meter.record() as bill:
         model(torch.ones(4, 64)).square().mean().backward()
         zero.step()
@@ -502,29 +547,33 @@ for name, options, per_node in [
     ("qwZ + hpZ", qwz, 2),
     ("qwZ + hpZ + qgZ", qwz | qgz, 2),
 ]:
-    due = 4 * plus_bytes(4, 64 * 64 + 64, 4, ranks_per_node=per_node, **options)
-    sent[name] = shardlab.run(plus_step, options, per_node is not None, ranks=4)[0]
-    print(f"{name}: predicted {due:,.0f}, sent {sent[name]:,.0f} bytes")
-figure, ax = figures.new_axes(7, 2.2)
-figures.show(figure, figures.draw_bars(ax, sent, title="What one rank of four sends in a step"))
+    due = 4 * costs.plus_bytes(4, 64 * 64 + 64, 4, ranks_per_node=per_node, **options)
+    measured = shardlab.run(plus_step, options, per_node is not None, ranks=4)[0]
+    without_backward = 4 * costs.plus_bytes(4, 64 * 64 + 64, 4, ranks_per_node=1, **options)
+    crossing = 2 / 3 * (due if per_node is None else without_backward)  # two of a rank's three peers are elsewhere
+    sent |= {f"{name}: inside": measured - crossing, f"{name}: between": crossing}
+    print(f"{name}: predicted {due:,.0f}, sent {measured:,.0f} bytes, {crossing:,.0f} of them to the other node")
+figure, ax = figures.new_axes(7, 3.6)
+figures.show(figure, figures.draw_bars(ax, sent, title="hpZ: more bytes inside a node, fewer between nodes"))
 
 # %% [markdown]
-# With hpZ a rank sends *more* here: the backward's gather is exact again. But it no longer leaves the node, and the
-# slow link between nodes carries a gather less.
+# With hpZ a rank sends *more* in all than with qwZ alone: the backward's gather is exact again. But none of it leaves
+# the node, and what crosses shrinks by a whole gather. (Counted as if each rank sent its slice to each peer; a ring
+# takes other paths. In two hops less would cross: a node adds up first, and sends each number across once.)
 #
 # ## 9 · Pay with seconds: offload
 #
-# The optimizer needs 12 of the 16 bytes once per step. Offload (卸载) keeps them in the host's memory: each step the
-# slice of the gradients goes down, the slice of new weights comes up, 2P/N bytes each. Keep the weights there as well
-# (PyTorch's `CPUOffloadPolicy`) and each gather begins with a copy from the host.
+# The optimizer needs 12 of the 16 bytes only once per step. Offload (卸载) keeps them in the host's memory: in each
+# step the slice of the gradients goes down and the slice of new weights comes up, 2P/N bytes each. Keep the weights
+# there as well (PyTorch's `CPUOffloadPolicy`) and each gather begins with a copy from the host.
 
 # %%
 num_parameters, pcie = 65e9, 32e9
 for num_ranks in (8, 64):
-    held = memory_states.zero_state_bytes(num_parameters, num_ranks, 3)
+    held = costs.memory_states.zero_state_bytes(num_parameters, num_ranks, 3)
     seconds = (held.parameters + held.gradients) / pcie
     print(f"{num_ranks} GPUs: {held.total / 1e9:.1f} GB of states on each; offload the optimizer:", end=" ")
-    print(f"{(held.total - held.optimizer) / 1e9:.1f} GB, and {seconds:.2f} s a step over PCIe at 32 GB/s")
+    print(f"{(held.total - held.optimizer) / 1e9:.1f} GB, and {seconds:.2f} s per step over PCIe at 32 GB/s")
 
 # %% [markdown]
 # ## 10 · Read real code
@@ -554,7 +603,7 @@ check("week04.reading", reading_answers)
 # ## 11 · Challenge: save on 4 ranks, load on 2
 #
 # Each of F ranks saved one file: its slice of unit 0, behind it its slice of unit 1, and so on, every unit cut in F
-# equal slices of ⌈size/F⌉ numbers, padding at its end. Two nodes are gone, and training goes on with other slices.
+# equal slices of ⌈size/F⌉ numbers, padding at its end. Two ranks are gone, and training goes on with other slices.
 # Nobody can hold the whole model, so nobody may load it whole.
 #
 # **`reading_plan(unit_sizes, num_files, num_ranks, rank)`** returns what one of the new ranks reads: a list of
@@ -602,8 +651,8 @@ check("week04.reshard", reading_plan, cases=cases)
 # %%
 def new_zero():
     torch.manual_seed(0)
-    model = torch.nn.Sequential(*(torch.nn.Linear(7, 7) for _ in range(3)))  # 56 numbers a unit
-    return Zero3(model, torch.optim.Adam, units=list(model), lr=0.1)
+    model = torch.nn.Sequential(*(torch.nn.Linear(7, 7) for _ in range(3)))  # 56 numbers per unit
+    return data_parallel.Zero3(model, torch.optim.Adam, units=list(model), lr=0.1)
 
 
 def train_and_save(folder):
@@ -612,25 +661,27 @@ def train_and_save(folder):
         zero.zero_grad()
         zero.module(torch.ones(2, 7) + dist.get_rank()).square().mean().backward()
         zero.step()
-    checkpoint.save(zero, folder, step=3)
+    data_parallel.checkpoint.save(zero, folder, step=3)
     return zero.full_parameters()
 
 
 def load(folder):
     zero = new_zero()
-    return checkpoint.load(zero, checkpoint.latest(folder)), zero.full_parameters()
+    return data_parallel.checkpoint.load(zero, data_parallel.checkpoint.latest(folder)), zero.full_parameters()
 
 
-with tempfile.TemporaryDirectory() as folder:
-    before = shardlab.run(train_and_save, folder, ranks=4)[0]
-    step, after = shardlab.run(load, folder, ranks=2)[0]
+with data_parallel.checkpoint.temporary() as folder:
+    before = shardlab.run(train_and_save, folder, ranks=4, timeout=60)[0]
+    step, after = shardlab.run(load, folder, ranks=2, timeout=60)[0]
 print(f"loaded step {step}; all weights equal: {all(torch.equal(before[name], after[name]) for name in before)}")
 
 # %% [markdown]
 # ## 12 · Interview: 65B over 10 GbE, how many seconds per step?
 #
 # **`seconds_a_step(num_parameters, num_ranks, bits_per_second)`** returns the seconds that the bytes of one step need
-# on each rank's own link, with weights and gradients in bf16: with DDP, and with ZeRO-3. *About 3 lines.*
+# on each rank's own link, with weights and gradients in bf16: with DDP, and with ZeRO-3. By hand: 10⁹ parameters are 2
+# GB; two ranks send 2 · 1/2 · 2 = 2 GB with DDP and 3 GB with ZeRO-3; 8 · 10⁹ bits are 1 GB per second: 2 and 3 s.
+# *About 3 lines.*
 
 
 # %% exercise="week04.ethernet"
@@ -675,7 +726,8 @@ check("week04.ethernet", seconds_a_step, cases=cases)
 #
 # <details><summary>80 equal blocks, N = 64, prefetch 1. Which share of the weights is on a rank at its peak?</summary>
 #
-# Its slice, 1/64, and two blocks of 80: about 4%.
+# Its slice, 1/64, and two blocks of 80: about 4%. In the backward a block's whole gradient is there as well, another
+# 1/80 of the model's size.
 # </details>
 #
 # <details><summary>You accumulate gradients over 8 microbatches. What does ZeRO-3 send, and DDP?</summary>
@@ -691,8 +743,8 @@ check("week04.ethernet", seconds_a_step, cases=cases)
 #
 # ## 14 · Take away
 #
-# > **One.** 16P/N bytes of states, and at the peak the slice and the units of prefetch + 1 passes. N×, of the states
-# > only.
+# > **One.** 16P/N bytes of states; at the peak, in the backward, also the whole weights of prefetch + 1 passes and one
+# > unit's whole gradient. N×, of the states only.
 #
 # > **Two.** Three times the model: gather, gather, reduce. 1.5 times DDP's bytes, and hidden only if a unit computes
 # > longer than the next one travels.
@@ -704,7 +756,8 @@ check("week04.ethernet", seconds_a_step, cases=cases)
 # - Rajbhandari et al., *ZeRO*, arXiv 1910.02054. Look for: section 7, where the 1.5 is derived.
 # - Zhao et al., *PyTorch FSDP*, arXiv 2304.11277. Look for: section 3.2.1, how units trade memory against throughput,
 #   and the rate limiter that keeps prefetch from filling the memory.
-# - Wang et al., *ZeRO++*, arXiv 2306.10209. Look for: the error of a scale for the tensor against one for each block.
+# - Wang et al., *ZeRO++*, arXiv 2306.10209. Look for: the error of a scale for the tensor against one for each block,
+#   and why qgZ reorders the slices between its two hops.
 # - Ren et al., *ZeRO-Offload*, arXiv 2101.06840. Look for: why the optimizer goes to the host, the backward not.
 # - **Lab 3**: `labs/README.md` says how to run ZeRO-3 on a small GPT, and all stages beside PyTorch's DDP and FSDP.
 #   `docs/one-screen/zero3.md` shows the whole step in one screen.

@@ -1,8 +1,11 @@
 """`check` in a notebook: the same judge and sentences as the grade."""
 
+import nbformat
 import pytest
 import torch
 import torch.distributed as dist
+from nbclient import NotebookClient
+from nbgrader.utils import determine_grade
 
 from autograder import check, kill_matrix, self_check
 from autograder.judge import Verdict
@@ -55,3 +58,20 @@ def test_a_lost_sandbox_tells_what_to_do_and_nobody_else():
     for marks in ({"fault": True}, {"look": True}):
         text = self_check.shown(Verdict("week01.exchange", 0.0, 2.0, "Not graded: the sandbox ended.", **marks), 1)
         assert "Run the cell again" in text and "instructor" not in text
+
+
+CHECKED = """
+from autograder.self_check import Points
+print("the verdict")
+Points({points})
+"""
+
+
+@pytest.mark.parametrize("points", [0.0, 0.5, 2.0])
+def test_a_notebook_shows_the_verdict_alone_and_nbgrader_reads_the_points(points):
+    cell = nbformat.v4.new_code_cell(CHECKED.format(points=points))
+    cell.metadata["nbgrader"] = {"grade": True, "solution": False, "points": 2, "schema_version": 3}
+    NotebookClient(nbformat.v4.new_notebook(cells=[cell]), timeout=60, kernel_name="python3").execute()
+    verdict, result = cell.outputs
+    assert verdict.text == "the verdict\n" and result.data["text/html"] == ""  # what a browser shows of a value
+    assert determine_grade(cell) == (points, 2)

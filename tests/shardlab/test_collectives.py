@@ -284,3 +284,21 @@ def test_wrong_sizes_are_answered_with_a_sentence():
     assert len(sentences) == len(words)
     for sentence, expected in zip(sentences, words, strict=True):
         assert expected in sentence
+
+
+def time_three_calls():
+    calls = []
+    seconds = collectives.seconds_of(lambda: calls.append(0), group=None, repetitions=3)
+    return len(seconds), len(calls), min(seconds) >= 0
+
+
+def test_a_first_call_is_made_and_not_counted():
+    assert shardlab.run(time_three_calls, ranks=2) == [(3, 4, True)] * 2
+    with pytest.raises(ValueError, match="use 1 or more"):
+        collectives.seconds_of(lambda: None, group=None, repetitions=0)
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(8, 1.0), (4, 1.0), (2, 2.0), (None, 4.0)])
+def test_four_ranks_share_the_cores_that_there_are(monkeypatch, cores, expected):
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert collectives.ranks_per_core(4) == expected

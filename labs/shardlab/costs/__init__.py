@@ -4,6 +4,9 @@ from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
+    compression=(),
+    overlap=(),
+    traffic=(),
     activations=("Saved", "layer_activation_bytes_exactly", "layer_activation_tensors"),
     context=(
         "context_bytes",

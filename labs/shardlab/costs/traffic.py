@@ -6,8 +6,8 @@ Every function raises ValueError for fewer than one rank, negative bytes or a ne
 
 Sources: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005
 (the model and the costs of ring, tree and pairwise exchange). Patarasuk and Yuan, "Bandwidth optimal all-reduce
-algorithms for clusters of workstations", JPDC 2009 (no all-reduce sends less than 2(N-1)/N * S bytes per rank, and a
-ring reaches it).
+algorithms for clusters of workstations", JPDC 2009 (where ranks do the adding, they send 2(N-1) * S bytes together,
+so that the busiest sends at least 2(N-1)/N * S, and in a ring nobody sends more).
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ def ring_all_gather_bytes(num_ranks: int, num_bytes: float) -> float:
 
 
 def ring_all_reduce_bytes(num_ranks: int, num_bytes: float) -> float:
-    """2(N-1)/N * S: a reduce-scatter, then an all-gather; no all-reduce can send less (Patarasuk and Yuan 2009)."""
+    """2(N-1)/N * S: a reduce-scatter, then an all-gather; the busiest rank cannot send less (Patarasuk, Yuan 2009)."""
     return ring_reduce_scatter_bytes(num_ranks, num_bytes) + ring_all_gather_bytes(num_ranks, num_bytes)
 
 

@@ -4,6 +4,7 @@ from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
+    checkpoint=(),
     compression=("OneBit", "QSGD", "TernGrad", "TopK", "mean_of_messages"),
     ddp=("DataParallel",),
     emulated=("AsleepLayer", "over_link"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,11 @@ def save(zero: Zero1, folder: str | os.PathLike, *, step: int) -> Path:
     if zero.replicas is not None:
         dist.barrier(group=zero.replicas)
     return target
+
+
+def temporary() -> tempfile.TemporaryDirectory[str]:
+    """A folder for checkpoints that is gone at the end of its `with`."""
+    return tempfile.TemporaryDirectory(prefix="checkpoints-")
 
 
 def latest(folder: str | os.PathLike) -> Path:

@@ -1,6 +1,7 @@
 """Put a figure on the page so that everybody can read it: the picture, and the same in words."""
 
 import io
+from html import escape
 
 import matplotlib
 from IPython.display import display
@@ -29,7 +30,7 @@ def png(figure: Figure) -> bytes:
 
 
 def show(figure: Figure, sentence: str) -> None:
-    """Display `figure` with `sentence` as its alt text, and print the sentence below it.
+    """Display `figure` with `sentence` as its alt text, and the sentence below it as a caption that wraps at words.
 
     sentence: what a `draw_*` returned, "In words: ...".
     Raises ValueError when the sentence is empty: a figure without words is lost on a reader who cannot see it.
@@ -42,4 +43,9 @@ def show(figure: Figure, sentence: str) -> None:
         metadata={"image/png": {"alt": sentence, "width": width}},
         raw=True,
     )
-    print(sentence)
+    display({"text/html": caption(sentence), "text/plain": sentence}, raw=True)
+
+
+def caption(sentence: str) -> str:
+    """A sentence as the HTML that stands under a picture, no wider than a line that is easily read."""
+    return f'<p style="max-width: 46em; margin: 0 0 0.5em; font-style: italic">{escape(sentence)}</p>'

@@ -4,6 +4,7 @@ from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
+    adam=(),
     balance=("auxiliary_loss", "load_of", "updated_bias", "z_loss"),
     capacity=("Capacity",),
     dropout=("Dropout", "generators_of"),

@@ -145,16 +145,19 @@ def test_ring_and_tree_cross_where_the_formula_says():
     assert "never slower" in figures.draw_ring_against_tree(ax, 2, 1e-4, 1e-9)
 
 
-def test_show_gives_the_picture_an_alt_text_and_prints_it(monkeypatch, capsys):
+def test_show_gives_the_picture_an_alt_text_and_a_caption(monkeypatch, capsys):
     shown = []
-    monkeypatch.setattr("shardlab.figures.page.display", lambda data, metadata, raw: shown.append((data, metadata)))
+    monkeypatch.setattr(
+        "shardlab.figures.page.display", lambda data, metadata=None, raw=False: shown.append((data, metadata))
+    )
     figure, ax = figures.new_axes(4, 2)
-    sentence = figures.draw_bars(ax, {"a": 1.0}, title="One")
+    sentence = figures.draw_bars(ax, {"a": 1.0}, title="1 < 2")
     figures.show(figure, sentence)
-    data, metadata = shown[0]
-    assert metadata["image/png"]["alt"] == sentence
+    (data, metadata), (below, _) = shown
+    assert metadata["image/png"]["alt"] == below["text/plain"] == sentence
+    assert "In words: 1 &lt; 2. a: 1 B.</p>" in below["text/html"]
     assert imread(io.BytesIO(data["image/png"])).shape[:2] == (320, 640)
-    assert capsys.readouterr().out == sentence + "\n"
+    assert capsys.readouterr().out == ""  # a terminal's text would break inside words
     with pytest.raises(ValueError, match="needs its sentence"):
         figures.show(figure, " ")
 

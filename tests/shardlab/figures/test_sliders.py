@@ -32,9 +32,9 @@ def test_nothing_is_sent_back_whose_answer_could_be_missed():
     client, num_sent = run(CELL, "where.widget.children[0].value = 3")
     assert num_sent == 0
     [outputs] = [state["outputs"] for state in client.widget_state.values() if state.get("outputs")]
-    picture, text = outputs
-    assert "image/png" in picture["data"]
-    assert picture["metadata"]["image/png"]["alt"] == text["text"].strip() == "In words: rank 3"
+    picture, caption = (output["data"] for output in outputs)
+    assert "image/png" in picture and ">In words: rank 3</p>" in caption["text/html"]
+    assert outputs[0]["metadata"]["image/png"]["alt"] == caption["text/plain"] == "In words: rank 3"
 
 
 def test_ipywidgets_own_sends_something_back():

@@ -1,0 +1,31 @@
+"""A page is entered through few imports, and its terms are those of the first five weeks' checks."""
+
+import ast
+
+import pytest
+
+from autograder import notebooks
+
+MOST_IMPORTS = 5
+MOST_WORDS = 3500
+ENTERED = [week for week in notebooks.weeks() if week < "week05"]
+
+
+@pytest.mark.parametrize("week", ENTERED)
+def test_a_page_needs_five_imports_at_most(week):
+    code = [cell.source for cell in notebooks.read_source(week).cells if cell.cell_type == "code"]
+    trees = [ast.parse("\n".join(line for line in one.splitlines() if not line.startswith("!"))) for one in code]
+    found = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert len(found) <= MOST_IMPORTS, [ast.unparse(node) for node in found]
+
+
+@pytest.mark.parametrize("week", ENTERED)
+def test_a_page_is_read_in_one_sitting(week):
+    text = [cell.source for cell in notebooks.release(week).cells if cell.cell_type == "markdown"]
+    assert sum(len(one.split()) for one in text) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("week", [week for week in ENTERED if week != "week00_start"])
+def test_cases_by_hand_stand_on_the_page(week):
+    text = "\n".join(cell.source for cell in notebooks.release(week).cells if cell.cell_type == "markdown")
+    assert text.lower().count("by hand") >= 4
