@@ -2,12 +2,13 @@
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shardlab.costs.uncertainty import COLUMNS, RESIDUALS, Residuals
 from shardlab.costs.validation.published import Run
-from shardlab.costs.validation.validate import Predict
+
+Predict = Callable[[Run], float]
 
 
 def residual(run: Run, predicted: Predict) -> float:
