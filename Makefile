@@ -4,6 +4,7 @@ PORT ?= 8888
 LAB_IP ?= 127.0.0.1
 AT ?= course
 GPU ?=
+QUICK ?=
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 CHOSEN := $(if $(WEEK),-k $(firstword $(subst _, ,$(WEEK)))) $(if $(FAST),--fast) $(if $(WEEK)$(FAST)$(WHOLE),,--sample)
@@ -78,8 +79,8 @@ demo: setup  ## one minute: real ranks, prediction beside measurement, an honest
 validate: setup  ## how wrong the cost model is on published runs and on one server's, beside a constant
 	"$(BIN)/python" -m shardlab.costs.validation
 
-bench: setup  ## measurements beside their peers, as a table
-	"$(BIN)/python" -m benchmarks
+bench: setup  ## measurements beside their peers, as a table; it says how long it takes (QUICK=1: within ten minutes)
+	"$(BIN)/python" -m benchmarks $(if $(QUICK),quick)
 
 figures: setup  ## draw the figures of docs/images again
 	"$(BIN)/python" -m shardlab.figures

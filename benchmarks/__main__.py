@@ -1,11 +1,16 @@
-"""`python -m benchmarks [NAME...] [--json]`: run benchmarks, show a table. Exit code 1 if a bar is missed."""
+"""`python -m benchmarks [NAME...] [--json]`: run benchmarks, show a table. Exit code 1 if a bar is missed.
+
+`quick` stands for those that together take less than ten minutes. Progress goes to standard error.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from importlib import import_module
 from pkgutil import iter_modules
@@ -15,8 +20,9 @@ from rich.table import Table
 
 import benchmarks
 from benchmarks.row import Row
+from benchmarks.times import LIMITS, QUICK, expected, remember
 
-NO_BENCHMARKS = ("device", "row", "gpu_kernels", "profiler_traces", "__main__")
+NO_BENCHMARKS = ("device", "row", "gpu_kernels", "profiler_traces", "times", "__main__")
 ON_REQUEST = (  # minutes or hours, a GPU, or Megatron
     "all-meshes",
     "attack-batch",
@@ -41,23 +47,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the named benchmarks, or all of them, one after the other."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measurements beside their peers.")
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all but {', '.join(ON_REQUEST)} by default"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(NAMES)}; {QUICK} for {', '.join(LIMITS)}; all but {', '.join(ON_REQUEST)} by default",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list of rows")
     chosen = parser.parse_args(arguments)
-    unknown = [name for name in chosen.names if name not in NAMES]
+    unknown = [name for name in chosen.names if name not in (*NAMES, QUICK)]
     if unknown:
-        parser.error(f"there is no benchmark {unknown[0]!r}: use {', '.join(NAMES)}")
-    progress = Console(stderr=True)
-    rows: list[Row] = []
-    for name in chosen.names or [name for name in NAMES if name not in ON_REQUEST]:
-        progress.print(f"measuring {name} …", highlight=False)
-        rows += import_module(f"benchmarks.{name.replace('-', '_')}").measure()
+        parser.error(f"there is no benchmark {unknown[0]!r}: use {QUICK}, {', '.join(NAMES)}")
+    rows = run(in_order(chosen.names))
     if chosen.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
     else:
         Console().print(as_table(rows))
     return 0 if all(row.met for row in rows) else 1
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """The benchmarks to run, each once: by default all but those on request."""
+    wanted = [one for name in names for one in (LIMITS if name == QUICK else [name])]
+    return list(dict.fromkeys(wanted)) or [name for name in NAMES if name not in ON_REQUEST]
+
+
+def run(names: Sequence[str]) -> list[Row]:
+    """Measure; what benchmarks and their ranks print goes to standard error with the progress."""
+    progress = Console(stderr=True, highlight=False)
+    progress.print(expected(names))
+    rows: list[Row] = []
+    for number, name in enumerate(names, 1):
+        progress.print(f"{number} of {len(names)}: measuring {name} …")
+        began = time.monotonic()
+        with redirect_stdout(sys.stderr):
+            rows += import_module(f"benchmarks.{name.replace('-', '_')}").measure()
+        progress.print(remember(name, time.monotonic() - began))
+    return rows
 
 
 def as_table(rows: Sequence[Row]) -> Table:

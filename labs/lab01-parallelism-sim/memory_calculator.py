@@ -8,7 +8,7 @@ from beside import FigureFile
 from shardlab.costs.hardware import GIB
 from shardlab.costs.layout import Layout, check_layout
 from shardlab.costs.memory import MemoryBytes, peak_memory
-from shardlab.costs.memory_states import zero_state_bytes
+from shardlab.costs.memory_states import bytes_per_parameter, zero_state_bytes
 from shardlab.costs.model import num_parameters
 from shardlab.costs.model_file import load_model
 
@@ -61,6 +61,9 @@ def main(
     try:
         wanted = load_model(model)
         typer.echo(f"{wanted.name}: {num_parameters(wanted) / 1e9:.2f}B parameters; GiB of the fullest rank")
+        typer.echo(f"{bytes_per_parameter()}, as ZeRO's paper counts;")
+        fp32 = zero_state_bytes(1, 1, 0, gradient_bytes=4).total
+        typer.echo(f"`shardlab memory` counts {fp32:g}, for gradients that are summed over microbatches in fp32")
         typer.echo("(rest: logits, and layers that ZeRO-3 holds whole; the figure counts it with the activations)")
         typer.echo(f"{'ZeRO':>4} {'recompute':10}{'states':>9}{'activations':>13}{'rest':>8}{'total':>9}")
         for zero in range(4):

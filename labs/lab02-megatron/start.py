@@ -1,6 +1,7 @@
 """Megatron imported quietly."""
 
 import os
+import sys
 import warnings
 
 
@@ -19,5 +20,8 @@ def import_megatron() -> str:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("megatron"):
             raise
-        raise ImportError("megatron-core is not installed: run labs/lab02-megatron/setup_environment.sh") from None
+        raise ImportError(
+            f"megatron-core is not installed in {sys.prefix}, where this Python looks for packages: run "
+            f"PYTHON={sys.executable} labs/lab02-megatron/setup_environment.sh"
+        ) from None
     return megatron.core.__version__

@@ -360,3 +360,9 @@ def test_files_that_are_no_traces_are_named(tmp_path):
     file.write_text('{"traceEvents": []}')
     with pytest.raises(ValueError, match="nothing computes"):
         analyze_timeline.read_traces([file])
+
+
+def test_what_is_not_installed_is_said_with_the_place_that_was_searched(monkeypatch):
+    monkeypatch.setitem(sys.modules, "megatron.core", None)
+    with pytest.raises(ImportError, match=f"not installed in {re.escape(sys.prefix)}, where this Python looks"):
+        import_megatron()

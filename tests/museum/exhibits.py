@@ -66,7 +66,7 @@ EXHIBITS = (
         "exponentials. The loss is too large by {t2:.4f} on two ranks and {t4:.4f} on four: log 2 and log 4, whatever "
         "the logits. An error with a closed formula is a gift: which formula has a log t in it?",
         symptoms.log_of_t,
-        "`both_bugs` of lab 2, in the installed megatron-core",
+        "`both_bugs` of lab 2, in the megatron-core that is installed in `.venv`",
         "week05.cross-entropy",
         ("NVIDIA/Megatron-LM#7452",),
         (R, T),
@@ -78,7 +78,7 @@ EXHIBITS = (
         "{split[0]:.4f} and the other {split[1]:.4f}. It was reported in March 2024, and the version of megatron-core "
         "that lab 2 installs still does it: smoothing is off by default, so few meet it.",
         symptoms.local_smoothing,
-        "`both_bugs` of lab 2, in the installed megatron-core",
+        "`both_bugs` of lab 2, in the megatron-core that is installed in `.venv`",
         "week05.cross-entropy",
         ("NVIDIA/Megatron-LM#737", "NVIDIA/Megatron-LM#7464", "NVIDIA/Megatron-LM#7452"),
         (R, T),
@@ -230,7 +230,7 @@ EXHIBITS = (
         "is contiguous, {transposed} of {contiguous} if it is transposed. All bytes travel, no error is raised, and "
         "the sum is thrown away. It happened in a backward, where transposes are common and nobody prints.",
         symptoms.unreduced,
-        "`_reduce` of the installed megatron-core",
+        "`_reduce` of the megatron-core that is installed in `.venv`",
         "week05.operators",
         ("NVIDIA/Megatron-LM#5337", "NVIDIA/Megatron-LM#5338", "NovaSky-AI/SkyRL#1886"),
         (G,),

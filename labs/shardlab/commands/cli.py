@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json as json_format
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +17,9 @@ from shardlab.commands.mesh import mesh
 from shardlab.commands.plan import plan
 from shardlab.commands.predict import predict
 from shardlab.commands.schedule import schedule
+
+if TYPE_CHECKING:
+    from shardlab.commands.machine import Finding
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The lab package of SYS-602.")
 
@@ -27,10 +33,10 @@ def doctor(
 
     Exit code 0, or 1 when something stands in the way of the course.
     """
-    from shardlab.commands.doctor import NOTE, OK, PROBLEM, Finding, examine
+    from shardlab.commands.doctor import NOTE, OK, PROBLEM, examine
 
     findings: list[Finding] = []
-    for finding in examine(brief):
+    for finding in _apart(examine(brief)):
         findings.append(finding)
         if not json and not (brief and finding.state == OK):
             _show(finding)
@@ -49,6 +55,16 @@ app.command()(mesh)
 app.command()(plan)
 app.command()(memory)
 app.command()(predict)
+
+
+def _apart(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """The same findings; what ranks print while one is made goes to standard error: it is not part of the answer."""
+    while True:
+        with redirect_stdout(sys.stderr):
+            finding = next(findings, None)
+        if finding is None:
+            return
+        yield finding
 
 
 def _show(finding) -> None:

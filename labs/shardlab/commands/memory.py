@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from shardlab.costs.hardware import Accelerator
     from shardlab.costs.memory import MemoryBytes
 
+FP32 = 4  # bytes of a gradient
+
 
 def memory(
     model: Model = "llama3-8b",
@@ -61,7 +63,7 @@ def memory(
             check_world(layout, gpus)
     except (ValueError, RecursionError) as error:  # the latter from a file of nothing but brackets
         raise typer.BadParameter(str(error)) from None
-    held = peak_memory(wanted, layout, gradient_bytes=4)
+    held = peak_memory(wanted, layout, gradient_bytes=FP32)
     parts = _parts(held)
     if json:
         typer.echo(json_format.dumps({name: round(value) for name, value in parts.items()}))
@@ -70,6 +72,7 @@ def memory(
         if value:
             typer.echo(f"{name:20}{value / GIB:9.2f} GiB")
     typer.echo(_verdict(held.total, accelerator))
+    typer.echo(_why())
 
 
 def _parts(held: MemoryBytes) -> dict[str, float]:
@@ -84,6 +87,17 @@ def _parts(held: MemoryBytes) -> dict[str, float]:
         "buffers": held.buffers,
         "total": held.total,
     }
+
+
+def _why() -> str:
+    """Why so many bytes per parameter, and why ZeRO's paper counts fewer."""
+    from shardlab.costs.memory_states import bytes_per_parameter, zero_state_bytes
+
+    return (
+        f"{bytes_per_parameter(FP32)};\n"
+        "gradients are summed over microbatches in fp32, as by DeepSpeed's BF16 optimizer. Kept in 16 bits,\n"
+        f"as in ZeRO's paper and in memory_calculator.py of lab 1, it is {zero_state_bytes(1, 1, 0).total:g}"
+    )
 
 
 def _verdict(total: float, gpu: Accelerator) -> str:

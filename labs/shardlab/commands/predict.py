@@ -37,12 +37,14 @@ class Table:
 
 def predict(
     runs: Annotated[Path, typer.Option("--runs", help="CSV with the columns of costs/data/published_runs.csv.")],
-    out: Annotated[Path, typer.Option("--out", help="The CSV to write: the same rows, three columns more.")],
+    out: Annotated[Path, typer.Option("--out", help="The CSV to write: the same rows, five columns more.")],
 ) -> None:
     """Predict the step time and memory of each run of a CSV file; reads no column that was reported.
 
-    Adds predicted_step_s, predicted_mem_GB and not_predicted, the reason where there is no prediction.
+    Adds predicted_step_s with its 90% interval, predicted_step_low_s to predicted_step_high_s; predicted_mem_GB; and
+    not_predicted, the reason where there is no prediction.
     """
+    from shardlab.costs.uncertainty import COVERAGE, error_factor, held_out_residuals
     from shardlab.costs.validation.predictions import ADDED
 
     try:
@@ -64,6 +66,11 @@ def predict(
         raise typer.BadParameter(f"{out} cannot be written: {error.strerror}", param_hint="--out") from None
     refused = [row for row in done if row["not_predicted"]]
     typer.echo(f"wrote {out}: {len(done) - len(refused)} of {len(done)} runs predicted")
+    factor = error_factor(held_out_residuals())
+    typer.echo(
+        f"step times have a {COVERAGE:.0%} interval, a factor of {factor:.2f} up and down: so far are published runs "
+        "from predictions by constants that have not seen their source"
+    )
     for row in refused[:10]:
         typer.echo(f"  {_short(row.get('id') or '(no id)')}: {_short(row['not_predicted'])}")
     if len(refused) > 10:
@@ -110,10 +117,10 @@ def _lines(text: str) -> io.StringIO:
 
 def _answer(row: dict) -> dict[str, str]:
     """What is added to a row: time and memory, or why there are none."""
-    from shardlab.costs.validation.predictions import ADDED, predicted_rows
+    from shardlab.costs.validation.predictions import ADDED, NO_ANSWER, predicted_rows
 
     if fault := next(_faults(row), ""):
-        return dict(zip(ADDED, ("", "", fault), strict=True))
+        return dict(zip(ADDED, (*NO_ANSWER, fault), strict=True))
     [done] = predicted_rows([_as_published(row)])
     return {name: done[name] for name in ADDED}
 

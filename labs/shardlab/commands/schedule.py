@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json as json_format
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from shardlab.pipeline_parallel.durations import Durations
     from shardlab.pipeline_parallel.schedule import Schedule
+
+WITH_CHUNKS = "interleaved"  # the one schedule whose number of chunks is free
 
 
 def schedule(
@@ -18,14 +22,17 @@ def schedule(
     ],
     ranks: Annotated[int, typer.Option("--ranks", help="P, ranks in the pipeline.")] = 4,
     microbatches: Annotated[int, typer.Option("--microbatches", help="M, microbatches in a step.")] = 8,
-    virtual: Annotated[int, typer.Option("--virtual", help="Chunks on a rank, for interleaved.")] = 2,
+    virtual: Annotated[
+        int | None, typer.Option("--virtual", help="Chunks on a rank, for interleaved alone; 2 by default.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write torch's CSV of actions; - prints it.")] = None,
     trace: Annotated[Path | None, typer.Option("--trace", help="Write a trace for ui.perfetto.dev.")] = None,
     figure: Annotated[Path | None, typer.Option("--figure", help="Write the timeline as a PNG file.")] = None,
 ) -> None:
-    """Show who computes what, when, in a pipeline schedule: bubble and memory at F = I = W = 1, B = 2, a pair 3.
+    """Show who computes what, when, in a pipeline schedule: bubble and memory, in units that all schedules share.
 
+    F = I = W = 1, B = 2, a pair 3 for all layers of a rank; of a rank with v chunks, each takes and holds a v-th.
     The letters: F forward, I gradient of the input, W of the weights, B both; 1F3 is microbatch 3 in stage 1.
     """
     from shardlab.pipeline_parallel.traces import to_csv, to_trace
@@ -37,7 +44,7 @@ def schedule(
     if trace is not None:
         from shardlab.pipeline_parallel.simulation import simulate
 
-        _write(trace, to_trace(simulate(built), seconds_per_unit=1e-3), quiet=json)
+        _write(trace, to_trace(simulate(built, durations_of(built)), seconds_per_unit=1e-3), quiet=json)
     if figure is not None:
         _draw(figure, built, name)
     if json:
@@ -46,30 +53,60 @@ def schedule(
         _show(built, figures)
 
 
+def chunks_of(built: Schedule) -> int:
+    """The parts into which a rank's share of the model is cut; DualPipe's second copy of it is not one."""
+    from shardlab.pipeline_parallel.schedule import num_stages
+
+    return num_stages(built) // len(built)
+
+
+def durations_of(built: Schedule) -> Durations:
+    """A unit for each pass through all layers of a rank, whatever their number of chunks."""
+    from shardlab.pipeline_parallel.durations import Durations
+
+    each = 1 / chunks_of(built)
+    return Durations(forward=each, input_gradient=each, weight_gradient=each)
+
+
 def figures_of(built: Schedule) -> dict:
-    """The orders by rank in torch's grammar, makespan, idle and peaks, at unit costs."""
+    """The orders by rank in torch's grammar; makespan, idle and peaks, for a rank's share of the model as the unit."""
+    from shardlab.pipeline_parallel.schedule import Kind
     from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
-    timeline = simulate(built)
+    timeline, chunks = simulate(built), chunks_of(built)
     return {
         "ranks": [[str(slot) for slot in slots] for slots in built],
-        "makespan": timeline.makespan,
-        "idle": timeline.idle,
-        "span_idle": timeline.span_idle,
-        "peak_activations": peak_activations(built),
+        "chunks": chunks,
+        "makespan": timeline.makespan / chunks,
+        "idle": [seconds / chunks for seconds in timeline.idle],
+        "span_idle": [seconds / chunks for seconds in timeline.span_idle],
+        "peak_activations": [held / chunks for held in peak_activations(built)],
+        "peak_activations_until_w": [held / chunks for held in peak_activations(built, until=Kind.W)],
     }
 
 
-def _build(name: str, ranks: int, microbatches: int, virtual: int) -> Schedule:
+def _build(name: str, ranks: int, microbatches: int, virtual: int | None) -> Schedule:
     from shardlab.pipeline_parallel.builders import BUILDERS
 
     if name not in BUILDERS:
         raise typer.BadParameter(f"there is no schedule {name!r}: use one of {', '.join(BUILDERS)}", param_hint="NAME")
-    chunks = {"num_chunks": virtual} if name == "interleaved" else {}
+    if virtual is not None and name != WITH_CHUNKS:
+        reason = f"{name} has no choice of chunks: leave --virtual out, or use the schedule {WITH_CHUNKS}"
+        raise typer.BadParameter(reason, param_hint="--virtual")
+    chunks = {} if virtual is None else {"num_chunks": virtual}
+    hint = "--ranks, --microbatches, --virtual" if name == WITH_CHUNKS else "--ranks, --microbatches"
     try:
         return BUILDERS[name](ranks, microbatches, **chunks)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--ranks, --microbatches, --virtual") from None
+        raise typer.BadParameter(_in_our_names(str(error)), param_hint=hint) from None
+
+
+def _in_our_names(sentence: str) -> str:
+    """Advice that names a function of the package, with the name that the command takes."""
+    from shardlab.pipeline_parallel.builders import BUILDERS
+
+    names = {builder.__name__: name for name, builder in BUILDERS.items()}
+    return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), sentence)
 
 
 def _write(path: Path, text: str, *, quiet: bool) -> None:
@@ -87,7 +124,7 @@ def _draw(path: Path, built: Schedule, name: str) -> None:
 
     drawing, ax = new_axes(9.0, 1.3 + 0.33 * len(built))
     try:
-        sentence = draw_timeline(ax, built, name=name)
+        sentence = draw_timeline(ax, built, durations_of(built), name=name)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--figure") from None
     path.write_bytes(png(drawing))
@@ -98,7 +135,14 @@ def _show(built: Schedule, figures: dict) -> None:
     """One line per rank, then what it costs."""
     for rank, slots in enumerate(built):
         typer.echo(f"rank {rank}: {' '.join(str(slot) for slot in slots)}")
-    idle, makespan = figures["idle"], figures["makespan"]
+    idle, makespan, chunks = figures["idle"], figures["makespan"], figures["chunks"]
     typer.echo(f"\nmakespan {makespan:g}; a rank idles up to {max(idle):g}, {max(idle) / makespan:.1%} of it")
-    typer.echo(f"idle within a rank's own span: {' '.join(f'{seconds:g}' for seconds in figures['span_idle'])}")
-    typer.echo(f"activations at most: {' '.join(map(str, figures['peak_activations']))}")
+    typer.echo(f"idle within a rank's own span: {_listed(figures['span_idle'])}")
+    typer.echo(f"activations at most, until I: {_listed(figures['peak_activations'])}")
+    typer.echo(f"activations at most, until W: {_listed(figures['peak_activations_until_w'])}")
+    part = f"; each of its {chunks} chunks takes and holds 1/{chunks}" if chunks > 1 else ""
+    typer.echo(f"unit: all layers of a rank, F = I = W = 1, B = 2{part}")
+
+
+def _listed(numbers: list[float]) -> str:
+    return " ".join(f"{number:g}" for number in numbers)

@@ -61,6 +61,15 @@ def zero_state_bytes(num_parameters: float, num_ranks: int, stage: int, gradient
     )
 
 
+def bytes_per_parameter(gradient_bytes: float = GRADIENT_BYTES) -> str:
+    """What a parameter takes before ZeRO splits anything, in words."""
+    one = zero_state_bytes(1, 1, 0, gradient_bytes)
+    return (
+        f"{one.total:g} bytes per parameter before ZeRO: weight {one.parameters:g}, gradient {one.gradients:g}, "
+        f"Adam {one.optimizer:g} (master weight, momentum and variance in fp32)"
+    )
+
+
 def shard_elements(num_parameters: int, num_ranks: int) -> tuple[int, int]:
     """Elements of a rank's shard, ceil(P/N), and the padding that makes N equal ones."""
     if num_parameters < 0 or num_ranks < 1:

@@ -14,6 +14,7 @@ from shardlab.commands.plan import GPU_NAMES
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.model import Transformer
 from shardlab.costs.planning.planner import usable_bytes
+from shardlab.costs.uncertainty import step_interval
 from shardlab.costs.validation.published import RUNS
 from typer.testing import CliRunner
 
@@ -111,6 +112,12 @@ def test_the_memory_of_a_layout():
     assert "does not fit" in shardlab("memory", "--model", "llama2-70b").stdout
 
 
+def test_memory_says_why_18_bytes_and_who_counts_16():
+    shown = " ".join(shardlab("memory", "--model", "llama2-7b").stdout.split())
+    assert "18 bytes per parameter before ZeRO: weight 2, gradient 4, Adam 12" in shown
+    assert "summed over microbatches in fp32" in shown and "memory_calculator.py of lab 1, it is 16" in shown
+
+
 def test_memory_shows_the_rows_that_hold_something():
     shown = shardlab("memory", "--model", "llama2-7b", "--dp", "8").stdout
     assert "buffers" not in shown and "gathered" not in shown and "optimizer" in shown
@@ -174,6 +181,9 @@ def test_predictions_of_a_file_of_runs(tmp_path):
     done = shardlab("predict", "--runs", str(RUNS), "--out", str(out))
     assert done.exit_code == 0 and "runs predicted" in done.stdout
     rows = list(csv.DictReader(out.open()))
+    low, seconds, high = (float(rows[0][f"predicted_step_{name}"]) for name in ("low_s", "s", "high_s"))
+    assert (low, high) == pytest.approx(step_interval(seconds), rel=1e-3) and low < seconds < high
+    assert f"a 90% interval, a factor of {high / seconds:.2f} up and down" in done.stdout
     assert float(rows[0]["predicted_step_s"]) > 0 and rows[0]["not_predicted"] == ""
 
 

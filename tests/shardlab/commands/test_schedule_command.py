@@ -22,14 +22,48 @@ def test_json_is_one_object(name):
     result = call(name, "--ranks", "2", "--microbatches", "4", "--json")
     found = json.loads(result.stdout)
     assert len(found["ranks"]) == len(found["idle"]) == len(found["span_idle"]) == len(found["peak_activations"]) == 2
-    assert found["makespan"] == pytest.approx(found["idle"][0] + 3 * sum("F" in a for a in found["ranks"][0]))
+    work = 3 * sum("F" in a for a in found["ranks"][0]) / found["chunks"]
+    assert found["makespan"] == pytest.approx(found["idle"][0] + work)
+    assert work == 12  # 4 microbatches through all layers of a rank, whatever the schedule
+    assert len(found["peak_activations_until_w"]) == 2
 
 
 def test_the_text_names_bubble_and_memory():
     result = call("1f1b", "--ranks", "4", "--microbatches", "8")
     assert "rank 3: 3F0 3B0 3F1 3B1" in result.stdout
     assert "makespan 33; a rank idles up to 9, 27.3% of it" in result.stdout
-    assert "activations at most: 4 3 2 1" in result.stdout
+    assert "activations at most, until I: 4 3 2 1" in result.stdout
+    assert "unit: all layers of a rank, F = I = W = 1, B = 2\n" in result.stdout
+
+
+def test_lengths_and_activations_of_all_schedules_compare():
+    """ZBV has half of the layers in each of its two chunks: 51 of its slots are 25.5 of those of 1F1B."""
+    made = {name: json.loads(call(name, "--json").stdout) for name in ("1f1b", "zb-h1", "zb-h2", "zbv", "v-half")}
+    assert {name: one["makespan"] for name, one in made.items()} == {
+        "1f1b": 33,
+        "zb-h1": 27,
+        "zb-h2": 27,
+        "zbv": 25.5,
+        "v-half": 26.5,
+    }
+    assert made["zbv"]["peak_activations"] == [4, 4, 4, 4] and made["zbv"]["chunks"] == 2
+    assert made["zb-h1"]["peak_activations_until_w"] == [4, 4, 4, 4] != made["zb-h1"]["peak_activations"]
+    text = call("zbv").stdout
+    assert "makespan 25.5; a rank idles up to 1.5, 5.9% of it" in text and "2 chunks takes and holds 1/2" in text
+
+
+def test_chunks_are_chosen_for_interleaved_alone():
+    chunks = [json.loads(call("interleaved", *more, "--json").stdout)["chunks"] for more in ([], ["--virtual", "4"])]
+    assert chunks == [2, 4]
+    for name in set(BUILDERS) - {"interleaved"}:
+        assert call(name, "--virtual", "2").exit_code == 2
+
+
+def test_files_have_the_units_of_the_text(tmp_path):
+    assert call("zbv", "--trace", str(tmp_path / "zbv.json")).exit_code == 0
+    events = [one for one in json.loads((tmp_path / "zbv.json").read_text())["traceEvents"] if one["ph"] == "X"]
+    assert max(one["ts"] + one["dur"] for one in events) == pytest.approx(25.5e3)
+    assert "simulated time 25.5" in call("zbv", "--figure", str(tmp_path / "zbv.png")).stderr
 
 
 def test_files(tmp_path):
@@ -47,7 +81,8 @@ def test_files(tmp_path):
     [
         (["chimera"], "there is no schedule 'chimera'"),
         (["dualpipe", "--microbatches", "9"], "use 8 or 10"),
-        (["interleaved", "--virtual", "1"], "use 2 or more"),
+        (["interleaved", "--virtual", "1"], "use 2 or more, or 1f1b"),
+        (["zbv", "--virtual", "3"], "leave --virtual out, or use the schedule interleaved"),
         (["gpipe", "--ranks", "0"], "use 1 or more"),
     ],
 )

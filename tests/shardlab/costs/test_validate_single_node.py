@@ -7,7 +7,7 @@ import pytest
 from shardlab.costs.validation.predictions import predict_seconds
 from shardlab.costs.validation.ranking import choices
 from shardlab.costs.validation.validate import RANK, REGRET, constant_utilisation, errors_of, held_out, table
-from shardlab.costs.validation.validate_single_node import STEPS, read_steps, report
+from shardlab.costs.validation.validate_single_node import STEPS, covered, read_steps, report
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +54,29 @@ def test_the_report_prints_these_errors_in_the_style_of_the_published_runs(runs)
         rank[2] == f"{correlation:.2f}" and regret[2] == f"{lost:.1%}" and any(f"{groups} groups" in x for x in printed)
     )
     assert "missed" not in "".join(printed)
+    assert f"{covered(runs):.1%} of the runs lie in the 90% interval" in printed[-1] and covered(runs) > 0.85
+
+
+def test_rows_lie_on_lines_to_the_nanosecond_and_leave_no_fixed_cost_of_a_step(runs):
+    """data/README.md says so: a + b m in microbatches m; a, without data and pipeline parallelism, goes with layers."""
+    lines: dict[tuple, dict[int, float]] = {}
+    for run in runs:
+        if run.layout.dp == run.layout.pp == 1:
+            of = (run.layout.tp, run.model.hidden, run.layout.microbatch, run.model.layers)
+            lines.setdefault(of, {})[run.layout.num_microbatches] = run.step_seconds
+    left: dict[tuple, list[tuple[int, float]]] = {}
+    for (tp, hidden, _, layers), line in lines.items():
+        if len(line) > 2:
+            points = sorted(line.items())
+            begin, slope = through(points)
+            assert all(abs(begin + slope * m - seconds) < 1e-9 for m, seconds in points)
+            left.setdefault((tp, hidden), []).append((layers, begin))
+    fixed = [through(sorted(points))[0] for points in left.values() if len(dict(points)) > 1]
+    assert len(fixed) >= 3 and all(abs(seconds) < 1.5e-3 for seconds in fixed)
+
+
+def through(points):
+    """Begin and slope of the line through the first and the last point."""
+    (x, y), *_, (x_last, y_last) = points
+    slope = (y_last - y) / (x_last - x)
+    return y - slope * x, slope

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 
 from shardlab.costs.clock.step import step_seconds
+from shardlab.costs.uncertainty import step_interval
 from shardlab.costs.validation.memory_rows import reported_bytes
 from shardlab.costs.validation.published import Run, run_of
 
-ADDED = ("predicted_step_s", "predicted_mem_GB", "not_predicted")
+ADDED = ("predicted_step_s", "predicted_step_low_s", "predicted_step_high_s", "predicted_mem_GB", "not_predicted")
+NO_ANSWER = ("",) * (len(ADDED) - 1)  # beside the reason why
 REPORTED = ("reported_tflops_per_gpu", "reported_step_s", "reported_mfu", "reported_hfu", "reported_mem_GB")
 DERIVED = ("tok_s_gpu", "step_s_derived", "flag")
 
@@ -21,16 +23,21 @@ def predict_memory(run: Run) -> float:
 
 
 def predicted_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """The same rows with ADDED columns; what a source reported is taken out before anything is predicted."""
+    """The same rows with ADDED columns; what a source reported is taken out before anything is predicted.
+
+    The step time stands beside the bounds of its 90% interval.
+    """
     done = []
     for row in rows:
         blind = {name: "" if name in REPORTED + DERIVED else value or "" for name, value in row.items() if name}
         try:
             run = run_of(blind)
-            answers = (f"{predict_seconds(run):.4f}", f"{predict_memory(run) / run.reported.unit:.2f}", "")
+            seconds = predict_seconds(run)
+            times = [f"{one:.4f}" for one in (seconds, *step_interval(seconds))]
+            answers = (*times, f"{predict_memory(run) / run.reported.unit:.2f}", "")
         except KeyError as error:
-            answers = ("", "", f"there is no column {error.args[0]}")
+            answers = (*NO_ANSWER, f"there is no column {error.args[0]}")
         except (ValueError, ArithmeticError) as error:
-            answers = ("", "", str(error))
+            answers = (*NO_ANSWER, str(error))
         done.append(row | dict(zip(ADDED, answers, strict=True)))
     return done

@@ -1,11 +1,14 @@
 """Whether predictions choose well: of the layouts of one model on one cluster, is the one predicted fastest fast?"""
 
+import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shardlab.costs.layout import Layout
 from shardlab.costs.validation.published import Run
+
+DRAWS = 10_000
 
 
 def same_choice(runs: Sequence[Run], at_least: int = 3) -> list[list[Run]]:
@@ -42,15 +45,33 @@ def regret(measured: Sequence[float], predicted: Sequence[float]) -> float:
 
 def choices(runs: Sequence[Run], predict: Callable[[Run], float]) -> tuple[float, float, int]:
     """Mean rank correlation, mean regret, number of groups. Raises ValueError when no group is large enough."""
+    correlations, regrets = zip(*choices_by_group(runs, predict), strict=True)
+    return statistics.mean(correlations), statistics.mean(regrets), len(correlations)
+
+
+def choices_by_group(runs: Sequence[Run], predict: Callable[[Run], float]) -> list[tuple[float, float]]:
+    """Rank correlation and regret of each group. Raises ValueError when no group is large enough."""
     groups = same_choice(runs)
     if not groups:
         raise ValueError(f"no 3 of these {len(runs)} runs differ in their layout only: give more runs")
-    correlations, regrets = [], []
+    found = []
     for group in groups:
         measured, predicted = [run.step_seconds or 0.0 for run in group], [predict(run) for run in group]
-        correlations.append(rank_correlation(measured, predicted))
-        regrets.append(regret(measured, predicted))
-    return statistics.mean(correlations), statistics.mean(regrets), len(groups)
+        found.append((rank_correlation(measured, predicted), regret(measured, predicted)))
+    return found
+
+
+def bootstrap_interval(values: Sequence[float], coverage: float = 0.9, seed: int = 0) -> tuple[float, float]:
+    """Between which the mean of these values lies in that share of draws of as many, with replacement (Efron, 1979).
+
+    The same seed gives the same interval. Raises ValueError for no values.
+    """
+    if not values:
+        raise ValueError("no values have no mean: give one or more")
+    draw = random.Random(seed)
+    means = sorted(statistics.fmean(draw.choices(values, k=len(values))) for _ in range(DRAWS))
+    beyond = (1 - coverage) / 2
+    return means[round(beyond * (DRAWS - 1))], means[round((1 - beyond) * (DRAWS - 1))]
 
 
 def _ranks(numbers: Sequence[float]) -> list[float]:

@@ -10,6 +10,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from shardlab.costs.uncertainty import COVERAGE, step_interval
 from shardlab.costs.validation.predictions import predict_seconds
 from shardlab.costs.validation.published import Run, run_of
 from shardlab.costs.validation.ranking import choices
@@ -23,6 +24,7 @@ from shardlab.costs.validation.validate import (
     held_out,
     summary,
     table,
+    uncertain_rank,
 )
 
 STEPS = Path(__file__).parents[1] / "data" / "single_node_a100_steps.csv"
@@ -93,8 +95,20 @@ def report(runs: Sequence[Run]) -> str:
             table(Errors(dict(sorted(ours.by_family.items()))), theirs),
             f"\n{choices(runs, predict_seconds)[2]} groups of runs that differ in their layout only",
             summary(of_choices, theirs_of_choices),
+            uncertain_rank(runs, predict_seconds),
+            f"{covered(runs):.1%} of the runs lie in the {COVERAGE:.0%} interval, made from the published runs",
         ]
     )
+
+
+def covered(runs: Sequence[Run], coverage: float = COVERAGE) -> float:
+    """The share of these runs whose time lies in the interval of its prediction."""
+
+    def inside(run: Run) -> bool:
+        low, high = step_interval(predict_seconds(run), coverage)
+        return low <= (run.step_seconds or 0.0) <= high
+
+    return sum(map(inside, runs)) / len(runs)
 
 
 def _of_choices(runs: Sequence[Run], predicted: Predict) -> dict[str, float]:
