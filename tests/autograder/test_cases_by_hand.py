@@ -11,6 +11,7 @@ from autograder import known, notebooks
 
 SMALL_MODEL = {"parameters": 10**9, "layers": 4, "hidden": 1000, "heads": 8, "sequence": 1000}
 SLOW_GPU = {"flops": 1e12, "nvlink": 1e9, "network": 1e8}
+SHOWN = {"week07.gpipe": "right_loops"}  # of several honest orders the one on the page
 BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: function, arguments, result, on the page
     "week05.bill": ("tensor_parallel_bill", (2, 1, 2, 4, 8), [64, 24, 16], "a layer has four of them: 64."),
     "week05.why-eight": ("layer_seconds", (2, 1, 2, 100, 4, 1, 8), (1.56, 4), "On two ranks it is 1.56 s"),
@@ -73,7 +74,8 @@ def answered(exercise: str) -> ModuleType:
     """An honest answer, with the names that its page imports."""
     module = ModuleType(exercise)
     module.__dict__.update(torch=torch, dist=dist)
-    exec(known.right_of(exercise).source, module.__dict__)
+    answer = known.find(exercise, SHOWN[exercise]) if exercise in SHOWN else known.right_of(exercise)
+    exec(answer.source, module.__dict__)
     return module
 
 
