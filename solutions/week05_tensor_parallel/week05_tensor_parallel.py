@@ -41,33 +41,30 @@
 # </details>
 
 # %%
-import copy
 from functools import partial
-from importlib.util import find_spec
 
 import shardlab
 import torch
-import torch.distributed as dist
-from shardlab import costs, figures, meter
-from shardlab.costs import traffic
-from shardlab.tensor_parallel import ColumnParallelLinear, RowParallelLinear, sum_of_all, to_all
-from torch.nn.functional import cross_entropy, dropout
+from shardlab import costs, figures, meter, tensor_parallel
 
 from autograder import check
+
+dist, dropout = torch.distributed, torch.nn.functional.dropout
+sum_of_all, to_all = tensor_parallel.sum_of_all, tensor_parallel.to_all  # from section 5 on
 
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Llama 3 has a vocabulary (词表) of 128,256 tokens and a hidden size of 4,096. A sequence of 8,192 tokens goes through
-# it on eight GPUs, each with an eighth of every matrix. Which sends more: a whole layer, forward and backward, or the
-# loss, which is a single number? Guess, then run.
+# Llama 3 8B has a vocabulary (词表) of 128,256 tokens and a hidden size of 4,096. A sequence of 8,192 tokens goes
+# through it on eight GPUs, each with an eighth of every matrix. Which sends more: a whole layer, forward and
+# backward, or the loss, which is a single number? Guess, then run.
 
 # %%
 tokens, hidden, vocabulary, t = 8192, 4096, 128_256, 8
 sent = {
-    "a layer, forward and backward": 4 * traffic.ring_all_reduce_bytes(t, 2 * tokens * hidden),
-    "the loss, all logits gathered": traffic.ring_all_gather_bytes(t, 2 * tokens * vocabulary),
-    "the loss, three numbers per token": traffic.ring_all_reduce_bytes(t, 4 * 3 * tokens),
+    "a layer, forward and backward": 4 * costs.ring_all_reduce_bytes(t, 2 * tokens * hidden),
+    "the loss, all logits gathered": costs.ring_all_gather_bytes(t, 2 * tokens * vocabulary),
+    "the loss, three numbers per token": costs.ring_all_reduce_bytes(t, 4 * 3 * tokens),
 }
 figure, ax = figures.new_axes(7, 1.8)
 layer, gathered, _ = sent.values()
@@ -130,6 +127,10 @@ def block(step=20):
 # loss with gathered logits. An activation or a logit has two bytes, each of the three numbers four. Count the
 # all-reduces in the figure. *About 4 lines.*
 #
+# **By hand**, two ranks, one sequence of 2 tokens, hidden size 4, vocabulary 8. An activation has 2 · 2 · 4 = 16 bytes,
+# and a ring all-reduce over two ranks sends 2 · 1/2 of it, 16; a layer has four of them: 64. Three numbers for 2 tokens
+# are 24 bytes, all-reduced: 24. All logits are 2 · 2 · 8 = 32 bytes, of which an all-gather sends half: 16.
+#
 # > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, one to four ranks,
 # > parts of equal and of unequal width, vocabularies that cannot be split evenly, and often a group that is only a
 # > part of the world.
@@ -187,7 +188,7 @@ print("rank 0:  ", shardlab.run(double_it, ranks=2)[0])
 # No error: gloo adds up memory, place by place, and `clone` keeps the order of memory. A *contiguous*
 # (连续) copy does not: `x.clone(memory_format=torch.contiguous_format)`. Megatron-Core 0.16.1 stumbles the other way:
 # its `_reduce` adds up `x.contiguous()` and returns `x`. If x was contiguous, both are one tensor. If not, x comes back
-# as it was, and nobody has been added to anybody ([SkyRL 1886](https://github.com/NovaSky-AI/SkyRL/issues/1886)).
+# as it was, and nothing has been added up ([Megatron-LM 5337](https://github.com/NVIDIA/Megatron-LM/issues/5337)).
 #
 # The next cell is given. It applies an operator to x, adds x to the result, and runs the backward. With `transposed`
 # the operator meets transposed tensors, both ways.
@@ -296,8 +297,8 @@ for name, (operator, copies_in) in operators.items():
 #
 # ## 5 · Columns, then rows
 #
-# From here on f and g come from the package, `to_all(x, group=group)` and `sum_of_all(x, group=group)`, so that
-# nothing depends on your exercise. There are two biases: `up_bias` is split like the columns. And `down_bias`? By hand,
+# From here on f and g come from the package, `to_all(x, group=group)` and `sum_of_all(x, group=group)`, so that nothing
+# depends on your exercise. There are two biases: `up_bias` is split like the columns. And `down_bias`? By hand,
 # from section 2, with `down_bias = [10 10]`: if each rank adds it to its part, the sum has it twice, `[25 40]` instead
 # of `[15 30]`.
 
@@ -362,12 +363,15 @@ check("week05.mlp", mlp_step, cases=[equal, uneven])
 def three_ways(x, gradient):
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-    torch.manual_seed(0)
-    whole = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
-    theirs = copy.deepcopy(whole)
+    def mlp():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
+
+    whole, theirs = mlp(), mlp()
     mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
     parallelize_module(theirs, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    layers = ColumnParallelLinear(whole[0], group=None), whole[1], RowParallelLinear(whole[2], group=None)
+    layers = tensor_parallel.ColumnParallelLinear(whole[0], group=None), whole[1]
+    layers += (tensor_parallel.RowParallelLinear(whole[2], group=None),)
     found = {}
     for name, module in {"one process": whole, "DTensor": theirs, "shardlab": torch.nn.Sequential(*layers)}.items():
         leaf = x.clone().requires_grad_()
@@ -389,7 +393,7 @@ for name, (output, gradient, sent_bytes, kinds) in found.items():
     print(f"{name}: output and gradient of x within {max(apart):.0e}, {sent_bytes:g} bytes in {list(kinds)}")
 
 # %% [markdown]
-# The plan is two entries. What it does not say is what you have just written: where the messages are, what is copied,
+# DTensor's plan has two entries. It does not say what you have just written: where the messages are, what is copied,
 # what is split. A *type* for each tensor would say it: section 13.
 #
 # ## 6 · A loss that never sees the logits
@@ -488,7 +492,7 @@ for ranks in (2, 4):
     gathered = tensor_parallel_bill(ranks, 1, 64, 96, -(-4001 // ranks) * ranks)[2]  # padding travels, too
     *measured, losses = shardlab.run(bytes_measured, x, up, down, logits, targets, ranks=ranks)[0]
     print(f"{ranks} ranks: predicted {[layer / 2, three, gathered]}, measured {measured}")
-    apart = (losses - cross_entropy(logits, targets, reduction="none")).abs().max()
+    apart = (losses - torch.nn.functional.cross_entropy(logits, targets, reduction="none")).abs().max()
     print(f"  losses within {apart:.0e} of one process")
 
 # %% [markdown]
@@ -500,8 +504,8 @@ for ranks in (2, 4):
 # Dropout (随机失活) inside a split pair meets parts: ranks must drop *different* places, or the model has t copies of
 # one mask. Behind g it meets copies: ranks must drop *the same* places, or the copies differ from then on. So there are
 # two streams of random numbers (随机数流), and the code has to enter the right one. Megatron does so in a `with` that
-# has two contexts to enter. A line written in June 2023 got it wrong: until core 0.9, in October 2024, dropout under
-# sequence parallelism drew from the wrong stream ([Megatron-LM
+# has two contexts to enter. A line written in June 2023 got it wrong: dropout under sequence parallelism drew from the
+# wrong stream, which core 0.9.0, in October 2024, lists as a known issue ([Megatron-LM
 # 1256](https://github.com/NVIDIA/Megatron-LM/issues/1256)). Here is the same mistake. **Run it, and look at the
 # masks.**
 
@@ -549,8 +553,7 @@ def draw_both(function, title):
 draw_both(steps_as_found, "As found: all ranks drop the same places of what is split")
 
 # %% [markdown]
-# `hidden` is split: rank 0 and rank 1 have different neurons, and drop them in the same pattern. Nothing crashes, the
-# loss falls.
+# `hidden` is split: rank 0 and rank 1 have different neurons, and drop them in the same pattern. Nothing crashes.
 #
 # **`dropout_steps(x, up, down, p, seed, num_steps, *, group)`** is the function above, repaired: a list of pairs
 # (hidden, output), one per step. Hidden masks differ from rank to rank and step to step; output masks differ from step
@@ -668,6 +671,10 @@ check("week05.heads", attention_step, cases=[one_for_all, table, fewer])
 # + 4sh operations per token, the backward twice as many; the ranks share them, each at `flops` operations per second.
 # The messages are those of a layer in your bill, over links of `inside` bytes per second while all ranks fit on one
 # node of `per_node` GPUs, else of `between`. *About 5 lines.*
+#
+# **By hand**, one rank, h = 2 and s = 1: forward 24·4 + 4·1·2 = 104 operations, with the backward 312. At 100
+# operations per second that is 3.12 s, and no messages. On two ranks it is 1.56 s, and four all-reduces of 2·1·2 = 4
+# bytes, of which each sends 4: 16 bytes, over `inside`.
 
 
 # %% exercise="week05.why-eight"
@@ -731,7 +738,7 @@ table_of("gb200", 12288)
 #
 # <details><summary>Over which group is the gradient of a LayerNorm's weight reduced?</summary>
 #
-# Over no tensor-parallel group: it is R, its input is R, and f has made the gradient that reaches it R.
+# Over none of the tensor-parallel groups: it is R, its input is R, and f has made the gradient that reaches it R.
 # </details>
 #
 # <details><summary>Your gradient norm doubles when t goes from 2 to 4. Which two operators do you look at?</summary>
@@ -742,8 +749,9 @@ table_of("gb200", 12288)
 #
 # <details><summary>Where may a bias, a dropout and a relu stand: on S, on P, on R?</summary>
 #
-# On S all three, with the rank's own part of the bias and its own random numbers. On R a whole bias, and shared random
-# numbers. On P none: they do not pass through a sum.
+# On S all three, with the rank's own part of the bias and its own random numbers. On R all three, with a whole bias and
+# shared random numbers. On P not a relu, which does not pass through a sum, nor a bias, which would be added t times; a
+# dropout only with one mask for all ranks.
 # </details>
 #
 # ## 13 · Optional: types instead of tests
@@ -768,9 +776,11 @@ def typed_mlp(tp, bias_in_the_sum):
     return spmd.get_axis_local_type(y if bias_in_the_sum else y + bias, tp)
 
 
-if find_spec("spmd_types") is not None:
+try:
     import spmd_types.checker
-
+except ImportError:
+    print("spmd_types is not installed: this section is optional")
+else:
     dist.init_process_group(backend="fake", rank=0, world_size=8)  # eight ranks, none of them there
     mesh = dist.init_device_mesh("cpu", (8,), mesh_dim_names=("tp",))
     for bias_in_the_sum in (False, True):
@@ -789,8 +799,8 @@ if find_spec("spmd_types") is not None:
 #
 # > **Two.** f and g are adjoint: what copies forward adds up backward. That goes for weights that are copied, too.
 #
-# > **Three.** Every bug of this week has the right shapes and a falling loss: t biases, t times the gradient, one mask
-# > for all. Ask of every tensor: R, S or P?
+# > **Three.** Every bug of this week has the right shapes: t biases, t times the gradient, one mask for all ranks. Ask
+# > of every tensor: R, S or P?
 #
 # ## 15 · Going further
 #

@@ -45,14 +45,12 @@ from dataclasses import replace
 
 import shardlab
 import torch
-import torch.distributed as dist
-from shardlab import costs, figures, meter
-from shardlab.model import Block, GPTConfig, recompute
-from shardlab.tensor_parallel import apply_plan, block_plan, sum_of_all, to_all
-from torch.nn.functional import dropout, gelu, layer_norm
-from torch.utils.checkpoint import checkpoint
+from shardlab import costs, figures, meter, model, tensor_parallel
 
 from autograder import check
+
+dist, dropout = torch.distributed, torch.nn.functional.dropout
+gelu, layer_norm = torch.nn.functional.gelu, torch.nn.functional.layer_norm
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -131,6 +129,10 @@ figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 # **`activation_bytes(s, b, h, a, t)`** returns the bytes that one layer keeps on one rank, six numbers: with no
 # parallelism; tensor parallel; tensor and sequence parallel; the last two again with selective recomputation; full
 # recomputation (2sbh, not split). *About 4 lines.*
+#
+# **By hand**, s = 2, b = 1, h = 4, a = 2, t = 2: sbh = 8, and the scores are 5as/h = 5 per unit. No parallelism:
+# 8·(34 + 5) = 312. Tensor parallel: 8·(10 + 24/2 + 5/2) = 196; with sequence parallelism 312/2 = 156. Selective
+# recomputation leaves out the scores: 8·(10 + 12) = 176 and 8·34/2 = 136. Full: 2·8 = 16.
 #
 # > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other sizes, float32, float64 and
 # > bfloat16, one to four ranks, and groups that are only a part of the world. Sequences that cannot be split evenly are
@@ -343,8 +345,8 @@ check("week06.block", block_step, cases=[{"ranks": 2} | sizes, some | {"part": "
 
 # %%
 def tp_block(x, gain, shift, columns, rows, *, group):
-    normed = to_all(layer_norm(x, gain.shape, gain, shift), group=group)
-    return x + sum_of_all(gelu(normed @ columns) @ rows, group=group)
+    normed = tensor_parallel.to_all(layer_norm(x, gain.shape, gain, shift), group=group)
+    return x + tensor_parallel.sum_of_all(gelu(normed @ columns) @ rows, group=group)
 
 
 def kept_and_sent(block, positions):
@@ -375,15 +377,15 @@ print(
 # your `activation_bytes` plus the statistics of two norms, 8sb bytes, split or whole.
 
 # %%
-small = GPTConfig(layers=1, hidden=128, heads=4, sequence=64, dropout=0.1, flash=False)
+small = model.GPTConfig(layers=1, hidden=128, heads=4, sequence=64, dropout=0.1, flash=False)
 paths = {"none": None, "selective": "0.attention.core", "full": "0"}
 
 
 def layer_kept(sequence_parallel, path):
-    plan = block_plan(small, sequence_parallel=sequence_parallel)
-    block = apply_plan(Block(small).bfloat16(), plan, group=None)
+    plan = tensor_parallel.block_plan(small, sequence_parallel=sequence_parallel)
+    block = tensor_parallel.apply_plan(model.Block(small).bfloat16(), plan, group=None)
     if path is not None:
-        recompute(torch.nn.ModuleList([block]), path)
+        model.recompute(torch.nn.ModuleList([block]), path)
     length = small.sequence // (dist.get_world_size() if sequence_parallel else 1)
     with meter.saved(block.parameters()) as kept:
         block(torch.randn(2, length, small.hidden).bfloat16().requires_grad_())
@@ -472,6 +474,14 @@ for t in (2, 4):
 # for the mean over the replicas of `dp_group`. `kinds[i]` says what parameter i is: `"split"`, this rank's part of a
 # matrix; `"sequence"`, whole, and has seen this rank's positions; `"whole"`, whole, and has seen every position on
 # every rank. Send on each group only what must travel there. *About 8 lines.*
+#
+# **By hand**, two replicas of two tensor-parallel ranks each, one number per gradient:
+#
+# | kind | replica 0 | replica 1 | finished |
+# |---|---|---|---|
+# | `"sequence"` | 1 and 2, together 3 | 3 and 4, together 7 | 5 on all four ranks |
+# | `"split"` | 1 and 2 | 3 and 4 | 2 on the first rank of each replica, 3 on the second |
+# | `"whole"` | 6 and 6 | 8 and 8 | 7 on all four ranks |
 
 
 # %% exercise="week06.norm"
@@ -584,7 +594,9 @@ def loss_and_gradient(run):
 loss, right = loss_and_gradient(lambda layer, x: layer(x))
 for keeps in (True, False):
     again, gradient = loss_and_gradient(
-        lambda layer, x, keeps=keeps: checkpoint(layer, x, use_reentrant=False, preserve_rng_state=keeps)
+        lambda layer, x, keeps=keeps: torch.utils.checkpoint.checkpoint(
+            layer, x, use_reentrant=False, preserve_rng_state=keeps
+        )
     )
     off = (gradient - right).norm() / right.norm()
     print(f"preserve_rng_state={keeps}: loss off by {again - loss}, gradient by {off:.1%}")
@@ -596,8 +608,9 @@ for keeps in (True, False):
 # core (`"selective"`, 4bs²h/t FLOPs again) or everything (`"full"`, 24bsh²/t more). What each keeps: your
 # `activation_bytes`. Where sequence parallelism is on, a full layer keeps 2sbh/t, for its input is split.
 #
-# Play a plan backwards. In the backward of layer i **all** that layer i computes is there, recomputed or not, and what
-# layers 0 … i−1 keep. Later layers are done, and theirs is freed. The most that is ever there must fit under the cap.
+# Play a plan backwards. In the backward of layer i, **all** that layer i computes is in memory, recomputed or not, and
+# so is what layers 0 … i−1 keep. Later layers are done, and theirs is freed. The largest of these sums must fit under
+# the cap.
 #
 # | three layers, kept 10 each, 2 if full | last | middle | first | most |
 # |---|---|---|---|---|
@@ -646,10 +659,10 @@ check("week06.memory-cap", cheapest_plan, cases=[*cases, longer | {"cap_bytes": 
 sizes = {"s": 64, "b": 2, "h": 128, "a": 4, "t": 1}
 cap = 8 * activation_bytes(**sizes)[0] / 2
 plan = cheapest_plan(8, **sizes, sequence_parallel=False, cap_bytes=cap)
-blocks = torch.nn.ModuleList(Block(small).bfloat16() for _ in plan)
+blocks = torch.nn.ModuleList(model.Block(small).bfloat16() for _ in plan)
 for place, way in enumerate(plan):
     if way != "none":
-        recompute(blocks, f"{place}.attention.core" if way == "selective" else str(place))
+        model.recompute(blocks, f"{place}.attention.core" if way == "selective" else str(place))
 x = torch.randn(2, 64, 128).bfloat16().requires_grad_()
 with meter.saved(blocks.parameters()) as kept:
     for block in blocks:

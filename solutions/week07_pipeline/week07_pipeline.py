@@ -43,14 +43,12 @@
 # %%
 import shardlab
 import torch
-import torch.distributed as dist
-from shardlab import figures, meter
-from shardlab.costs import Layout, axis_traffic, find_model, flops, traffic
-from shardlab.pipeline_parallel import ModuleStage, builders, execute, parse_schedule, run_asleep
-from shardlab.pipeline_parallel.simulation import peak_activations, simulate
-from torch.nn.functional import mse_loss
+from shardlab import costs, figures, meter, pipeline_parallel
+from shardlab.pipeline_parallel import builders, parse_schedule, peak_activations, run_asleep, simulate
 
 from autograder import check
+
+dist, mse_loss = torch.distributed, torch.nn.functional.mse_loss
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -60,10 +58,10 @@ from autograder import check
 # to 47 and the second the rest: then one activation crosses, and its gradient comes back. Guess the ratio, then run.
 
 # %%
-gpt3 = find_model("gpt3-175b")
-activation = axis_traffic.activation_bytes_of(gpt3, Layout())
-tensor = 4 * gpt3.layers * traffic.ring_all_reduce_bytes(16, activation)
-pipeline = 2 * axis_traffic.pp_boundary_bytes(gpt3, Layout(pp=2))
+gpt3 = costs.find_model("gpt3-175b")
+activation = costs.activation_bytes_of(gpt3, costs.Layout())
+tensor = 4 * gpt3.layers * costs.ring_all_reduce_bytes(16, activation)
+pipeline = 2 * costs.pp_boundary_bytes(gpt3, costs.Layout(pp=2))
 print(f"one activation: {activation / 1e6:.1f} MB; {tensor / pipeline:.0f} times the bytes")
 
 bars = {"tensor parallel over 16 ranks: each sends": tensor, "two stages: out and back": pipeline}
@@ -75,8 +73,19 @@ figures.show(figure, figures.draw_bars(ax, bars, title="A microbatch crosses a s
 #
 # ### Warm-up: the bubble
 #
-# Cut the batch into M microbatches (微批次) and let them follow each other through P equal stages. Rank P−1 begins
-# P−1 units late, and rank 0 ends P−1 units after it could have. What a rank idles is the bubble (气泡).
+# Cut the batch into M microbatches (微批次) and let them follow each other through P equal stages. A *unit* is the work
+# of one microbatch in one stage, forward and backward together. Rank P−1 begins P−1 forwards late and rank 0 ends P−1
+# backwards after it could have; every other rank loses as much, part of it before and part of it after. The time that
+# a rank idles is the bubble (气泡): P−1 units in a step of M + P − 1.
+#
+# **By hand**, two stages:
+#
+# | M | order of events | step | each rank works | idle | one GPU alone | speed-up |
+# |---|---|---|---|---|---|---|
+# | 1 | rank 0 forward, rank 1 forward and backward, rank 0 backward | 2 units | 1 | 1/2 | 2 units | 1 |
+# | 2 | the second microbatch follows one unit behind | 3 units | 2 | 1/3 | 4 units | 4/3 |
+#
+# With M = 1 two GPUs are no faster than one: they take turns.
 #
 # **`bubble_and_speedup(num_ranks, num_microbatches)`** returns the idle share of a rank's step, and how many times
 # faster the pipeline is than *one* GPU that does the whole batch alone. *About 2 lines.*
@@ -122,7 +131,7 @@ for schedule in (by_hand, builders.gpipe(2, 4), builders.gpipe(2, 8)):
 # - **`1F3`**: microbatch 3 forward in stage 1; **`1B3`** its backward. This is torch's grammar too.
 # - A **schedule** (调度) is data: for every rank the list of such texts, in order.
 #   `[["0F0", "0B0"], ["1F0", "1B0"]]` is a whole step of two ranks.
-# - **`W[L_P, I, J]`**: layers are split over the pipeline axis. What a rank does not hold, it never sees.
+# - **`W[L_P, I, J]`**: layers are split over the pipeline axis. A rank never sees the layers that it does not hold.
 #
 # No loop with sends and receives: the order is written down once, and the same value is checked, drawn, simulated and
 # run.
@@ -132,6 +141,10 @@ for schedule in (by_hand, builders.gpipe(2, 4), builders.gpipe(2, 8)):
 # The slowest stage sets the pace of all, so cut by seconds and not by number of layers. **`split_stages(seconds,
 # num_stages)`** takes the cost of each layer, whole numbers, and returns how many layers each stage gets: in order,
 # one or more each, the slowest stage as quick as it can be. *About 10 lines.*
+#
+# **By hand:** layers of 3, 1, 1 and 1 seconds in two stages. Two layers each, `[2, 2]`, makes stages of 4 and 2
+# seconds: every microbatch waits for the 4. `[1, 3]` makes 3 and 3. Nothing is quicker, for the first layer alone takes
+# 3. Where several answers are equally quick, any of them is right.
 #
 # <details><summary>Hint 1: another question</summary>
 #
@@ -173,13 +186,13 @@ def split_stages(seconds, num_stages):
 
 
 # %% check="week07.split-stages" points=2
-gpt2 = find_model("gpt2")
-layer = flops.layer_matmul_flops(gpt2) + flops.attention_core_flops(gpt2)
-tenths = round(10 * flops.output_flops(gpt2) / layer)
+gpt2 = costs.find_model("gpt2")
+layer = costs.layer_matmul_flops(gpt2) + costs.attention_core_flops(gpt2)
+tenths = round(10 * costs.output_flops(gpt2) / layer)
 print(f"GPT-2's output layer costs as much as {tenths / 10} of its 12 layers")
-costs = [([1] * 4, 2), ([1] * 6 + [4], 3), ([5, 1, 1, 1, 1, 5], 4), ([1, 1, 4, 1, 1, 1, 1], 4)]
-costs.append(([10] * 12 + [tenths], 4))
-cases = [{"seconds": seconds, "num_stages": num} for seconds, num in costs]
+to_cut = [([1] * 4, 2), ([1] * 6 + [4], 3), ([5, 1, 1, 1, 1, 5], 4), ([1, 1, 4, 1, 1, 1, 1], 4)]
+to_cut.append(([10] * 12 + [tenths], 4))
+cases = [{"seconds": seconds, "num_stages": num} for seconds, num in to_cut]
 check("week07.split-stages", split_stages, cases=cases)
 
 # %% [markdown]
@@ -205,14 +218,27 @@ except shardlab.RanksFailed as report:
     print(report)
 
 # %% [markdown]
-# Nobody does. Two neighbours that both send wait for each other, and a pipeline is neighbours all the way.
+# None of them. Two neighbours that both send wait for each other, and a pipeline is neighbours all the way.
 #
 # ### Hang hunt: `exchange_with_neighbours`
 #
 # **`exchange_with_neighbours(activation, gradient, *, group)`** sends `activation` to rank+1 and `gradient` to rank−1,
-# and returns what came: `(activation from rank−1, gradient from rank+1)`. All have one shape and dtype. Rank 0 has
-# nobody before it: its `gradient` is None, and so is the first thing that it returns; the last rank likewise on its
-# side. Only send and receive, one message to each neighbour; leave the inputs alone. *About 12 lines.*
+# and returns what it receives: `(activation from rank−1, gradient from rank+1)`. All have one shape and dtype. Rank 0
+# has nobody before it: its `gradient` is None, and so is the first thing that it returns. The last rank has nobody
+# behind it: its `activation` and the second thing are None. Only send and receive, one message to each neighbour; leave
+# the inputs alone. *About 12 lines.*
+#
+# **By hand**, three ranks, one number each:
+#
+# | | rank 0 | rank 1 | rank 2 |
+# |---|---|---|---|
+# | `activation`, for rank+1 | 10 | 11 | None |
+# | `gradient`, for rank−1 | None | 21 | 22 |
+# | returns | (None, 21) | (10, 22) | (11, None) |
+#
+# `dist.isend(tensor, group_dst=…, group=group)` and `dist.irecv(buffer, group_src=…, group=group)` start a message and
+# return at once; `.wait()` on what they return ends it. Ranks count within the group. A buffer is an empty tensor of
+# the right shape: `torch.empty_like`.
 
 
 # %% exercise="week07.neighbours"
@@ -242,14 +268,17 @@ check("week07.neighbours", exchange_with_neighbours, cases=[two, half, part_of_t
 
 # %% [markdown]
 # > **A correction.** "P2P volume = activation × microbatches" counts one direction at one boundary. The gradients come
-# > back (×2), there are P−1 boundaries, v chunks on a rank cross v times as often, and sequence parallelism sends 1/t
-# > of it. You will count it in section 10.
+# > back (×2), there are P−1 boundaries, with v chunks per rank (week 8) there are vP−1, and with sequence parallelism
+# > over t ranks (week 6) each of them sends 1/t of it. You will count it in section 10.
 #
 # ## 6 · GPipe
 #
 # All forwards, then all backwards. **`gpipe(num_ranks, num_microbatches)`** returns the schedule: for every rank its
 # list of texts, rank r running stage r. *About 4 lines.* The check reads your texts, sees whether the step can run at
 # all, and plays it on a clock.
+#
+# **By hand**, two ranks and two microbatches: rank 0 has `["0F0", "0F1", "0B0", "0B1"]`, rank 1 the same with stage 1
+# in front, `["1F0", "1F1", "1B0", "1B1"]`.
 
 
 # %% exercise="week07.gpipe"
@@ -319,9 +348,13 @@ for num in (1, 4):
     print(f"{num} microbatches: loss {their_loss / loss:.3f}, gradient {(first + last).norm() / leaf.grad.norm():.3f}")
 
 # %% [markdown]
-# Both numbers should be 1.000. The loss is logged and looks fine; with Adam, which does not care how long a gradient
-# is, even the curve does. Gradient clipping cares. PyTorch's torchtitan had this bug (issue 2972, 2026): the pipeline's
-# loss was divided *after* the backward, for the log only.
+# Both numbers should be 1.000: they are divided by those of one process. The loss is logged and looks fine; with Adam,
+# which hardly cares how long a gradient is, even the curve does. Gradient clipping cares. PyTorch's torchtitan had this
+# bug ([issue 2972](https://github.com/pytorch/torchtitan/issues/2972), 2026): the pipeline's loss was divided *after*
+# the backward, for the log only.
+#
+# **By hand:** three rows have the losses 1, 3 and 8; their mean is 4. As microbatches of two rows and one row, the
+# means are 2 and 8. Their sum is 10, and their mean 5: both are wrong. Which two factors make 4 of 2 and 8?
 #
 # ### Bug hunt: `pipeline_step`
 #
@@ -376,9 +409,16 @@ check("week07.pipeline-step", pipeline_step, cases=cases)
 #
 # ## 8 · 1F1B: the same bubble, a fraction of the memory
 #
-# In GPipe every rank holds the activations of all M microbatches. But the last rank could go backward as soon as it
-# has gone forward. **1F1B**: rank r warms up with P−1−r forwards, then does one forward and one backward in turns, and
-# ends with the backwards that are left.
+# In the GPipe that you wrote, every rank holds the activations of all M microbatches. But the last rank could go
+# backward as soon as it has gone forward. **1F1B**: rank r warms up with P−1−r forwards, then does one forward and one
+# backward in turns, and ends with the backwards that are left.
+#
+# **By hand**, two ranks and three microbatches. Rank 0 warms up with one forward, rank 1 with none:
+#
+# | | warm-up | one forward, one backward | left | holds at most |
+# |---|---|---|---|---|
+# | rank 0 | `0F0` | `0F1 0B0 0F2 0B1` | `0B2` | 2 |
+# | rank 1 | | `1F0 1B0 1F1 1B1 1F2 1B2` | | 1 |
 #
 # **Predict first:** how many activations does rank r hold at most? And does the bubble shrink?
 #
@@ -416,9 +456,17 @@ for name, build in [("GPipe", builders.gpipe), ("1F1B", builders.one_f_one_b)]:
     figures.show(figure, figures.draw_timeline(ax, schedule, name=name))
 
 # %% [markdown]
-# The bubble is the same, (P−1)/(M+P−1) = 3/11. The memory is min(P−r, M) instead of M: it no longer grows with M, so
-# you can now afford the M that makes the bubble small. To draw or run yours, write `parse_schedule(one_f_one_b(4, 8))`
-# instead of `builders.one_f_one_b(4, 8)`, here and below.
+# The bubble is the same, (P−1)/(M+P−1) = 3/11. The memory is min(P−r, M) microbatches instead of M. To draw or run
+# yours, write `parse_schedule(one_f_one_b(4, 8))` instead of `builders.one_f_one_b(4, 8)`, here and below.
+#
+# > **What M costs depends on what you hold fixed.** At a fixed *microbatch size*, each further microbatch costs this
+# > GPipe one more set of activations per rank, and 1F1B, from M = P on, nothing. At a fixed *batch*, M microbatches are
+# > each 1/M as large: GPipe's M of them are the whole batch, whatever M is, and 1F1B's memory falls with M.
+# >
+# > **And the GPipe of the paper** (arXiv 1811.06965) does not keep all that: it recomputes. A stage keeps the *input*
+# > of each microbatch and runs its forward again before the backward (week 6: full recomputation). What is inside the
+# > layers is then there for one microbatch at a time, and more microbatches of a fixed batch need *less* memory. The
+# > price is a second forward. 1F1B needs no recomputation to be small, and can be combined with it.
 #
 # ## 9 · Choose and run
 #
@@ -445,6 +493,21 @@ figure, ax = figures.new_axes(8, 2.6)
 figures.show(figure, figures.draw_timeline(ax, measured.schedule, measured=measured, name="1F1B"))
 
 # %% [markdown]
+# **What a profiler sees.** That was a clock of sleepers. Here is a real step of 1F1B, four ranks that share one H200
+# and eight microbatches, as torch's profiler recorded it: a list of GPU kernels, and when each of them ran. Blue is
+# forward, orange backward, dark blue a message. **Compare it with the timeline above: what is the same, what is not?**
+
+# %%
+figure, ax = figures.new_axes(9, 3.9)
+figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week07"), name="1F1B on one H200"))
+
+# %% [markdown]
+# The order is the schedule's, slot by slot. The lengths are not. The schedule has 27% of bubble; here 43% of the ranks'
+# time is without compute: messages between neighbours take time, too, and this 1F1B hides none of them. Each rank
+# sends, then waits for what it needs next. A message's kernel runs from its launch until the partner has done its part,
+# so most of a long one is waiting. And four ranks that share one GPU slow each other down: a forward is shorter while
+# the others wait. `docs/profiler.md` says how to make such a picture of your own steps.
+#
 # **Bytes and memory.** Now with real layers: `execute` runs the same data, the meter counts what a rank hands to
 # `send`, and two hooks of autograd count the activations that it keeps and gives back. Which ranks send half as much?
 
@@ -463,9 +526,9 @@ def sent_and_held(schedule, rows=4, width=64):
 
     begin = {"inputs": batch} if rank == 0 else {"input_like": batch[0]}
     end = {"loss": lambda y, m: y.sum()} if rank == len(schedule) - 1 else {}
-    stages = {rank: ModuleStage(torch.nn.Linear(width, width), **begin, **end)}
+    stages = {rank: pipeline_parallel.ModuleStage(torch.nn.Linear(width, width), **begin, **end)}
     with meter.record() as bill, torch.autograd.graph.saved_tensors_hooks(keep, give_back):
-        execute(schedule, stages, group=dist.group.WORLD)
+        pipeline_parallel.execute(schedule, stages, group=dist.group.WORLD)
     return bill.sent_bytes, max(held)
 
 
@@ -511,6 +574,10 @@ check("week07.reading", reading_answers)
 # `least_makespan` in `shardlab.pipeline_parallel.bounds`, and it can be reached. For P = 4, M = 8, C = 2: 51 units
 # instead of 33.
 #
+# **By hand**, P = 2, M = 2, C = 1: rank 0 may not begin its second forward before its first backward has ended. So
+# `0F0 0B0 0F1 0B1` on rank 0 and `1F0 1B0 1F1 1B1` on rank 1; each round trip takes 1 + 1 + 2 + 2 = 6 = 3P units, two
+# of them 12. By the formula, 2 = 1·1 + 1, so q = 1, s = 1, and 3·(2·2 + 0) = 12.
+#
 # 1F1B with a shorter warm-up obeys the cap, but takes 69: somewhere a rank waits for a forward while a backward lies
 # ready. When yours is right, measure it: `run_asleep(parse_schedule(capped(4, 8, 2)))`.
 #
@@ -552,7 +619,8 @@ check("week07.capped", capped, cases=cases)
 # ## 13 · Interview: P = 8, bubble below 10%: what is the smallest M?
 #
 # **`smallest_num_microbatches(num_ranks, percent)`** returns the smallest M whose bubble is *below* `percent` %, for
-# whole numbers of per cent. Mind the word. *About 2 lines.*
+# whole percentages. Mind the word: two stages idle 1/(M+1), which is exactly 50% at M = 1, so below 50% needs M = 2.
+# *About 2 lines.*
 
 
 # %% exercise="week07.smallest"
@@ -579,8 +647,8 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 # between 28% and 31% for P = 4, M = 8, where the formula says 27.3%: messages and waking up take about a millisecond a
 # slot, which the formula does not know, and stages are rarely equal.
 #
-# In GPipe 64 microbatches mean the activations of 64 microbatches on every GPU. In 1F1B rank 0 holds 8, whatever M is,
-# so 1F1B is what makes such an M possible.
+# In GPipe without recomputation 64 microbatches mean the activations of 64 microbatches on every GPU. In 1F1B rank 0
+# holds 8, whatever M is, so 1F1B is what makes such an M possible.
 #
 # M cannot grow forever: with a fixed batch each microbatch gets smaller until the GPU's matrix products are
 # inefficient, and with a fixed microbatch the batch grows beyond what helps training, the more so as data parallelism
@@ -610,7 +678,8 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 #
 # ## 15 · Take away
 #
-# > **One.** The bubble is (P−1)/(M+P−1): only M makes it small. M costs memory in GPipe; in 1F1B it does not.
+# > **One.** The bubble of P equal stages is (P−1)/(M+P−1): more microbatches make it smaller. At a fixed microbatch
+# > size each of them costs memory in GPipe, unless it recomputes; in 1F1B, beyond P, it does not.
 #
 # > **Two.** A stage boundary costs one activation forward and one gradient back: the axis for slow links.
 #
@@ -619,8 +688,8 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 #
 # ## 16 · Going further
 #
-# - Huang et al., *GPipe*, arXiv 1811.06965. Look for: when they find the bubble negligible (M ≥ 4P), and what your
-#   formula says of it.
+# - Huang et al., *GPipe*, arXiv 1811.06965. Look for: from which M on they find the bubble negligible, what your
+#   formula says of it, and what recomputation leaves of the memory.
 # - Narayanan et al., *PTD-P*, arXiv 2104.04473. Look for: figure 4, and how section 2.2 counts the bubble as a share of
 #   the *ideal* time, (p−1)/m, and not of the whole.
 # - Fan et al., *DAPPLE*, arXiv 2007.01045. Look for: how they choose stages of unequal size.

@@ -44,16 +44,12 @@ from collections import Counter
 
 import shardlab
 import torch
-import torch.distributed as dist
-from shardlab import figures
-from shardlab.pipeline_parallel import Durations, MessageBatch, ModuleStage, builders, communicate, execute, run_asleep
-from shardlab.pipeline_parallel.schedule import Action, Kind, inputs_of
-from shardlab.pipeline_parallel.simulation import peak_activations, simulate
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.flop_counter import FlopCounterMode
+from shardlab import figures, pipeline_parallel
+from shardlab.pipeline_parallel import Action, Durations, builders, inputs_of, peak_activations, run_asleep, simulate
 
 from autograder import check
+
+dist, nn = torch.distributed, torch.nn
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -69,8 +65,9 @@ figure, ax = figures.new_axes(8, 4.6)
 figures.show(figure, figures.draw_timeline(ax, builders.one_f_one_b(16, 32), name="1F1B"))
 
 # %% [markdown]
-# A third of the machine waits, and more microbatches are not always to be had: the batch is as large as training
-# bears. This week the same work is put into another *order*. No arithmetic is saved.
+# A third of the machine waits. More microbatches would help, but they are not always available: a batch can only grow
+# so far before it no longer helps training. This week the same work is put into another *order*. No arithmetic is
+# saved.
 #
 # ## 2 · The picture first
 #
@@ -83,8 +80,8 @@ for name, build in [("1F1B", builders.one_f_one_b), ("ZB-H1", builders.zb_h1)]:
     figures.show(figure, figures.draw_timeline(ax, build(2, 4), name=name))
 
 # %% [markdown]
-# Rank 0 waits for orange boxes only: the gradient of rank 1's *input*. The yellow ones, gradients of weights, are
-# waited for by nobody before the optimizer. So rank 1 lets its first yellow box wait, rank 0 begins earlier, and the
+# Rank 0 waits for orange boxes only: the gradient of rank 1's *input*. Nobody needs the yellow ones, the gradients of
+# weights, before the optimizer. So rank 1 lets its first yellow box wait, rank 0 begins its backward earlier, and the
 # last yellow boxes fill what was grey.
 #
 # Choose a schedule below, predict, press *Run it*: real ranks that sleep instead of computing.
@@ -100,13 +97,17 @@ figures.schedule_explorer("zb-h1", run=run_asleep)
 #   **B** = I and W in one go. In formulas the letters stand for seconds.
 # - A slot is a text: `"1F3"` is microbatch 3 forward in stage 1. **A schedule is one list of texts for each rank.**
 #
-# > **Whose B?** DeepSeek's DualPipe table prints (P−1)(F+B−2W) for ZB-H1, with B the *full* backward. The
-# > zero-bubble paper prints the same letters for ZB-H2, with B the *input* gradient alone. With I and W there is no
-# > doubt, and two different numbers. Read the legend first.
+# > **Whose B?** The table in DualPipe's README prints (P−1)(F+B−2W) for ZB1P, whose bubble is ZB-H1's, with B the
+# > *full* backward. The zero-bubble paper prints the same letters for ZB-H2, with B the *input* gradient alone. With I
+# > and W there is no doubt, and two different numbers. Read the legend first.
 #
 # ### Warm-up: two bubbles
 #
-# Follow rank 0 in the pictures, for P ranks now. **`bubbles(num_ranks, forward, input_gradient, weight_gradient)`**
+# **By hand**, two ranks and F = I = W = 1, as in the pictures. In 1F1B rank 0 is grey for 3 units in all: what rank 1
+# needs for one F, one I and one W. In ZB-H1 rank 0 does not wait for rank 1's W, which saves one unit, and does a W of
+# its own in a gap, which saves another: it is grey for 1.
+#
+# Now for P ranks. **`bubbles(num_ranks, forward, input_gradient, weight_gradient)`**
 # returns how long a rank idles in a step, by 1F1B and by ZB-H1, for M ≥ P and W no longer than F and I. With four
 # ranks and F = I = W = 1 it is 9 and 3. *About 2 lines.*
 #
@@ -133,11 +134,18 @@ check("week08.bubbles", bubbles, cases=[equal, unequal])
 # ## 4 · More chunks: interleaved 1F1B
 #
 # The older remedy (2021) leaves the backward whole. A rank holds v chunks: rank r has the stages r, r+P, r+2P, … Each
-# takes a v-th of the time, so the first microbatch is through a *rank* v times sooner, and the bubble is divided by v.
+# takes a v-th of the time, so the next *rank* gets its first microbatch v times sooner, and the bubble is divided by v.
 #
 # The order on one rank: microbatches go in rounds of P. A round passes the first chunk, then the second, …; backward
 # the last chunk comes first. Warm up with (v−1)P + 2(P−1−r) forwards (all of them, if there are fewer); then F and B
 # in turn; then the backwards that are left.
+#
+# **By hand**, two ranks, two microbatches, two chunks. Rank 0 has the stages 0 and 2, rank 1 the stages 1 and 3:
+#
+# | | warm-up | F and B in turn | left |
+# |---|---|---|---|
+# | rank 0 | 2 + 2 = 4: `0F0 0F1 2F0 2F1` | | `2B0 2B1 0B0 0B1` |
+# | rank 1 | 2 + 0 = 2: `1F0 1F1` | `3F0 3B0 3F1 3B1` | `1B0 1B1` |
 #
 # **`interleaved(num_ranks, num_microbatches, num_chunks)`** returns the lists of texts, with letters F and B. M is a
 # multiple of P. The check asks for this order's time and memory. *About 12 lines.*
@@ -179,8 +187,9 @@ check("week08.interleaved", interleaved, cases=cases)
 
 # %%
 def num_messages(schedule):
-    steps = [step for steps in communicate(schedule) for step in steps if isinstance(step, MessageBatch)]
-    return sum(len(step.messages) for step in steps) // 2  # each is listed by sender and receiver
+    steps = [step for steps in pipeline_parallel.communicate(schedule) for step in steps]
+    batches = [step for step in steps if isinstance(step, pipeline_parallel.MessageBatch)]
+    return sum(len(batch.messages) for batch in batches) // 2  # each is listed by sender and receiver
 
 
 for v in (1, 2, 4):
@@ -200,7 +209,16 @@ for v in (1, 2, 4):
 #
 # A gradient g arrives at the output of one linear layer. **I** needs the weights: it is `g @ weight.T`, and goes on
 # through the ReLU before. **W** is `input.T @ g`. It needs no weights and no other layer's gradient: only what came
-# in and what arrived, two tensors per layer. Write them down and W can wait.
+# in and what arrived, two tensors per layer. Keep them, and W can wait.
+#
+# **By hand**, two layers, one row. The stage gets `[1]`, its first weight is `[[2, -1]]`, its second `[[3], [4]]`:
+#
+# | | |
+# |---|---|
+# | forward | `[1]` → `[2, -1]` → ReLU: `inputs[1]` = `[2, 0]` → `[6]` |
+# | I, layer 1: `[1]` arrives | `[1] @ [[3], [4]].T` = `[3, 4]`; through the ReLU, which let only the 2 pass: `[3, 0]` |
+# | I, layer 0: `[3, 0]` arrives | `[3, 0] @ [[2, -1]].T` = `[6]`, the gradient of `inputs[0]` |
+# | W, whenever you like | layer 0: `[1].T @ [3, 0]` = `[[3, 0]]`; layer 1: `[2, 0].T @ [1]` = `[[2], [0]]` |
 #
 # - **`input_gradient(weights, inputs, gradient)`** returns the gradient of `inputs[0]`, and the list `arrived`:
 #   for each layer, the gradient of its output. *About 7 lines.*
@@ -237,8 +255,10 @@ check("week08.split-backward", input_gradient, weight_gradients, cases=cases)
 # the backward of any module, on autograd's own graph.
 
 # %%
+from torch.utils.flop_counter import FlopCounterMode
+
 mlp = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64))
-stage = ModuleStage(mlp, input_like=torch.empty(32, 64))
+stage = pipeline_parallel.ModuleStage(mlp, input_like=torch.empty(32, 64))
 halves = {"F": stage.forward, "I": stage.input_gradient, "W": stage.weight_gradient}
 for letter, compute in halves.items():
     with FlopCounterMode(display=False) as counter:
@@ -258,7 +278,7 @@ for letter, compute in halves.items():
 
 # %%
 def gradients_of_two_replicas(is_split):
-    model = DistributedDataParallel(nn.Linear(2, 2, bias=False))
+    model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2, bias=False))
     rows = torch.full((1, 2), dist.get_rank() + 1.0, requires_grad=True)
     output, weight = model(rows).sum(), model.module.weight
     if is_split:
@@ -278,7 +298,8 @@ for is_split in (False, True):
 #
 # ### Bug hunt: `weight_gradient`
 #
-# The W of M microbatches of one layer, on every replica. The hook is what DDP does; the loop goes round it.
+# The W of M microbatches of one layer, on every replica. The hook stands for what DDP does: autograd calls it when it
+# has written a gradient. The loop writes `weight.grad` itself, so nobody calls the hook.
 #
 # ```python
 # def weight_gradient(weight, inputs, gradients, *, group):
@@ -289,6 +310,10 @@ for is_split in (False, True):
 #         weight.grad += layer_input.T @ gradient
 #     return weight.grad
 # ```
+#
+# **By hand**, a weight of one number, two replicas, two microbatches. `input.T @ gradient` is 1 and 3 on rank 0, 5 and
+# 7 on rank 1. The sums over microbatches are 4 and 12, and the mean over the replicas is 8, on both ranks. The code
+# above returns 4 and 12.
 #
 # Repair it: **`weight_gradient(weight, inputs, gradients, *, group)`** returns, on every rank of the group, the mean
 # over the group of the sum over microbatches. **Send the gradient once**, not once per microbatch. *About 5 lines.*
@@ -321,8 +346,11 @@ check("week08.hooks", weight_gradient, cases=cases)
 # - In between: rank r begins W with its r-th pair (from 0), the oldest first, and is r behind until the end.
 # - Nobody may hold more than P activations, and a microbatch's stay until its **W**.
 #
-# **`zb_h1(num_ranks, num_microbatches)`** returns the lists of texts, with letters F, I, W, of a step as quick as this
-# one at F = I = W. M may be smaller than P. *About 12 lines.*
+# **By hand**, two ranks and two microbatches: rank 0, `0F0 0F1 0I0 0W0 0I1 0W1`, does each W at once. Rank 1,
+# `1F0 1I0 1F1 1I1 1W0 1W1`, has no W in its pair 0; in its pair 1 it does the oldest, and is one behind until the end.
+#
+# **`zb_h1(num_ranks, num_microbatches)`** returns the lists of texts, with letters F, I, W, of a step that takes no
+# longer than this one at F = I = W. M may be smaller than P. *About 12 lines.*
 #
 # <details><summary>Hint: rank 1 of 3, M = 4</summary>
 #
@@ -390,8 +418,8 @@ for name, (schedule, durations) in cases.items():
     print(f"idle {idle:4.1f} ({max(due.idle):g})   within rank 0's span {span:4.1f} ({due.span_idle[0]:g})")
 
 # %% [markdown]
-# In brackets what the clock predicts. The rest are messages and waking up, about a millisecond per slot; shorter passes
-# and a busy machine show more of it.
+# In brackets is what the clock predicts. The rest is messages and waking up, about a millisecond per slot; shorter
+# passes and a busy machine show more of it.
 #
 # **Is it still the same training?** Two ranks, a real stage on each, a whole backward and one in two halves.
 
@@ -400,13 +428,13 @@ for name, (schedule, durations) in cases.items():
 def gradients(schedule, batches):
     torch.manual_seed(dist.get_rank())
     module, is_last = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), dist.get_rank() == 1
-    stage = ModuleStage(
+    stage = pipeline_parallel.ModuleStage(
         module,
         inputs=None if is_last else batches,
         input_like=batches[0] if is_last else None,
         loss=(lambda output, microbatch: output.square().mean()) if is_last else None,
     )
-    execute(schedule, {dist.get_rank(): stage}, group=dist.group.WORLD)
+    pipeline_parallel.execute(schedule, {dist.get_rank(): stage}, group=dist.group.WORLD)
     return [parameter.grad for parameter in module.parameters()]
 
 
@@ -448,6 +476,10 @@ check("week08.reading", reading_answers)
 # A **V**: rank r holds stage r on the way down and stage 2P−1−r on the way up. The last rank turns a microbatch round
 # without a message, and the loss comes back to rank 0, which can begin its I early. Chunks are half a stage, so
 # activations count half.
+#
+# **By hand**, two ranks: rank 0 holds the stages 0 and 3, rank 1 the stages 1 and 2. One microbatch alone visits
+# `0F0` on rank 0, `1F0 2F0` on rank 1, `3F0 3I0` on rank 0, `2I0 1I0` on rank 1 and `0I0` on rank 0: eight ticks, four
+# on each rank. Its four W may stand anywhere after their I. Each rank has held two half activations, one per chunk.
 #
 # **`v_schedule(num_ranks, num_microbatches, max_activations)`** returns the lists of texts (F, I, W) of such a
 # schedule; a rank holds at most `max_activations`, from F to W. All passes take 1; 2 to 4 ranks, M ≥ 2P.
@@ -500,7 +532,7 @@ check("week08.v-schedule", v_schedule, cases=cases)
 names = ["zbv", "v-half", "v-min"]
 for name in names:
     schedule = builders.BUILDERS[name](4, 8)
-    held, idle = max(peak_activations(schedule, until=Kind.W)), simulate(schedule).idle[0]
+    held, idle = max(peak_activations(schedule, until=pipeline_parallel.Kind.W)), simulate(schedule).idle[0]
     print(f"{name}: {held} half activations, idle {idle:g} of {simulate(schedule).makespan:g}")
 figure, ax = figures.new_axes(8, 2.6)
 figures.show(figure, figures.draw_timeline(ax, builders.v_half(4, 8), name="V-Half"))
@@ -514,9 +546,12 @@ figures.show(figure, figures.draw_timeline(ax, builders.v_half(4, 8), name="V-Ha
 # **`one_f_one_b_wins_from(num_ranks, weight_gradient, extra)`** returns the smallest M ≥ P for which a step of 1F1B
 # takes *less* time than one of ZB-H1. (F and I drop out.) *About 2 lines.*
 #
+# **By hand**, two ranks, W = 1, extra = 1: ZB-H1 idles F + I − W instead of F + B, with B = I + W − extra. It saves
+# 2W − extra = 1 in the step and pays 1 per microbatch. With M = 1 both take the same time, so the answer is 2.
+#
 # <details><summary>Hint</summary>
 #
-# 1F1B takes (M+P−1)(F+B), ZB-H1 M(F+B+e) + (P−1)(F+I−W), and I = B + e − W. Subtract.
+# Write e for `extra`. 1F1B takes (M+P−1)(F+B), ZB-H1 M(F+B+e) + (P−1)(F+I−W), and I = B + e − W. Subtract.
 # </details>
 
 

@@ -26,8 +26,8 @@
 #
 # <details><summary>What does tensor parallelism (张量并行) send, and when?</summary>
 #
-# Each rank has some columns of the first matrix and some rows of the second. The partial outputs are added up: one
-# all-reduce of an activation (f's adjoint g) in the forward of each pair, one in its backward.
+# Each rank has some columns of the first matrix and some rows of the second. The partial outputs are added up: g, one
+# all-reduce of an activation in the forward of each pair, and f, one in its backward.
 # </details>
 #
 # <details><summary>What does a pipeline (流水线) stage send?</summary>
@@ -41,18 +41,15 @@
 # </details>
 
 # %%
-from dataclasses import asdict, replace
-
 import shardlab
 import torch
-import torch.distributed as dist
-from shardlab import costs, figures, hybrid, meter
+from shardlab import costs, figures, hybrid, meter, model, tensor_parallel
 from shardlab.mesh import Mesh, create_process_groups, link_bytes_per_second, position
-from shardlab.model import GPT, GPTConfig
-from shardlab.tensor_parallel import sum_of_all, to_all
-from torch.nn.functional import mse_loss
 
 from autograder import check
+
+dist, mse_loss = torch.distributed, torch.nn.functional.mse_loss
+sum_of_all, to_all = tensor_parallel.sum_of_all, tensor_parallel.to_all  # week 5's g and f
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -61,21 +58,21 @@ from autograder import check
 # axis (轴) do you cut along? Guess which bars fit, then run.
 
 # %%
-gpt3 = costs.ZOO["gpt3-175b"]
+gpt3 = costs.find_model("gpt3-175b")
 ways = {
     "tensor 8": costs.Layout(tp=8, dp=128),
     "tensor 8, pipeline 4": costs.Layout(tp=8, pp=4, dp=32),
     "the same with ZeRO-1": costs.Layout(tp=8, pp=4, dp=32, zero=1),
 }
-rows = {name: asdict(costs.state_bytes(gpt3, layout)) for name, layout in ways.items()}  # of a rank of the first stage
+rows = {name: vars(costs.state_bytes(gpt3, layout)) for name, layout in ways.items()}  # of a rank of the first stage
 print(f"{costs.state_bytes(gpt3, costs.Layout()).total / 80e9:.1f} GPUs of 80 GB for one copy")
 figure, ax = figures.new_axes(7, 2.4)
 title = "One axis is not enough: 175 billion parameters on 1,024 GPUs"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="80 GB"))
 
 # %% [markdown]
-# Every axis cuts something else, and pays with other messages. This week they meet on the same ranks, and the first
-# question is no longer *what* is sent but *to whom*.
+# Every axis cuts something different, and pays with different messages. This week they meet on the same ranks, and the
+# first question is no longer *what* is sent but *to whom*.
 #
 # ## 2 · The picture first
 #
@@ -130,6 +127,10 @@ check("week09.coordinates", coordinates, cases=[{"rank": rank, "sizes": sizes} f
 # gradients of a model with context parallelism are reduced over `["dp", "cp"]`. Ranks ascend inside a group, and
 # groups are ordered by their first rank. *About 5 lines.*
 #
+# **By hand**, four ranks with tp 2 and dp 2: rank 0 is at (tp 0, dp 0), rank 1 at (1, 0), rank 2 at (0, 1), rank 3 at
+# (1, 1). The groups of `["tp"]` are `[[0, 1], [2, 3]]`, those of `["dp"]` `[[0, 2], [1, 3]]`, and those of both
+# together `[[0, 1, 2, 3]]`.
+#
 # **Predict:** with tp 8, dp 2, pp 4, how many groups does each axis have?
 #
 # <details><summary>Then open this</summary>
@@ -166,10 +167,10 @@ def losses(mixed_up):
     made = create_process_groups(Mesh(tp=2, dp=2))
     replicas = made.of("dp")
     if mixed_up:
-        made = replace(made, by_axes=made.by_axes | {("dp",): made.of("tp")})
+        made.by_axes["dp",] = made.of("tp")
     torch.manual_seed(0)
-    model = GPT(GPTConfig(layers=2, hidden=32, sequence=16, vocabulary=16, tied=False))
-    trainer = hybrid.HybridTrainer(model, made, lambda p: torch.optim.Adam(p, lr=1e-2), num_microbatches=1)
+    gpt = model.GPT(model.GPTConfig(layers=2, hidden=32, sequence=16, vocabulary=16, tied=False))
+    trainer = hybrid.HybridTrainer(gpt, made, lambda p: torch.optim.Adam(p, lr=1e-2), num_microbatches=1)
     tokens = torch.randint(16, (4, 17), generator=torch.Generator().manual_seed(dist.get_rank() // 2))
     seen = [trainer.step(tokens[:, :-1], tokens[:, 1:]) for _ in range(20)]
     mine = trainer.module.head.weight.detach()
@@ -184,7 +185,7 @@ for mixed_up in (False, True):
 
 # %% [markdown]
 # It falls in both, and further in the wrong one! There the two tensor-parallel halves became one, and each replica
-# (副本) learns its own half of the data by heart and drifts away from the other. A loss that falls proves nothing;
+# (副本) memorizes its own half of the data and drifts away from the other. A loss that falls proves nothing;
 # *replicas that are equal* is a test.
 #
 # ## 5 · Hang hunt: everybody makes every group
@@ -212,6 +213,10 @@ except shardlab.RanksFailed as failure:
 #
 # **`sum_on_each_axis(number, sizes)`** makes this rank's group on every axis and returns a dict, axis → sum of
 # `number` over this group. `number` is a tensor and stays as it is. Use your `groups`. *About 8 lines.*
+#
+# **By hand**, tp 2 and dp 2, and ranks 0 to 3 hold 1, 2, 3 and 4. Rank 0's groups are ranks 0 and 1 on tp, 0 and 2 on
+# dp: it returns `{"tp": 3, "dp": 4}`. Rank 3 returns `{"tp": 7, "dp": 6}`. All four ranks have called `dist.new_group`
+# four times, in the same order, and only the members of a group call `dist.all_reduce(…, group=group)`.
 
 
 # %% exercise="week09.same-order"
@@ -235,9 +240,14 @@ check("week09.same-order", sum_on_each_axis, cases=[{"sizes": {"tp": 2, "dp": 2}
 # %% [markdown]
 # ## 6 · What does each axis send?
 #
-# GPT-3 with TP 8, PP 4, DP 32: 96 layers, hidden 12,288, sequences of 2,048, one a microbatch, bf16. By hand: an
-# activation (激活值) is 2 · 1 · 2,048 · 12,288 bytes, 50.3 MB. A ring all-reduce over 8 ranks sends 2 · 7/8 of it. Two
-# in the forward of each layer, two in its backward, 24 layers on a stage.
+# GPT-3 with TP 8, PP 4, DP 32: 96 layers, hidden 12,288, sequences of 2,048, one per microbatch, bf16. By hand: an
+# activation (激活值) is 2 · 1 · 2,048 · 12,288 bytes, 50.3 MB. A ring all-reduce over 8 ranks sends 2 · 7/8 of it.
+# There are two in the forward of each layer, two in its backward, and 24 layers on a stage.
+#
+# **The same in the small:** 2 layers, hidden 4, a sequence of 2, microbatch 1, 100 parameters on each rank, and two
+# ranks on every axis. The payload is 2·1·2·4 = 16 bytes. One all-reduce sends 2 · 1/2 · 16 = 16; a stage has one layer,
+# so two of them, 32, in a forward. To the next stage goes the payload, 16; on dp 2 · 1/2 of 200 bytes of gradients,
+# 200.
 #
 # **`axis_bytes(...)`** returns five numbers: the payload of a tensor-parallel all-reduce; what a rank sends in one;
 # what it sends on tp in the forward of a microbatch; to the next stage for a microbatch; on dp in a step, for
@@ -285,8 +295,8 @@ for order in ("tp-dp-pp", "dp-pp-tp"):
     print(f"order {order}, the groups of rank 37")
     sent = bill(Mesh(tp=8, pp=4, dp=2, order=order))
 labels = {
-    "tp": "tp, 4 all-reduces a layer",
-    "pp": "pp, 2bsh a microbatch and way",
+    "tp": "tp, 4 all-reduces per layer",
+    "pp": "pp, 2bsh each way per microbatch",
     "dp": "dp, 2(N-1)/N of the gradients",
 }
 figure, ax = figures.new_axes(7, 2.0)
@@ -314,9 +324,20 @@ def where(rank=21, order="tp-dp-pp"):
 #
 # **`hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)`** returns the loss, `mse_loss(y,
 # targets)` of this part in the last stage and None in the others; then the gradients of `columns` and `rows`, as one
-# process has them for the mean over the whole batch. Last week's messages, week 5's operators `to_all` (f) and
+# process has them for the mean over the whole batch. Week 7's messages, week 5's operators `to_all` (f) and
 # `sum_of_all` (g), week 2's mean. Send no more than these: an all-reduce forward and one back on tp, an activation and
 # its gradient on pp, the gradients once on dp. *About 15 lines.*
+#
+# **By hand**, two stages. On tp: x = `[1]`, rank 0 has the column `[2]` and the row `[1]`, rank 1 `[3]` and `[1]`;
+# their parts are 2 and 3, and y = `[5]` on both. On pp:
+#
+# | | stage 0 | stage 1 |
+# |---|---|---|
+# | 1 | y from `inputs`; sends y | receives y as its x |
+# | 2 | waits | its own y, the loss, `loss.backward()`; sends `x.grad` |
+# | 3 | receives it; `y.backward(gradient)` | |
+#
+# And last, on dp, in every stage: the gradients of the replicas are added up and divided by their number.
 #
 # **Predict first:** which of the three groups does each line need? Write it beside the line before you run.
 #
@@ -375,8 +396,8 @@ check("week09.hybrid-step", hybrid_step, cases=[four, eight])
 # %%
 def step_measured():
     made = create_process_groups(Mesh(tp=2, pp=2, dp=2))
-    model = GPT(GPTConfig(layers=4, hidden=32, sequence=16, vocabulary=16, tied=False)).bfloat16()
-    trainer = hybrid.HybridTrainer(model, made, lambda p: torch.optim.SGD(p, lr=0.1), num_microbatches=2, max_norm=1.0)
+    gpt = model.GPT(model.GPTConfig(layers=4, hidden=32, sequence=16, vocabulary=16, tied=False)).bfloat16()
+    trainer = hybrid.HybridTrainer(gpt, made, lambda p: torch.optim.SGD(p, lr=0.1), num_microbatches=2, max_norm=1.0)
     tokens = torch.randint(16, (4, 17))
     with meter.record() as bill:
         trainer.step(tokens[:, :-1], tokens[:, 1:])
@@ -389,7 +410,7 @@ print("predicted:", {"tp": 2 * 2 * forward, "pp": 2 * boundary, "dp": gradients}
 print("measured: ", sent)
 
 # %% [markdown]
-# Equal to the byte; what is left, on tp and pp together, is the norm: one number.
+# Equal to the byte. What is left, on tp and pp together, is the norm: one number.
 #
 # **Seconds.** Four GPUs, a batch of eight microbatches, 30 ms each on one GPU, and 400 MB of gradients. Three ways to
 # share the work: dp 4, dp 2 × pp 2, pp 4. PCIe carries 32 GB/s. A pipeline of p stages idles (p−1) of m+p−1 slots; dp
@@ -430,8 +451,8 @@ print(shardlab.run(norm_as_found, [torch.tensor([3.0, 0]), torch.tensor([0.0, 4]
 print("one process:", torch.tensor([3.0, 0, 3, 0, 0, 4]).norm().item())
 
 # %% [markdown]
-# The LayerNorm was counted on both ranks. With tp 8 it would be counted eight times, and training would clip too hard,
-# the more the larger tp: two runs that should agree do not.
+# The LayerNorm was counted on both ranks. With tp 8 it would be counted eight times. The larger tp, the harder training
+# would clip: two runs that should agree do not.
 #
 # **`whole_norm(gradients, is_split, *, tp_group, pp_group)`** returns the norm, on every rank. `is_split[i]` says
 # whether tensor-parallel ranks hold different parts of gradient i, or all the same. Stages hold different layers;
@@ -497,7 +518,14 @@ check("week09.reading", reading_answers)
 #
 # **`hsdp_step(shard, inputs, lr, *, node_group, cross_group)`** returns this rank's new slice. The model is a vector
 # `w[P_node]`; a rank's loss is `(inputs @ w).square().mean()`, and the step is plain gradient descent on the mean over
-# all ranks of both groups. *About 9 lines.* The budget a rank, S the bytes of the whole vector:
+# all ranks of both groups. *About 9 lines.*
+#
+# **By hand**, two nodes of two ranks, w = `[1, 2]`, lr = 0.1. Both ranks of a node gather `[1, 2]`; say their gradients
+# of it are `[1, 2]` and `[3, 4]` on one node, `[5, 6]` and `[7, 8]` on the other. The reduce-scatter inside a node
+# leaves 4 and 6, and 12 and 14. Across nodes the first slices add up to 16 and the second ones to 20, and the mean over
+# four ranks is 4 and 5: the new slices are 1 − 0.4 = 0.6 and 2 − 0.5 = 1.5.
+#
+# The budget per rank, with S the bytes of the whole vector:
 #
 # | axis | bytes sent | that is |
 # |---|---|---|
@@ -592,8 +620,8 @@ check("week09.rank-37", groups_of_rank_37)
 # > **Two.** Every axis has its own payload, its own moment and its own link: tp activations always, pp at the edges,
 # > dp gradients once. Who sends most lies innermost.
 #
-# > **Three.** A wrong group does not crash. Hold replicas against each other, gradients against one process, and bytes
-# > of every axis against their formula.
+# > **Three.** A wrong group does not crash. Compare replicas with each other, gradients with one process, and the bytes
+# > of every axis with their formula.
 #
 # ## 15 · Going further
 #

@@ -26,8 +26,8 @@
 #
 # <details><summary>Which axis sends most, and which sends least?</summary>
 #
-# Tensor parallelism (张量并行): four all-reduces per layer and microbatch. A pipeline (流水线) sends one activation a
-# boundary (weeks 5, 7 and 9).
+# Tensor parallelism (张量并行) sends most: four all-reduces per layer and microbatch. A pipeline (流水线) sends least:
+# one activation per boundary and microbatch, and its gradient back (weeks 5, 7 and 9).
 # </details>
 #
 # <details><summary>What does ZeRO-1 cut?</summary>
@@ -37,21 +37,20 @@
 #
 # <details><summary>How many microbatches does the first stage of 1F1B hold?</summary>
 #
-# min(P, M), as many as there are stages (week 7).
+# min(P, M): as many as there are stages, if there are that many microbatches (week 7).
 # </details>
 
 # %%
 from dataclasses import replace
 
-from shardlab import figures
-from shardlab.costs import GIB, Layout, find_accelerator, find_model, flops, model, state_bytes
+from shardlab import costs, figures
 from shardlab.costs.planning import best_stages, claims, neighbours, planner
 from shardlab.costs.validation import predictions, published, validate
-from shardlab.figures import draw_against_published, layout_text
 
 from autograder import check
 
-h100, trillion = find_accelerator("h100"), find_model("gpt-1t")
+GIB, Layout, find_model, layout_text = costs.GIB, costs.Layout, costs.find_model, figures.layout_text
+h100, trillion = costs.find_accelerator("h100"), find_model("gpt-1t")
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -63,7 +62,7 @@ h100, trillion = find_accelerator("h100"), find_model("gpt-1t")
 # %%
 sizes = [(8, 4, 32), (8, 8, 16), (8, 16, 8), (8, 64, 2)]
 tried = [Layout(tp=t, pp=p, dp=d, num_microbatches=2048 // d, zero=1, sequence_parallel=t > 1) for t, p, d in sizes]
-states = state_bytes(trillion, Layout(), gradient_bytes=4).total
+states = costs.state_bytes(trillion, Layout(), gradient_bytes=4).total
 print(f"1,024 GPUs: {1024 * h100.memory_bytes / 2**40:.1f} TiB; states of one copy: {states / 2**40:.1f} TiB")
 rows = figures.memory_rows(trillion, tried)
 figure, ax = figures.new_axes(8, 2.8)
@@ -72,14 +71,19 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=planner.us
 
 # %% [markdown]
 # In a label, b1 is one sequence in a microbatch. *Usable* is what driver, NCCL's buffers and fragments leave of a GPU,
-# about 92%. One of the four fits. **Which would you have tried first?** And there are thousands: sizes of five axes,
-# the microbatch, chunks, recomputation (重计算), ZeRO's stage, the schedule. A planner tries them all, on paper.
+# about 92% in this planner. One of the four fits. **Which would you have tried first?** And there are thousands: sizes
+# of five axes, the microbatch, chunks, recomputation (重计算), ZeRO's stage, the schedule. A planner tries them all, on
+# paper.
 #
 # ### Warm-up: does it fit?
 #
 # Weights in bf16, gradients summed in float32, Adam's 12 bytes cut by ZeRO-1. **`bytes_left(num_parameters, tp, pp, dp,
 # activation_bytes, gpu_bytes)`** returns the bytes that are left on a GPU, below 0 if it does not fit. All GPUs hold
 # equal parts. *About 2 lines.*
+#
+# **By hand:** a billion parameters, tp 2, pp 2, dp 2. A GPU has a quarter of the parameters, and for each of them 2
+# bytes of weight, 4 of gradient and 12/2 = 6 of Adam: 0.25 · 12 = 3 GB. Of 8 GB with 1 GB of activations, 4 GB are
+# left.
 #
 # > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other models, GPUs and clusters,
 # > servers that do not have eight of them, sizes that are not powers of two, fewer microbatches than stages, and
@@ -105,12 +109,12 @@ check("week10.fits", bytes_left)
 #
 # | layout | states | activations | fits? | what it pays |
 # |---|---|---|---|---|
-# | dp 4 | 36 | 4 | no | one all-reduce a step |
+# | dp 4 | 36 | 4 | no | one all-reduce per step |
 # | pp 2, dp 2 | 18 | 4 (two microbatches of half the layers) | yes | a bubble (气泡) |
 # | tp 2, dp 2 | 18 | 2 | yes | all-reduces in every layer |
 # | tp 2, pp 2 | 9 | 2 | yes | both |
 #
-# A plan is the cheapest way to pay, among those that fit. That is all. The rest is arithmetic, and doubt.
+# A plan is the cheapest way to pay, among those that fit. The rest is arithmetic, and doubt.
 #
 # **Notation.** A layout is `(tp, pp, dp, b)`: sizes of the tensor, pipeline and data axis, and sequences in a
 # microbatch (微批次). A step has B sequences, hence m = B / (dp·b) microbatches. `W[L_P, I, J_T]`: layers over P,
@@ -124,6 +128,10 @@ check("week10.fits", bytes_left)
 # - tp divides the GPUs of a server and the heads: its groups never leave a server;
 # - pp divides the layers;
 # - b is one of `microbatches`, and dp·b divides the sequences of a step.
+#
+# **By hand:** 4 GPUs in servers of 2, 2 layers, 2 heads, 4 sequences and b of 1 or 2. tp and pp are 1 or 2 each. dp 4
+# leaves one sequence for each replica, so only b = 1; every other pair of tp and pp allows both b: `(1, 1, 4, 1)`,
+# `(1, 2, 2, 1)`, `(1, 2, 2, 2)`, `(2, 1, 2, 1)`, `(2, 1, 2, 2)`, `(2, 2, 1, 1)`, `(2, 2, 1, 2)`: seven.
 #
 # **Guess first:** how many for 96 layers, 96 heads, 1,024 GPUs, 1,536 sequences and b of 1, 2 or 4? *About 8 lines.*
 
@@ -156,6 +164,10 @@ check("week10.layouts", layouts)
 #   sequence parallelism and a fused attention a layer of GPT keeps 34·s·b·h/tp bytes (arXiv 2205.05198, table 2,
 #   without its scores). *About 5 lines.*
 # - **`fitting(layouts, model, sequences, limit_bytes)`**: those of the layouts that fit, in the order given. *1 line.*
+#
+# **By hand:** a billion parameters, 4 layers, hidden 1,000, sequences of 1,000; the layout (2, 2, 2, 1) and 4 sequences
+# per step. States: 3 GB, as above. m = 4 / (2·1) = 2 microbatches. A stage has 2 layers and keeps them for min(2, 2) =
+# 2 microbatches: 4 · 34 · 1,000 · 1 · 1,000 / 2 = 68 MB. Together 3.068 GB.
 
 
 # %% exercise="week10.fitting"
@@ -189,6 +201,11 @@ check("week10.fitting", rank_bytes, fitting)
 #   of which a ring sends 2(tp−1)/tp. There are m + pp − 1 such slots. At the end, over the network: (dp−1)/dp of 6
 #   bytes for each parameter of the rank (gradients 4, weights 2). *About 8 lines.*
 # - **`ranked(layouts, model, sequences, gpu)`**: the layouts, the fastest first. *1 line.*
+#
+# **By hand**, the same model and layout, on a slow GPU: 10¹² FLOP/s, 10⁹ bytes per second over NVLink, 10⁸ over the
+# network. Work: 6 · 0.25·10⁹ · 1,000 / 10¹² = 1.5 s. An all-reduce of 2·1·1,000·1,000 bytes sends 2 · 1/2 of them: 2
+# ms; four in each of 2 layers: 16 ms. So a slot takes 1.516 s, and 2 + 2 − 1 = 3 slots 4.548 s. At the end 1/2 · 6 ·
+# 0.25·10⁹ bytes over the network: 7.5 s. Together 12.048 s.
 
 
 # %% exercise="week10.ranked"
@@ -219,7 +236,7 @@ check("week10.ranked", step_seconds, ranked)
 # Three functions are a planner. Let it plan the trillion. **Predict:** how many layouts survive the memory?
 
 # %%
-mine = {"parameters": model.num_parameters(trillion)} | {
+mine = {"parameters": costs.num_parameters(trillion)} | {
     name: getattr(trillion, name) for name in ("layers", "hidden", "heads", "sequence")
 }
 reached = {"flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10}
@@ -249,7 +266,7 @@ sixteen = Layout(tp=8, pp=16, dp=128, num_microbatches=16, zero=1, sequence_para
 print("layers of Llama-3 405B on 16 stages:", best_stages(find_model("llama3-405b"), sixteen, h100).sizes)
 
 # %% [markdown]
-# A plan without reasons is a number to be believed. So ask each **neighbour** (邻居), one size doubled or halved on the
+# A plan without reasons has to be taken on trust. So ask each **neighbour** (邻居), one size doubled or halved on the
 # same GPUs with the same batch, why it loses (virtual: the chunks of a rank). **Read the last column: how many lose to
 # time, and how many to memory?**
 
@@ -280,7 +297,7 @@ figures.plan_explorer("llama3-70b", "h100", sequences=1024)
 # %% [markdown]
 # ## 7 · Rules of thumb are claims
 #
-# *"TP up to 8, PP across machines, DP last."* Every engineer says so. A planner need not believe it: it looks for the
+# *"TP up to 8, PP across machines, DP last."* So says every tutorial. A planner need not believe it: it looks for the
 # best plan that keeps a rule and the best that breaks it. The second loop asks how sure we are.
 
 # %%
@@ -304,9 +321,9 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
 # tp 16 across two servers, **do not believe it yet**. There are two suspects.
 #
 # *The clock.* It lets eight network cards of a server carry a ring as if they were one fast link; published runs of
-# this kind are few, and missed. Narayanan et al. (2104.04473, takeaway 1) measured and advise against it. Does half the
-# network turn the winner round? Then the plan hangs on a number that nobody has measured *for you*: one all-reduce over
-# 16 GPUs in two servers.
+# this kind are few, and our clock missed them. Narayanan et al. (2104.04473, takeaway 1) measured and advise against
+# it. Does half the network change the winner? Then the plan depends on a number that nobody has measured *for you*: one
+# all-reduce over 16 GPUs in two servers.
 #
 # *The search.* Beside a pipeline it tried ZeRO-1 at most, as Megatron has it. Meta cut gradients, too. The last line
 # allows that: compare it with section 10. (It is a claim again: our clock reduces gradients once per step, and a team
@@ -320,7 +337,7 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
 # - attention FLOPs that count the masked half, with utilisations above 100% as a symptom (NVIDIA/Megatron-LM issue 831;
 #   AI-Hypercomputer/maxtext issue 1972, repaired by pull request 1988);
 # - keys and values as wide as queries, though heads share them (jax-ml/scaling-book pull request 41);
-# - gradients of 2 bytes where the ones that are summed have 4 (DeepSpeed pull request 1463 says why they do);
+# - gradients of 2 bytes where the ones that are summed have 4 (DeepSpeed issue 2352 asks for the 4);
 # - and, in many spreadsheets: scores that a fused attention never keeps, an all-reduce that is counted once, a
 #   vocabulary that is used twice and counted once.
 
@@ -341,7 +358,7 @@ def calculator_with_bugs(n):
 sizes = {"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128256, "sequence": 8192}
 sizes |= {"microbatch": 1, "tp": 8, "pp": 4, "dp": 16, "microbatches": 32, "parameters_on_rank": 2.2e9}
 print({name: f"{value:.4g}" for name, value in calculator_with_bugs(sizes).items()})
-print(f"Llama-3 70B has {model.num_parameters(find_model('llama3-70b')):.4g} parameters")
+print(f"Llama-3 70B has {costs.num_parameters(find_model('llama3-70b')):.4g} parameters")
 
 # %% [markdown]
 # ### Bug hunt: `calculate`
@@ -387,17 +404,18 @@ check("week10.calculator", calculate)
 runs = validate.measured_runs()
 points = [(run.id, run.step_seconds, predictions.predict_seconds(run)) for run in runs]
 figure, ax = figures.new_axes(8.5, 3.4)
-figures.show(figure, draw_against_published(ax, points, what="Step time", unit="s"))
+figures.show(figure, figures.draw_against_published(ax, points, what="Step time", unit="s"))
 full = [run for run in published.read_runs() if run.memory_bytes and not run.flagged]
 points = [(run.id, run.memory_bytes / GIB, predictions.predict_memory(run) / GIB) for run in full]
 figure, ax = figures.new_axes(8.5, 3.4)
-figures.show(figure, draw_against_published(ax, points, what="Memory", unit="GiB"))
+figures.show(figure, figures.draw_against_published(ax, points, what="Memory", unit="GiB"))
 
 # %% [markdown]
 # Name the misses, do not hide them. What do the worst ones have in common: many servers and little work for each GPU,
-# experts in fp8, frameworks that we know badly? A planner need not be right about seconds to *choose* well, for errors
-# that all layouts share cancel. But two plans that differ by less than the error above are a tie: measure both. (The
-# constants of our clock were fitted on these same runs; `python -m shardlab.costs.validation` leaves each family out.)
+# experts in fp8, frameworks whose details we do not know? A planner need not be right about seconds to *choose* well,
+# for errors that all layouts share cancel. But two plans that differ by less than the error above are a tie: measure
+# both. (The constants of our clock were fitted on these same runs; `python -m shardlab.costs.validation` leaves each
+# family out.)
 #
 # ## 10 · Real runs, and why they chose so
 #
@@ -406,7 +424,7 @@ figures.show(figure, draw_against_published(ax, points, what="Memory", unit="GiB
 # - **OLMo 7B** (trained on Dolma; 2402.00838): FSDP, nothing else. It fits, so no axis that sends more is needed.
 # - **Yi 34B** (2403.04652): ZeRO-1 with tensor and pipeline parallelism; Yi-Lightning, with experts, adds their axis.
 #   Sizes are not told: tp 8 and pp 4 below are ours.
-# - **Gemma 2 9B** (2408.00118): 4,096 TPUs, the model over 4, optimizer state cut as in ZeRO-3. A TPU torus is no
+# - **Gemma 2 9B** (2408.00118): 4,096 TPUs, the model over 4, optimizer state cut as in ZeRO-3. A TPU torus is not a
 #   server of eight: we plan for GPUs in its place.
 # - **Llama 3 405B** (2407.21783, table 4): tp 8, pp 16 in interleaved chunks, dp 128 on 16,384 H100.
 # - **DeepSeek-V3** (2412.19437, section 3.2): pp 16, experts over 64, ZeRO-1, *no* tensor parallelism: an H800's NVLink
@@ -422,7 +440,7 @@ own = {
     "deepseek-v3": ("h800", 15360, Layout(pp=16, dp=128, ep=64, num_microbatches=120, zero=1)),
 }
 for name, (gpu, sequences, layout) in own.items():
-    wanted, accelerator = find_model(name), find_accelerator(gpu)
+    wanted, accelerator = find_model(name), costs.find_accelerator(gpu)
     memory = planner.peak_memory(wanted, layout, gradient_bytes=4)
     theirs = planner.Plan(layout, memory, planner.seconds_of(wanted, layout, accelerator))
     ours = planner.plan(wanted, accelerator, layout.world, sequences, best=1)[0]
@@ -475,6 +493,11 @@ check("week10.reading", reading_answers)
 # Layers differ: the first has an embedding, the last the logits, DeepSeek-V3 has three without experts. Alpa
 # (2201.12023, section 5) cuts by dynamic programming (动态规划): the slowest stage sets the pace, and each must fit.
 #
+# **By hand:** layers of 3, 1 and 1 seconds, each with 10 bytes of states and 1 kept byte per microbatch; two stages,
+# two microbatches. Stage 0 has two microbatches in flight, stage 1 one. `[1, 2]` holds 10 + 2·1 = 12 and 20 + 2 = 22
+# bytes, and its slowest stage takes 3 s; `[2, 1]` holds 24 and 11, and takes 4 s. Under a limit of 22 or more:
+# `[1, 2]`.
+#
 # **`cut(layers, num_stages, num_microbatches, limit_bytes)`**: `layers` lists `(seconds, state_bytes, kept_bytes)`.
 # Stage i holds the states of its layers, and kept_bytes for each of the min(num_stages − i, num_microbatches)
 # microbatches in flight. Return the number of layers of each stage, 1 or more, all within the limit, so that the
@@ -483,9 +506,9 @@ check("week10.reading", reading_answers)
 #
 # <details><summary>Hint</summary>
 #
-# `best[end]`: the least slowest stage when the first `end` layers are in the stages so far. One more stage: for every
-# `begin` and `end`, max(best[begin], seconds of the layers between), if they fit. Remember `begin`; walk back at the
-# end.
+# `best[end]`: the smallest achievable time of the slowest stage when the first `end` layers are in the stages so far.
+# One more stage: for every `begin` and `end`, max(best[begin], seconds of the layers between), if they fit. Remember
+# `begin`; walk back at the end.
 # </details>
 
 
@@ -522,6 +545,9 @@ check("week10.cut", cut)
 # **`used_and_days(num_parameters, tokens_per_step, step_seconds, num_gpus, peak_flops, total_tokens)`** returns
 # the share of the peak that a step uses by 6 FLOPs per parameter and token (the MFU, 模型算力利用率, without
 # attention), and the days of a training, not rounded. *About 2 lines.*
+#
+# **By hand:** a billion parameters, a million tokens per step, 10 s per step, 10 GPUs of 10¹⁴ FLOP/s. A step needs
+# 6·10¹⁵ FLOPs of the 10¹⁶ that the GPUs could do in its time: 0.6. For 8.64 billion tokens 8,640 steps take one day.
 
 
 # %% exercise="week10.trillion"
@@ -539,7 +565,7 @@ check("week10.trillion", used_and_days)
 # %%
 tokens = 2048 * trillion.sequence
 used, days = used_and_days(mine["parameters"], tokens, best.step.total, 1024, h100.bf16_flops, 10e12)
-mfu = flops.utilisation(flops.model_flops_per_token(trillion), tokens, best.step.total, 1024, h100.bf16_flops)
+mfu = costs.utilisation(costs.model_flops_per_token(trillion), tokens, best.step.total, 1024, h100.bf16_flops)
 print(f"{layout_text(best.layout)}: {best.memory.total / GIB:.1f} GiB, {best.step.total:.1f} s a step")
 print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take {days:.0f} days")
 
@@ -579,12 +605,13 @@ print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take 
 #
 # <details><summary>Why is "does not fit" the commonest reason in the list of neighbours?</summary>
 #
-# Because memory is what a fast layout runs out of: less splitting means fewer messages and larger products.
+# Because less splitting means fewer messages and larger products, so the layouts that would be faster are those that
+# need more memory.
 # </details>
 #
 # <details><summary>A calculator reports 115% of the peak. First suspect?</summary>
 #
-# FLOPs that nobody computed: the masked half of attention, or recomputation taken for model FLOPs.
+# FLOPs that nobody computed, such as the masked half of attention; or recomputation counted as model FLOPs.
 # </details>
 #
 # ## 15 · Take away
@@ -593,7 +620,7 @@ print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take 
 #
 # > **Two.** Rules of thumb are claims about one model on one cluster. Test them with the numbers of yours.
 #
-# > **Three.** A prediction without its error is a wish. Know the misses, and measure what the plan hangs on.
+# > **Three.** A prediction without its error is a wish. Know the misses, and measure what the plan depends on.
 #
 # ## 16 · Going further
 #

@@ -3,8 +3,7 @@
 from random import Random
 
 import pytest
-from shardlab.costs import flops
-from shardlab.costs.model_zoo import find_model
+from shardlab import costs
 
 from autograder import notebooks
 from autograder.weeks import WEEKS, find
@@ -21,7 +20,7 @@ def cases_on_the_page(week: str) -> dict[str, list | None]:
         shown[exercise] = cases
 
     names = {name: None for one in WEEKS[week] for name in one.names}
-    scope = {"check": check, "find_model": find_model, "flops": flops, **names}
+    scope = {"check": check, "costs": costs, **names}
     for cell in notebooks.read_source(week).cells:
         if cell.cell_type == "code" and "check(" in cell.source and "import" not in cell.source:
             exec(cell.source, scope)

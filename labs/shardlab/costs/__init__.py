@@ -8,6 +8,7 @@ __getattr__ = lazily(
     overlap=(),
     traffic=(),
     activations=("Saved", "layer_activation_bytes_exactly", "layer_activation_tensors"),
+    axis_traffic=("activation_bytes_of", "pp_boundary_bytes"),
     context=(
         "context_bytes",
         "extra_kv_blocks",
@@ -33,6 +34,13 @@ __getattr__ = lazily(
         "tokens_first",
         "two_level_bytes",
     ),
+    flops=(
+        "attention_core_flops",
+        "layer_matmul_flops",
+        "model_flops_per_token",
+        "output_flops",
+        "utilisation",
+    ),
     hardware=("ACCELERATORS", "Accelerator", "GIB", "slowest_link"),
     layout=("Layout", "check_layout", "check_world"),
     machines=("find_accelerator",),
@@ -41,5 +49,6 @@ __getattr__ = lazily(
     model=("num_parameters",),
     model_file=("load_model",),
     model_zoo=("ZOO", "find_model"),
+    traffic=("ring_all_gather_bytes", "ring_all_reduce_bytes"),
     zero_plus_plus=("plus_bytes", "quantized_bytes"),
 )

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from shardlab.figures.page import new_axes
 from shardlab.figures.profile import draw_profile, joined, read_trace, shares
+from shardlab.figures.traces import kept_traces
 from shardlab.pipeline_parallel.builders import one_f_one_b
 from shardlab.pipeline_parallel.schedule import Kind
+
+from benchmarks.profiler_traces import kernels_of
 
 TRACES = Path(__file__).parents[3] / "benchmarks" / "results" / "traces_h200"
 
@@ -122,3 +125,16 @@ def test_the_figure_says_what_it_shows():
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["forward", "backward", "optimizer", "messages"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["rank 0", "rank 1"] and figure is not None
+
+
+def test_the_package_keeps_what_the_figure_reads_of_the_whole_traces():
+    for path in kept_traces("week07"):
+        whole = TRACES / path.name
+        assert gzip.decompress(path.read_bytes()) == gzip.decompress(kernels_of(whole.read_bytes()))
+        assert read_trace(path) == read_trace(whole)
+    assert len(kept_traces("week07")) == 4
+
+
+def test_a_week_without_kept_traces_is_refused():
+    with pytest.raises(ValueError, match="no traces of 'week99' are kept: use week07"):
+        kept_traces("week99")
