@@ -2,11 +2,13 @@
 
 `python -m benchmarks.profiler_traces FOLDER [cpu|cuda]` writes `week07-rank0.json.gz` and so on, which Perfetto opens.
 On a GPU the ranks share it.
+`python -m benchmarks.profiler_traces keep` copies into the package what the pages of weeks 7 and 13 draw of the traces.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from tempfile import TemporaryDirectory
 import shardlab
 import torch
 import torch.distributed as dist
+from shardlab.figures.traces import KEPT
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
@@ -32,6 +35,7 @@ CONFIG = {
     "cuda": GPTConfig(layers=8, hidden=1024, heads=16, sequence=512),
 }
 MICROBATCHES, BLOCKS = 8, 8
+TRACES = Path(__file__).parent / "results" / "traces_h200"
 
 
 class Block(nn.Module):
@@ -108,5 +112,33 @@ def main(folder: str, device: str = "cpu") -> None:
             print(f"{path}: {len(trace):,} bytes")
 
 
+def kernels_of(trace: bytes) -> bytes:
+    """A GPU's trace, smaller: its kernels, their launches, and what tells a backward and an optimizer from the rest."""
+    whole = json.loads(gzip.decompress(trace))
+    kernels = [event for event in whole["traceEvents"] if event.get("cat") == "kernel"]
+    correlations = {event["args"]["correlation"] for event in kernels}
+
+    def launches(event: dict) -> bool:
+        return event.get("cat") in ("cuda_runtime", "cuda_driver") and event["args"]["correlation"] in correlations
+
+    events = []
+    for event in whole["traceEvents"]:
+        if event in kernels or launches(event):
+            args = {key: value for key, value in event["args"].items() if key in ("correlation", "stream")}
+            events.append(event | {"args": args})
+        elif event.get("ph") == "M" or str(event["name"]).startswith(("autograd::engine", "Optimizer.step")):
+            events.append({key: value for key, value in event.items() if event.get("ph") == "M" or key != "args"})
+    kept = {"displayTimeUnit": "ms", "traceEvents": events}
+    return gzip.compress(json.dumps(kept, separators=(",", ":")).encode(), mtime=0)
+
+
+def keep() -> None:
+    """Write the copies that a notebook draws."""
+    for path in sorted([*TRACES.glob("week07-*.json.gz"), *TRACES.glob("week13-*.json.gz")]):
+        copy = KEPT / path.name
+        copy.write_bytes(kernels_of(path.read_bytes()))
+        print(f"{copy}: {copy.stat().st_size:,} bytes")
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    keep() if sys.argv[1:] == ["keep"] else main(*sys.argv[1:])

@@ -20,13 +20,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shardlab.meter.alive import alive
     from shardlab.ranks.run import PerRank, RanksFailed, run
 
-__all__ = ["PerRank", "RanksFailed", "run"]
+__all__ = ["PerRank", "RanksFailed", "alive", "run"]
 
 
 def __getattr__(name: str) -> Any:
     """Import `run` and its friends at first use: `shardlab doctor --help` and the cost formulas need no torch."""
+    if name == "alive":  # its module in `meter` has the same name, so `meter` cannot export it
+        from shardlab.meter.alive import alive
+
+        return alive
     if name in __all__:
         from shardlab.ranks import run as module
 

@@ -38,5 +38,6 @@ __getattr__ = lazily(
     model=("num_parameters",),
     model_file=("load_model",),
     model_zoo=("ZOO", "find_model"),
+    planning=("Search", "plan"),
     zero_plus_plus=("plus_bytes", "quantized_bytes"),
 )

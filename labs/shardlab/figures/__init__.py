@@ -15,15 +15,18 @@ from shardlab.figures.mesh import draw_groups
 from shardlab.figures.oral import oral_exam, show_questions
 from shardlab.figures.overlap import draw_overlap
 from shardlab.figures.page import new_axes, show
+from shardlab.figures.pair import draw_pair
 from shardlab.figures.palette import PALETTE
 from shardlab.figures.plan import draw_pareto, draw_step, layout_text
 from shardlab.figures.plan_explorer import axis_bytes, memory_rows, plan_explorer
+from shardlab.figures.profile import draw_profile
 from shardlab.figures.published import draw_against_published
 from shardlab.figures.regions import Region, draw_regions
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.sliders import interact
 from shardlab.figures.stepper import ring_stepper
 from shardlab.figures.timeline import draw_timeline
+from shardlab.figures.traces import kept_traces
 
 __all__ = [
     "PALETTE",
@@ -43,8 +46,10 @@ __all__ = [
     "draw_masks",
     "draw_memory",
     "draw_overlap",
+    "draw_pair",
     "draw_pareto",
     "draw_predicted_against_measured",
+    "draw_profile",
     "draw_regions",
     "draw_ring_against_tree",
     "draw_ring_step",
@@ -54,6 +59,7 @@ __all__ = [
     "draw_traffic",
     "draw_visits",
     "interact",
+    "kept_traces",
     "layout_text",
     "memory_rows",
     "new_axes",

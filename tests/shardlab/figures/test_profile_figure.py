@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from shardlab.figures.page import new_axes
 from shardlab.figures.profile import draw_profile, joined, read_trace, shares
+from shardlab.figures.traces import kept_traces
 from shardlab.pipeline_parallel.builders import one_f_one_b
 from shardlab.pipeline_parallel.schedule import Kind
 
@@ -73,7 +74,7 @@ def test_without_kernels_operators_are_read(written):
 @pytest.mark.parametrize(
     "text",
     [b"no gzip", gzip.compress(b"no json"), gzip.compress(b"[1]"), gzip.compress(b"{}")],
-    ids=["no gzip", "no JSON", "a list", "no events"],  # gzip writes the time: bytes as names differ between two workers
+    ids=["no gzip", "no JSON", "a list", "no events"],  # gzip writes the time: bytes would differ between two workers
 )
 def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "x.json.gz"
@@ -122,3 +123,11 @@ def test_the_figure_says_what_it_shows():
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["forward", "backward", "optimizer", "messages"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["rank 0", "rank 1"] and figure is not None
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_a_copy_in_the_package_draws_what_the_trace_draws(rank):
+    """Smaller by what no figure reads."""
+    whole = TRACES / f"week13-rank{rank}.json.gz"
+    copy = kept_traces("week13")[rank]
+    assert read_trace(copy) == read_trace(whole) and copy.stat().st_size < whole.stat().st_size / 5
