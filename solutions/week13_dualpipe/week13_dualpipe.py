@@ -115,7 +115,7 @@ figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="D
 # | ZB-H1 | (P−1)(F+B−2W) | 1× | P |
 # | DualPipe | (P/2−1)(F&B+B−3W) | 2× | P+1 |
 #
-# The table is that of [DeepSeek's repository](https://github.com/deepseek-ai/DualPipe); ZB-H1 is called ZB1P there.
+# The table is number 2 of the report, section 3.2.1, where ZB-H1 is called ZB1P.
 #
 # ### Warm-up: the bill of DualPipe
 #
@@ -369,7 +369,7 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), nam
 # its two tensors, once; a batch of `dist.P2POp`s for `dist.batch_isend_irecv` (week 7) cannot deadlock. Where does the
 # other rank have stage r in *its* list? *About 8 lines.*
 #
-# A second copy is dear only where weights are not spread. With experts over many ranks, a rank's share is small: "this
+# A second copy is expensive only where weights are not spread. With experts over many ranks, a rank's share is small: "this
 # does not significantly increase the memory consumption since we use a large EP size", says the report.
 
 
