@@ -67,7 +67,7 @@ bars = {name: 2 * number for name, number in weights.items()} | {"one GPU holds"
 figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
-# All of 671 billion weights can learn, for the FLOPs of 37 billion. The price: nobody decides beforehand how many
+# All 671 billion weights can learn, for the FLOPs of 37 billion. The price: nobody decides beforehand how many
 # tokens an expert gets. This week is about that. Each model stays on one device; next week the experts move to
 # different ranks.
 #

@@ -198,7 +198,7 @@ def asks_for_a_gradient():
     return came.requires_grad
 
 
-print("the result wants a gradient:", run(asks_for_a_gradient, ranks=2))
+print("the result requires a gradient:", run(asks_for_a_gradient, ranks=2))
 
 # %% [markdown]
 # No error, no warning, no gradient. Everything before the layer would simply stop learning through its experts.
@@ -206,8 +206,8 @@ print("the result wants a gradient:", run(asks_for_a_gradient, ranks=2))
 # **`exchange(x, sent, *, group)`** returns the rows that arrive, source after source, and a list: how many came from
 # each rank. Its backward sends gradients where the rows came from. `dist.all_to_all_single(out, x, out_splits,
 # in_splits, group=group)` fills `out` with `out_splits[r]` rows of each rank r; without splits all parts are equal, as
-# for the counts. Send each row once (counts come on top); a rank without rows takes part, forward and backward. *About
-# 14 lines with the Function.* `exchange_step` is given.
+# for the counts. Send each row once (the counts are extra); a rank without rows takes part, forward and backward.
+# *About 14 lines with the Function.* `exchange_step` is given.
 
 
 # %% exercise="week12.exchange"

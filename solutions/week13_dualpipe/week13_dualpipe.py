@@ -230,8 +230,8 @@ check("week13.eight-steps", eight_steps, cases=cases)
 #
 # `0F0 1F2 0F1 1B2 (1F3;0B0)OVERLAP_F_B 1B3 0I1 0W1`
 #
-# Each of the four microbatches has one forward and one backward here, and only 0's second one is cut into I and W.
-# *About 12 lines.*
+# (`0F1` is stage 0, F, microbatch 1.) Every microbatch has one forward and one backward here; only the backward of
+# microbatch 1 is cut, into `0I1` and `0W1`. *About 12 lines.*
 
 
 # %% exercise="week13.slots"
@@ -316,7 +316,7 @@ check("week13.dualpipe", dualpipe, dualpipe_v, cases=cases)
 # %% [markdown]
 # ## 5 · Predict, then measure
 #
-# Four real ranks that sleep 30 ms per unit. A sleeping rank overlaps nothing: its pair takes F + B. So this measures
+# Four real ranks that sleep 60 ms per unit. A sleeping rank overlaps nothing: its pair takes F + B. So this measures
 # the *bubble*, not the hidden transfers. Attention has no weights of its own, so W is often the shorter half: let it be
 # 0.5 beside F = I = 1. **Predict** the three idle times by the table of section 3. (With F = I = W, DualPipe and ZB-H1
 # would be one unit of 27 apart: less than a busy laptop's noise. The last row has that DualPipe.)
@@ -325,7 +325,8 @@ check("week13.dualpipe", dualpipe, dualpipe_v, cases=cases)
 short, equal = Durations(1, 1, 0.5), Durations(1, 1, 1)
 for name, durations in (("1f1b", short), ("zb-h1", short), ("dualpipe", short), ("dualpipe", equal)):
     schedule = builders.BUILDERS[name](4, 8)
-    timeline, due = pipeline_parallel.run_asleep(schedule, durations), simulate(schedule, durations)
+    timeline = pipeline_parallel.run_asleep(schedule, durations, seconds_per_unit=0.06)
+    due = simulate(schedule, durations)
     held = max(pipeline_parallel.peak_activations(schedule, until=pipeline_parallel.Kind.W))
     print(f"{name:9} W = {durations.weight_gradient:3}: time {timeline.makespan:5.1f} ({due.makespan:g})", end="")
     print(f"  idle {max(timeline.idle):4.1f} ({max(due.idle):g})  holds {held} activations")
@@ -369,8 +370,8 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), nam
 # its two tensors, once; a batch of `dist.P2POp`s for `dist.batch_isend_irecv` (week 7) cannot deadlock. Where does the
 # other rank have stage r in *its* list? *About 8 lines.*
 #
-# A second copy is expensive only where weights are not spread. With experts over many ranks, a rank's share is small: "this
-# does not significantly increase the memory consumption since we use a large EP size", says the report.
+# A second copy is expensive only where weights are not spread. With experts over many ranks, a rank's share is small:
+# "this does not significantly increase the memory consumption since we use a large EP size", says the report.
 
 
 # %% exercise="week13.copies"

@@ -96,7 +96,7 @@ figures.show(figure, figures.draw_groups(ax, mesh.Mesh(tp=2, cp=2, pp=2), 5, ran
 #
 # A stage has layers/pp layers. A rank has `tokens` tokens of a microbatch, h wide, of bf16, 2 bytes. In a forward
 #
-# - **tp** adds up partial sums, twice a layer: an all-reduce of tokens · h numbers, or the same bytes in two halves;
+# - **tp** adds up partial sums, twice per layer: an all-reduce of tokens · h numbers, or the same bytes in two halves;
 # - **cp** passes keys and values round a ring: to each of cp − 1 others, 2 · tokens · kv/tp numbers per layer;
 # - **ep** sends rows there and back: of tokens/tp tokens, k copies each, a share of (ep − 1)/ep leaves.
 #
@@ -282,7 +282,7 @@ check("week15.finish", finish_gradients, cases=[{"mesh": mesh, "numbers": 250} f
 # Seven suspects train the same step. One is healthy. Each of the others has a bug that a public code has had, and their
 # logs look alike. These are the threads, in no particular order:
 #
-# - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446): a sum that nobody thought of
+# - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446): a sum that was forgotten
 # - [DeepSpeed#5618](https://github.com/deepspeedai/DeepSpeed/issues/5618): a factor, hidden by Adam
 # - [Megatron-LM#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513): a mean of means
 # - [piper#13](https://github.com/uw-syfi/piper/issues/13): two halves of one weight

@@ -256,7 +256,7 @@ figures.show(figure, figures.draw_bars(ax, sent_bytes(**theirs), title=title))
 # ## 4 · Time and money
 #
 # `gpu` is a dict of what a GPU reaches, `flops`, `nvlink` and `network` (per second), and `per_server`, `peak`,
-# `dollars` for an hour.
+# `dollars` per hour.
 #
 # - **`step_seconds(model, layout, gpu)`**. A *slot* is one microbatch on one stage: 6 FLOPs per parameter of the rank
 #   and token, 8 with `recompute`; then the microbatch's share of tp over NVLink, of cp over NVLink if tp · cp fit into
@@ -308,7 +308,7 @@ h100 = {"flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10, "per_server": 8, "pe
 h100 |= {"memory": planning.usable_bytes(gpu), "dollars": 2.0, "hours": 50_000.0}
 mfu, days, dollars = bill(**theirs, gpu=h100, tokens=15.6e12)
 seconds = step_seconds(**theirs, gpu=h100)
-print(f"{seconds:.2f} s a step, the planner says {planning.seconds_of(llama, trained, gpu).total:.2f} s")
+print(f"{seconds:.2f} s per step, the planner says {planning.seconds_of(llama, trained, gpu).total:.2f} s")
 print(f"Meta measured {llama_run.step_seconds:.2f} s")
 print(f"MFU {mfu:.1%}, {days:.0f} days, ${dollars / 1e6:.0f} million")
 
