@@ -2,7 +2,7 @@
 
 `python -m benchmarks.profiler_traces FOLDER [cpu|cuda]` writes `week07-rank0.json.gz` and so on, which Perfetto opens.
 On a GPU the ranks share it.
-`python -m benchmarks.profiler_traces keep` copies what week 7's page draws of the kept traces into the package.
+`python -m benchmarks.profiler_traces keep` copies into the package what the pages of weeks 7 and 13 draw of the traces.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def kernels_of(trace: bytes) -> bytes:
 
 def keep() -> None:
     """Write the copies that a notebook draws."""
-    for path in sorted(TRACES.glob("week07-*.json.gz")):
+    for path in sorted([*TRACES.glob("week07-*.json.gz"), *TRACES.glob("week13-*.json.gz")]):
         copy = KEPT / path.name
         copy.write_bytes(kernels_of(path.read_bytes()))
         print(f"{copy}: {copy.stat().st_size:,} bytes")

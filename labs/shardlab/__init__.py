@@ -21,9 +21,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shardlab.meter.alive import alive
     from shardlab.ranks.run import PerRank, RanksFailed, run
 
-__all__ = ["PerRank", "RanksFailed", "run"]
+__all__ = ["PerRank", "RanksFailed", "alive", "run"]
 
 PARTS = {
     *("collectives", "context_parallel", "costs", "data_parallel", "expert_parallel", "figures", "hybrid", "mesh"),
@@ -38,6 +39,10 @@ def __getattr__(name: str) -> Any:
     """
     if name in PARTS:
         return import_module(f"shardlab.{name}")
+    if name == "alive":  # its module in `meter` has the same name, so `meter` cannot export it
+        from shardlab.meter.alive import alive
+
+        return alive
     if name in __all__:
         from shardlab.ranks import run as module
 

@@ -42,22 +42,21 @@
 # %%
 from math import ceil, pi, sqrt
 
-import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import costs, figures, model
-from shardlab.meter.alive import alive
-from torch.nn.functional import gelu
+from shardlab import alive, costs, figures, model, run
 
 from autograder import check
+
+gelu = torch.nn.functional.gelu
 
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# A larger model learns more, and costs more FLOPs for each token. **Experts** (专家) cut that tie: each layer has many
-# MLPs, and a **router** (路由器) sends each token to a few of them. DeepSeek-V3 has 256 per layer; a token visits 8 of
-# them, and one **shared expert** (共享专家) that everybody visits. **How much of the model does a token use?** Guess,
-# then run.
+# A larger model learns more, and costs more FLOPs for each token. **Experts** (专家) cut that tie: a layer has many
+# MLPs, and a **router** (路由器) sends each token to a few of them. A layer of DeepSeek-V3 has 256; a token visits 8 of
+# them, and one **shared expert** (共享专家) that every token visits (arXiv 2412.19437, section 4.2). **How much of the
+# model does a token use?** Guess, then run.
 
 # %%
 v3 = costs.find_model("deepseek-v3")
@@ -68,8 +67,9 @@ bars = {name: 2 * number for name, number in weights.items()} | {"one GPU holds"
 figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
-# The knowledge of 671 billion weights for the FLOPs of 37 billion. The price: nobody decides beforehand how many tokens
-# an expert gets. This week is about that. It stays on one device; next week the experts move to different ranks.
+# All 671 billion weights can learn, for the FLOPs of 37 billion. The price: nobody decides beforehand how many
+# tokens an expert gets. This week is about that. Each model stays on one device; next week the experts move to
+# different ranks.
 #
 # ## 2 · The picture first
 #
@@ -93,7 +93,7 @@ def routed_here():
     return tokens[0], model.routed(fresh(16), tokens)[0][1]
 
 
-seen = shardlab.run(routed_here, ranks=4)
+seen = run(routed_here, ranks=4)
 characters, logits = "".join(chr(t) for tokens, _ in seen for t in tokens), [logits for _, logits in seen]
 
 
@@ -119,10 +119,10 @@ draw_map(k=2)
 # Nobody taught this router to prefer anyone. But its weights are random, so it has preferences, and text is not random:
 # what is frequent comes again and again. The dashed line is the mean.
 #
-# An expert is a matrix product with a fixed place in memory and, soon, on another GPU. So one may cap it: a
-# **capacity** (容量) of `factor` times the even share; what comes later is **dropped** (丢弃, a cross): that expert
-# adds nothing to the token. The second picture has factor 1. The third moved a **bias** (偏置) on each expert for
-# 50 steps. **Why does it still drop so many, although the bars are nearly even?**
+# An expert is a matrix product with a fixed place in memory and, soon, on another GPU. So its tokens may be capped: a
+# **capacity** (容量) of `factor` times the even share. Choices beyond it are **dropped** (丢弃, a cross): that expert
+# adds nothing to the token. The second picture has factor 1. In the third, each expert's scores got a **bias** (偏置)
+# that 50 steps had adjusted. **Why does it still drop so many, although the bars are nearly even?**
 
 # %%
 draw_map(k=2, factor=1.0)
@@ -132,8 +132,8 @@ draw_map(k=2, factor=1.0, bias_steps=50)
 # %% [markdown]
 # Each rank drops from its own 16 tokens, two rows per expert: what is even over 64 tokens need not be even over 16.
 #
-# Now touch it. `nodes` is how many of four nodes, with four neighbouring experts each, a token may use: fewer copies
-# travel (week 12). **Which slider does most for the balance, and which does nothing to it?**
+# Now move the sliders. `nodes` is how many of four nodes, with four neighbouring experts each, a token may use, so that
+# fewer copies travel (week 12). **Which slider does most for the balance, and which does nothing to it?**
 
 
 # %% tags=["interactive"]
@@ -160,6 +160,10 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 # lost is
 #
 # > σ/(n√(2π)) = √((1 − k/E) / (2πn)), for k = 1 and many experts 1/√(2π·T/E).
+#
+# **By hand.** 8 tokens, 4 experts, k = 1, factor 1.25. An even share is n = 2 rows, so an expert takes ⌈1.25 · 2⌉ = 3.
+# At factor 1 a uniform router loses √((3/4) / (2π · 2)) = 24%. If all 8 tokens want one expert, it keeps 3 of 8, and
+# 5/8 = 62.5% are lost.
 #
 # ### Warm-up: the bill
 #
@@ -204,11 +208,11 @@ def uniform(experts, k, factors):
 
 print(f"your formula at factor 1: {expert_bill(**switch)[1]:.2%}")
 factors = (1.0, 1.1, 1.25, 1.5)
-by_rank = torch.tensor(list(shardlab.run(uniform, 64, 1, factors, ranks=4))).mean(0)
+by_rank = torch.tensor(list(run(uniform, 64, 1, factors, ranks=4))).mean(0)
 for factor, measured in zip(factors, by_rank.tolist(), strict=False):
     print(f"factor {factor:4}: {costs.dropped_share(64, factor, k_of_experts=1 / 64):6.2%} by formula, {measured:6.2%}")
 for experts, k in ((64, 6), (256, 8)):
-    full = sum(one[-1] for one in shardlab.run(uniform, experts, k, (), ranks=4)) / 4
+    full = sum(one[-1] for one in run(uniform, experts, k, (), ranks=4)) / 4
     predicted = costs.fullest_expert(experts, k, 4096)
     print(f"{experts} experts, k = {k}: the fullest has {full:.2f} times the mean, {predicted:.2f} by formula")
 
@@ -217,6 +221,8 @@ for experts, k in ((64, 6), (256, 8)):
 # factor of 1.25 is enough for a perfect router with 64 rows, while a fresh one as above loses much more.
 #
 # ## 4 · A router
+#
+# A router makes a **logit** (one number per expert) of a token, a score of the logit, and chooses the k best scores.
 #
 # **By hand.** One token, logits `[ln 4, ln 2, 0, 0]`, k = 2.
 #
@@ -227,12 +233,12 @@ for experts, k in ((64, 6), (256, 8)):
 # | sigmoid, bias `[0, 0, .4, 0]` | 4/5, 2/3, **.9**, 1/2 | **experts 2 and 0:** 1/2, 4/5 | 5/13, 8/13 |
 #
 # The last row is DeepSeek-V3's: the bias takes part in the choice, not in the weight (arXiv 2408.15664). Softmax,
-# renormalised, is Mixtral's: the same as a softmax of the k largest logits. Choosing has no gradient; **the weight is
-# the only way in which the router learns**. That is why each expert's output is multiplied by it.
+# renormalised, is Mixtral's: the same as a softmax of the k largest logits. Choosing has no gradient; **the router
+# learns through the weight alone**. That is why each expert's output is multiplied by it.
 #
 # <details><summary>With k = 1 and renormalised weights, what is the gradient of the router?</summary>
 #
-# Zero: the weight is 1, whatever the router says. Switch Transformers, k = 1, does not renormalise.
+# Zero: the weight is 1, whatever the router says. Switch Transformers, k = 1, multiplies by the softmax itself.
 # </details>
 #
 # **`choose(logits, bias, k, score, renormalise)`** returns a token's k experts, int64, and their weights. Scores and
@@ -281,14 +287,20 @@ check("week11.router", router_step, cases=cases)
 # **rows** (行). Expert 1 has three of them: one matrix product with three rows. With a capacity of two, choice 4 is
 # dropped, the last one in the queue; or, *by score*, the one of the three with the smallest weight.
 #
-# Sorting is **permute** (重排), adding weighted rows back to their tokens **unpermute**. But for the
-# weights, each is the other's backward.
+# Sorting is **permute** (重排), adding weighted rows back to their tokens **unpermute**. Weights apart, each is the
+# other's backward.
+#
+# Then the output. Let an "expert" e just multiply by e + 1, let x be `[1, 10, 100]`, all weights 0.5, no capacity, no
+# shared expert. Rows `[1 | 1 10 100 | 10 100]` become `[1 | 2 20 200 | 30 300]`, times 0.5 `[.5 | 1 10 100 | 15 150]`.
+# Added to their tokens 0, 0, 1, 2, 1, 2: y = `[1.5, 25, 250]`. (In PyTorch `index_add` does that addition; a stable
+# `argsort` does the sorting.)
 #
 # **`kept(experts, weights, rows, by_score)`**: which choices stay, bool `[T, k]`. **`moe_layer`**: the shared expert's
 # output, plus weight times expert of each choice that stays. An MLP is `gelu(x @ up) @ down`. Two demands: compute an
-# expert on *its* rows alone (memory is read from outside: all experts on all tokens keep E/k times as much); and an
-# expert without rows, even a batch without tokens, still gives every weight a gradient: zeros. Next week you will see
-# who waits for whom if it does not. *About 18 lines in all.*
+# expert on *its* rows alone (the check measures memory: all experts on all tokens keep E/k times as much); and an
+# expert without rows, even a batch without tokens, still gives every weight a gradient: zeros. (A product with 0 rows
+# is legal in PyTorch, and its backward gives zeros.) Next week you will see who waits for whom if it does not. *About
+# 18 lines in all.*
 
 
 # %% exercise="week11.layer"
@@ -372,7 +384,7 @@ for layer in (dense_layer, moe_layer):
 #
 # It is 1 where all is even and E where one takes all (Switch Transformers, arXiv 2101.03961, equations 4 to 6). The
 # share is a count and has no gradient; the mean has one. Its price: *every* token is pushed away from expert 0, even
-# those that need it. The loss is added to that of training with a small coefficient, such as 0.01.
+# those that need it. The loss is added to that of training with a small coefficient; Switch takes 0.01.
 #
 # **A bias, by hand.** Loads `[6, 4, 2]`, mean 4: the bias moves by `[−u, 0, +u]`. No gradient, no loss; once per step
 # (arXiv 2408.15664, algorithm 1; DeepSeek-V3: u = 0.001).
@@ -417,9 +429,9 @@ check("week11.balance", loss_step, moved_bias, cases=cases)
 # %% [markdown]
 # ## 7 · Bug hunt: a loss that never flows
 #
-# A layer deep inside a model cannot add to the training's loss. So it sends its loss along with its output: a Function
-# that returns y unchanged, and whose backward also sends a gradient of 1 into the loss. In
-# [Automodel#1408](https://github.com/NVIDIA-NeMo/Automodel/issues/1408) this was
+# A layer deep inside a model does not see the training's loss. So it sends its own loss along with its output: a
+# Function that returns y unchanged, and whose backward also sends a gradient of 1 into the loss, as if it had been
+# added. In [Automodel#1408](https://github.com/NVIDIA-NeMo/Automodel/issues/1408) this was
 #
 # ```python
 # MoEAuxLossAutoScaler.apply(weights, aux_loss * weights.shape[0])
@@ -472,10 +484,11 @@ for way in ("added", "as found", "returned"):
 #   ([Automodel#3359](https://github.com/NVIDIA-NeMo/Automodel/pull/3359)); a factor that contained the size of a
 #   microbatch ([Megatron-LM#5798](https://github.com/NVIDIA/Megatron-LM/pull/5798)), or the tensor-parallel size
 #   ([#5047](https://github.com/NVIDIA/Megatron-LM/pull/5047)): *the same model, another coefficient on another mesh*;
-# - **own counts.** *By hand:* two ranks, two experts. All of rank 0's tokens choose expert 0, all of rank 1's expert 1.
-#   Over both, share = (1/2, 1/2): even, the loss is 1. Each rank alone sees (1, 0), and punishes a router that is
-#   perfect. So counts are summed over ranks; scores are not needed: the ranks' mean of Σ share · (own mean) is the loss
-#   of the whole;
+# - **own counts.** *By hand:* two ranks, two experts. Rank 0's tokens have scores (.9, .1) and choose expert 0, rank
+#   1's (.1, .9) and choose expert 1. Over both, share = (1/2, 1/2) and mean = (.5, .5): the loss is 2 · (½ · .5 + ½ ·
+#   .5) = 1. Rank 0 alone sees share (1, 0), loss 2 · (1 · .9) = 1.8, and punishes a router that is perfect. So counts
+#   are summed over ranks. Scores need not travel: with the common share and its *own* mean, each rank has 2 · (½ · .9 +
+#   ½ · .1) = 1, and the ranks' mean of that is always the loss of the whole;
 # - **counted twice.** A layer that is recomputed (week 6) runs twice, and a count in its forward doubles
 #   ([torchtitan#1593](https://github.com/pytorch/torchtitan/pull/1593)). Watch:
 
@@ -502,15 +515,16 @@ for way in ("kept", "recomputed"):
     print(f"{way:10}: {load.tolist()} of 10 tokens; the bias moves by {torch.sign(load.sum() - 4 * load).tolist()}")
 
 # %% [markdown]
-# The sign does not see a factor of two, so training does not show it; the logged loads do. Where an evaluation is
+# The sign is the same with doubled counts, so training does not show it; the logged loads do. Where an evaluation is
 # counted as well ([torchtitan#4148](https://github.com/pytorch/torchtitan/pull/4148)), the sign may be wrong too. The
-# first run of a recomputed layer, and an evaluation, keep no graph: `torch.is_grad_enabled()` tells you.
+# first run of a recomputed layer, and an evaluation, keep no graph: `torch.is_grad_enabled()` is False in both.
 #
-# **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of`, with its loss attached, and adds the
-# choices of all ranks to `counts`: once. `moe_step` is given. It plays the recomputation, divides the task's loss by
-# the number of microbatches, and takes the mean of the gradients over ranks. Router gradient and counts must be those
-# of one process that has all tokens, for any number of ranks. Send E counts per microbatch, not scores. *About 12
-# lines.*
+# **`WithLoss`** is the Function. **`balanced_layer`** returns y of `layer_of`, with its loss attached, times the
+# coefficient and divided by the number of microbatches, and adds the choices of all ranks to `counts`: once. `moe_step`
+# is given. It imitates recomputation (the first run, without a graph, attaches and counts nothing), divides the task's
+# loss by the number of microbatches, and takes the mean of the gradients over ranks. Router gradient and counts must
+# equal those of one process that has all tokens, for any number of ranks. Send E counts per microbatch, not scores.
+# *About 12 lines.*
 
 
 # %% exercise="week11.flow"
@@ -578,7 +592,7 @@ def of_my_tokens():
 
 
 for ranks in (1, 2, 4):
-    length, counts = shardlab.run(of_my_tokens, ranks=ranks)[0]
+    length, counts = run(of_my_tokens, ranks=ranks)[0]
     print(f"{ranks} ranks: router gradient {length:.6f}, choices {counts}")
 
 # %% [markdown]
@@ -621,9 +635,10 @@ figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 
 # %% [markdown]
 # **`next_bias(bias, load, step)`**: the bias for the next step. The target: with the biases of the last ten steps the
-# fullest expert has at most **1.2** times the mean on average, on 8,192 tokens that were never shown. Three kinds of
-# router, a point each: skewed by chance; one *hot* expert that everybody prefers; one *cold* expert that nobody
-# chooses. *1 to 5 lines.*
+# fullest expert has at most **1.2** times the mean on average, on 8,192 new tokens. Three kinds of router, one point
+# each: skewed by chance; one *hot* expert that most tokens prefer; one *cold* expert that none chooses. Two ideas: a
+# step that shrinks with `step`, and one that depends on *how far* a load is from the mean, not on its sign alone. *1 to
+# 5 lines.*
 
 
 # %% exercise="week11.fifty-steps"
@@ -658,9 +673,9 @@ figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 # ## 9 · What experts learn
 #
 # Three small GPTs with 8 experts per layer learn this course's text, byte by byte, each on a rank of its own:
-# without balance, with the loss (coefficient 0.1), with the bias (rate 0.005). **Predict:** does balance help or
-# harm an expert that wants to specialise (专门化)? It is measured in bits: how much the choice of an expert says
-# about the character, the mutual information (互信息) of the two.
+# without balance, with the loss (coefficient 0.1), with the bias (rate 0.005). **Predict:** does balance help experts
+# to specialise (专门化), or hinder them? It is measured in bits: how much the choice of an expert tells about the
+# character, the mutual information (互信息) of the two.
 
 # %%
 ways = {"nothing": (0.0, 0.0), "loss": (0.1, 0.0), "bias": (0.0, 0.005)}
@@ -683,7 +698,7 @@ def trained(steps=250):
     return model.next_token_loss(network(tokens), targets).item(), experts, tokens.flatten()
 
 
-for way, (loss, experts, tokens) in zip(ways, after := shardlab.run(trained, ranks=3, timeout=120), strict=True):
+for way, (loss, experts, tokens) in zip(ways, after := run(trained, ranks=3, timeout=120), strict=True):
     load = model.load_of(experts, 8)
     full, bits = load.max() / load.float().mean(), model.specialisation(experts, tokens)
     print(
@@ -697,9 +712,9 @@ title = "With the bias: where the choices of each kind of character go (even: 12
 figures.show(figure, figures.draw_visits(ax, visits, title=title))
 
 # %% [markdown]
-# Without balance a few experts get most of the tokens, and an expert that gets everything knows nothing in particular.
-# With balance all of them are used, a choice tells more, and the loss is lower. Nobody told an expert what to be.
-# (Small, short, one seed: an observation, not a law.)
+# Without balance a few experts get most of the tokens, and an expert that gets everything does not specialise. With
+# balance all of them are used, and a choice tells more. Nobody told an expert what to be. (Small, short, one seed: an
+# observation, not a law.)
 #
 # ## 10 · Read real code
 #
@@ -735,9 +750,12 @@ check("week11.reading", reading_answers)
 #
 # **`parameters(…)`** returns two numbers: all parameters, and those that a token visits, the **active** (激活) ones.
 # Count an embedding and an output of V · h each; `attention` weights in each layer, norms among them; in `dense_layers`
-# a gated MLP of width ffn; in the other layers a router and gated experts of width expert_ffn, `experts` routed ones,
-# of which a token visits k, and `shared`. Gated: three matrices. The router and the embedding count whole. *About 4
-# lines.*
+# a gated MLP of width ffn; in the other layers a router (h · E) and gated experts of width expert_ffn: `experts` routed
+# ones, of which a token visits k, and `shared` ones. Gated: three matrices. Router and embedding count whole.
+#
+# **By hand.** Two layers, one of them dense, h = 2, V = 10, attention 16, ffn 8; 4 experts of width 3, k = 1, one
+# shared. Embedding and output 2 · 10 · 2 = 40, attention 2 · 16 = 32, dense MLP 3 · 2 · 8 = 48, router 2 · 4 = 8, each
+# expert 3 · 2 · 3 = 18. In all 128 + 5 · 18 = **218**; a token visits 128 + 2 · 18 = **164**. *About 4 lines.*
 
 
 # %% exercise="week11.active"
@@ -771,9 +789,9 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
 
 # %% [markdown]
 # Now the answer that you would give, in five to eight sentences: which costs of DeepSeek-V3 are those of a model of 37
-# billion parameters, and which those of one of 671 billion? Why is "8x7B" neither 56 nor 14 billion? With a batch of 64
-# tokens in inference, what becomes of the advantage? What does an unbalanced router cost, and which of this week's two
-# remedies would you choose, and why?
+# billion parameters, and which those of one of 671 billion? Why is "8x7B" neither 56 nor 14 billion? What happens to
+# the advantage with a batch of 64 tokens in inference? What does an unbalanced router cost, and which of this week's
+# two remedies would you choose, and why?
 
 # %% [markdown] manual="week11.interview" points=2
 # ### BEGIN SOLUTION
@@ -817,7 +835,7 @@ for name, sizes in (("Mixtral", mixtral), ("DeepSeek-V3", deepseek)):
 #
 # > **One.** A token uses a part: FLOPs follow the active parameters, memory all of them.
 #
-# > **Two.** Balance is never free and never perfect: luck alone fills one expert 25% above the mean.
+# > **Two.** Balance is never free and never perfect: luck alone fills one of 256 experts 25% above the mean.
 #
 # > **Three.** A side loss can be missing, or a thousand times too strong, and the training still runs. Compare its
 # > gradient with one process.

@@ -45,21 +45,19 @@
 # %%
 from random import Random
 
-import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import costs, figures, meter
-from shardlab.expert_parallel import ParallelMoE, Splits, all_to_all, placed
-from shardlab.model import Choice, MoE, MoEConfig, route
-from torch.nn.functional import gelu
+from shardlab import RanksFailed, costs, expert_parallel, figures, meter, model, run
 
 from autograder import check
+
+gelu = torch.nn.functional.gelu
 
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# DeepSeek-V3 has 671 billion parameters and uses 37 billion of them per token. Almost all the others are experts. **How
-# many GPUs must share the experts until their bf16 weights alone fit?** Guess, then run.
+# DeepSeek-V3 has 671 billion parameters and uses 37 billion of them per token. Almost all the others belong to experts.
+# **Over how many GPUs must the experts be spread until their bf16 weights alone fit?** Guess, then run.
 
 # %%
 v3 = costs.find_model("deepseek-v3")
@@ -74,9 +72,10 @@ figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_
 #
 # ## 2 · The picture first
 #
-# A row is a rank that sends, a column one that receives, a number the rows between them. What is framed stays at home.
-# Below the square: how many rows each rank's experts get. One router is even; in the other, experts are popular by
-# **Zipf's law** (齐普夫定律): the i-th one in proportion to 1/i.
+# Each rank has tokens, and a **row** is one token on its way to one of its experts. In the square, a line is a rank
+# that sends, a column one that receives, and the number says how many rows go. What is framed stays at home. Below the
+# square: how many rows each rank's experts get. One router is even; in the other, experts are popular by **Zipf's law**
+# (齐普夫定律): the i-th one in proportion to 1/i.
 
 
 # %%
@@ -101,8 +100,8 @@ def exchange_square(skew=0.5, ep=8, k=2):
 
 
 # %% [markdown]
-# Everyone waits for the fullest column. Note also that the diagonal is 1/ep of an even table: the larger ep, the less
-# stays at home.
+# Every rank waits for the fullest column. Note also that the diagonal is 1/ep of an even table: the larger ep, the
+# fewer rows stay at home.
 #
 # ## 3 · The bill
 #
@@ -115,6 +114,11 @@ def exchange_square(skew=0.5, ep=8, k=2):
 # among the experts of M nodes only: the same question with M nodes.
 #
 # ### Warm-up: four numbers
+#
+# **By hand.** T = 4, k = 2, h = 3, ep = 2: 4 · 2 rows of 3 numbers of 2 bytes are 48 bytes, half of them leave: 24 per
+# all-to-all, 96 for all four. With E = 4 experts on N = 2 nodes, both of a token's experts miss a given node in
+# C(2, 2) / C(4, 2) = 1/6 of all cases, so it is visited in 5/6, and a token visits 2 · 5/6 = 1.67 nodes. Within one
+# allowed node (its 2 experts): 1 node.
 #
 # **`exchange_bill(tokens, k, hidden, ep, experts, nodes, allowed)`** returns bytes that a rank sends in one all-to-all;
 # bytes in a layer's forward and backward; nodes per token; and nodes per token within `allowed` nodes. *About 6 lines.*
@@ -145,14 +149,15 @@ check("week12.bill", exchange_bill, cases=[v3_layer, small])
 
 # %% [markdown]
 # 5.29 nodes become 3.63. **Predict, then measure:** the package's layer on four ranks, 512 tokens, k = 2, h = 32,
-# float32. The meter sees what each call is handed, and `sent` says how much of it goes to others. Which of the four
-# all-to-alls has the same payload on every rank, and why not all?
+# float32. The meter sees what each call is given, and `sent` says how much of it goes to others. Which of the four
+# all-to-alls have the same payload on every rank, and why not all?
 
 
 # %%
 def measured():
     torch.manual_seed(0)
-    layer, rank = ParallelMoE(MoE(MoEConfig(32, 16, Choice(8, 2))), Splits(dist.group.WORLD)), dist.get_rank()
+    whole, rank = model.MoE(model.MoEConfig(32, 16, model.Choice(8, 2))), dist.get_rank()
+    layer = expert_parallel.ParallelMoE(whole, expert_parallel.Splits(dist.group.WORLD))
     x = torch.randn(512, 32, generator=torch.Generator().manual_seed(rank)).requires_grad_()
     sent = layer.prepared(x).exchange.sent
     with meter.record() as bill:
@@ -161,14 +166,14 @@ def measured():
 
 
 formula = 2 * exchange_bill(512, 2, 32, 4, 8, 1, 1)[0]  # float32
-found = shardlab.run(measured, ranks=4)
+found = run(measured, ranks=4)
 for rank, (payloads, leaves) in enumerate(found):
     print(f"rank {rank}: all-to-alls of {payloads} bytes; of the first one {leaves} leave")
 print(f"formula {formula:.0f}; mean of the ranks {sum(leaves for _, leaves in found) / 4:.0f}")
 
 # %% [markdown]
-# Dispatch is handed T·k rows. What comes back is what *arrived*, and that is the router's choice. Your checks below
-# compare with packets on the wire, and there the counts of the case are exact.
+# Dispatch is given T·k rows on every rank. Combine sends back what *arrived*, and that depends on the routers of all
+# ranks. Your checks below compare with packets on the wire, and there the counts of the case are exact.
 #
 # ## 4 · An exchange of uneven parts
 #
@@ -193,14 +198,16 @@ def asks_for_a_gradient():
     return came.requires_grad
 
 
-print("the result wants a gradient:", shardlab.run(asks_for_a_gradient, ranks=2))
+print("the result requires a gradient:", run(asks_for_a_gradient, ranks=2))
 
 # %% [markdown]
-# No error, no warning, no gradient. Everything in front of the layer would simply stop learning from its experts.
+# No error, no warning, no gradient. Everything before the layer would simply stop learning through its experts.
 #
 # **`exchange(x, sent, *, group)`** returns the rows that arrive, source after source, and a list: how many came from
-# each rank. Its backward sends gradients where the rows came from. Send each row once (counts come on top); a rank
-# without rows takes part, forward and backward. *About 14 lines with the Function.* `exchange_step` is given.
+# each rank. Its backward sends gradients where the rows came from. `dist.all_to_all_single(out, x, out_splits,
+# in_splits, group=group)` fills `out` with `out_splits[r]` rows of each rank r; without splits all parts are equal, as
+# for the counts. Send each row once (the counts are extra); a rank without rows takes part, forward and backward.
+# *About 14 lines with the Function.* `exchange_step` is given.
 
 
 # %% exercise="week12.exchange"
@@ -258,8 +265,9 @@ check("week12.exchange", exchange_step, cases=[uneven, {"ranks": 4, "width": 32}
 #
 # **By hand.** Rank 0's tokens a, b choose `[[1, 0], [1, 2]]`, k = 2, and each rank has two experts. The four choices,
 # flat, are `1 0 1 2`. In the order of the experts they are choices `1 0 2 3`, tokens `a a b b`: three rows stay on rank
-# 0, one goes to rank 1. Along with each row must travel *which* of that rank's experts it wants. Results come home in
-# the same order; undo it, multiply by the weights, add up.
+# 0, one goes to rank 1: `sent = [3, 1]`. Along with each row must travel *which* of that rank's experts it wants:
+# `0 1 1` here, and `0` to rank 1 (expert 2 is its first). Results come home in the same order, of choices `1 0 2 3`:
+# undo it, multiply by the weights, add up two by two.
 #
 # The experts are given: `numbers[i]` says which of this rank's experts row i goes through.
 
@@ -330,39 +338,43 @@ def as_found(rows, sizes, up, down):
     return torch.cat([kernel(one, up[e], down[e]) for e, one in enumerate(rows.split(sizes))])
 
 
-def hunt_by(run, x, sizes, up, down, gradient, *, group):
+def hunt_by(experts, x, sizes, up, down, gradient, *, group):
     """x + experts(x); rows lie by expert, `sizes` for all experts; the output and gradients of x, up and down."""
     counts, own, size = torch.tensor(sizes), len(up), dist.get_world_size(group)
     theirs = torch.empty_like(counts)
     dist.all_to_all_single(theirs, counts, group=group)
     sent, received = (one.view(size, own).sum(1).tolist() for one in (counts, theirs))
     leaves = [one.clone().requires_grad_() for one in (x, up, down)]
-    rows = all_to_all(leaves[0], sent, received, group=group, agreed=True)
+    rows = expert_parallel.all_to_all(leaves[0], sent, received, group=group, agreed=True)
     order = torch.arange(own).repeat(size).repeat_interleave(theirs).argsort(stable=True)
-    y = run(rows[order], theirs.view(size, own).sum(0).tolist(), *leaves[1:])
-    y = leaves[0] + all_to_all(y[order.argsort()], received, sent, group=group, agreed=True)
+    y = experts(rows[order], theirs.view(size, own).sum(0).tolist(), *leaves[1:])
+    y = leaves[0] + expert_parallel.all_to_all(y[order.argsort()], received, sent, group=group, agreed=True)
     y.backward(gradient)
     return y.detach(), *(one.grad for one in leaves)
 
 
 # %%
-def all_to_rank_0(run):
+def all_to_rank_0(experts):
     x, up = torch.ones(3, 4), torch.ones(1, 4, 4)
-    return [one is not None for one in hunt_by(run, x, [3, 0], up, up, x, group=None)]
+    return [one is not None for one in hunt_by(experts, x, [3, 0], up, up, x, group=None)]
 
 
 try:
-    shardlab.run(all_to_rank_0, as_found, ranks=2, timeout=4)
-except shardlab.RanksFailed as failure:
+    run(all_to_rank_0, as_found, ranks=2, timeout=4)
+except RanksFailed as failure:
     print(failure)
 
 # %% [markdown]
-# On rank 1 the result depends on nothing that was received. Its backward goes through the residual alone and ends,
-# happily. Rank 0 wants to send gradients to rank 1, and waits.
+# On rank 1 the result does not depend on anything that was received. Its backward goes through the residual alone and
+# ends without an error. Rank 0 wants to exchange gradients with rank 1, and waits.
 #
-# **`run_anyway(rows, sizes, up, down)`** computes with `kernel`, which is never to be called without rows, and keeps
-# its place in the backward on every rank. And one more thing: a rank's experts need gradients even if no row came,
-# zeros and not None. Else the next all-reduce over their copies, or the optimizer, waits or skips. *About 3 lines.*
+# **By hand.** What keeps rank 1 in the backward? Any operation on what was received, even on nothing: `rows` of shape
+# (0, 4) times `up[e]` of shape (4, 4) is legal in PyTorch, gives (0, 4), and in the backward returns (0, 4) to `rows`
+# and sixteen zeros to `up[e]`. Only `kernel` refuses.
+#
+# **`run_anyway(rows, sizes, up, down)`** computes with `kernel`, which must never be called without rows, and keeps its
+# place in the backward on every rank. And one more thing: a rank's experts need gradients even if no row came, zeros
+# and not None. Otherwise the next all-reduce over their copies waits, or the optimizer skips them. *About 3 lines.*
 
 
 # %% exercise="week12.empty-rank"
@@ -386,7 +398,7 @@ one = {"ranks": 4, "own": 2, "routing": "one expert takes all", "special": 3, "s
 check("week12.empty-rank", hunt_step, cases=[some, none, one])
 
 # %%
-print("output and gradients are there:", shardlab.run(all_to_rank_0, run_anyway, ranks=2))
+print("output and gradients are there:", run(all_to_rank_0, run_anyway, ranks=2))
 
 # %% [markdown]
 # ## 7 · Bug hunt: gradients that are ep times too large
@@ -425,11 +437,13 @@ for name, make in (("Adam", torch.optim.Adam), ("SGD ", torch.optim.SGD)):
     print(f"{name}: loss {lines[0]:.6f}, with gradients four times too large {lines[1]:.6f}")
 
 # %% [markdown]
-# Adam divides by the size of its gradients, so a factor cancels. But *clipping* sees it, and that is the second hunt.
-# Say that every gradient is 1: a dense weight, and an expert on each of two ranks. The whole model's norm is √3. A rank
-# that looks at what it has finds √2, and clips less ([Megatron-LM#5916](https://github.com/NVIDIA/Megatron-LM/pull/5916)
-# left out experts). If ranks find *different* norms, they scale the same dense weight differently, and copies drift
-# apart.
+# Adam divides by the size of its gradients, so a factor cancels. But *clipping* does not cancel it, and that is the
+# second hunt. Say that every gradient is 1: a dense weight, and an expert on each of two ranks. The whole model's norm
+# is √3. A rank that looks at what it has finds √2, and clips less
+# ([Megatron-LM#5916](https://github.com/NVIDIA/Megatron-LM/pull/5916) mends a norm without some experts). If ranks find
+# *different* norms, they scale the same dense weight differently, and copies drift apart. So each rank adds up the
+# squares of its own experts, an all-reduce over ep adds those of the others, and dense squares are added once: 1 + 1 +
+# 1.
 #
 # **`finish_gradients(dense, experts, max_norm, *, dp, ep, edp)`** gets two lists of this rank's gradients. It returns
 # the whole model's norm, and both lists: means over all tokens, scaled by min(1, max_norm / norm). Work on copies; send
@@ -469,26 +483,27 @@ check("week12.gradients", gradients_step, cases=[by_hand, copies, copies | {"ep"
 # %% [markdown]
 # ## 8 · Two levels: one copy per node
 #
-# Inside a server rows travel over NVLink, between servers over a network that is about nine times slower. A token with
-# four experts on one other node crosses four times. **By hand:** token a chooses experts `[4, 5, 7]`, all on node 1,
-# ranks 2 and 3. One level sends three rows across and gets three back. In two levels *one* copy crosses, with its three
-# numbers and weights; on node 1 it is copied to ranks 2 and 3, the node adds up the weighted results, and *one* sum
-# returns.
+# Inside a server rows travel over NVLink, between servers over a network that is slower: nine times on H100s (450 and
+# 50 GB/s), 3.2 times on DeepSeek's H800s. A token with four experts on one other node crosses four times. **By hand:**
+# token a chooses experts `[4, 5, 7]`, all on node 1, ranks 2 and 3. One level sends three rows across and gets three
+# back. In two levels *one* copy crosses, with its three numbers and weights; on node 1 it is copied to ranks 2 and 3,
+# the node adds up the weighted results, and *one* sum returns.
 #
-# **Predict:** with 8 of 256 experts on 8 nodes, how many copies cross for a token? With your formula, and drawn:
+# **Predict:** with 8 of 256 experts on 8 nodes, how many nodes does a token visit? With your formula, and drawn:
 
 # %%
 logits = torch.randn(4096, 256, generator=torch.Generator().manual_seed(0))
 for name, allowed in (("no limit", 8), ("4 nodes", 4)):
-    nodes = route(logits, Choice(256, 8, groups=8, groups_per_token=allowed)).experts_TK // 32
+    choice = model.Choice(256, 8, groups=8, groups_per_token=allowed)
+    nodes = model.route(logits, choice).experts_TK // 32
     visited = torch.zeros(4096, 8).scatter_(1, nodes, 1.0).sum(1).mean()
     formula = exchange_bill(1, 8, 1, 1, 256, 8, allowed)[3]
     print(f"{name}: {formula:.2f} nodes per token by the formula, {visited:.2f} drawn, instead of 8 rows")
 
 # %% [markdown]
 # Why 3.98 and not 3.63? The formula draws at random. A real router allows a node *because* it has two high scores, and
-# then hardly misses it. (DeepSeek-V3 ranks nodes by the sum of their best k/M scores.) Against 5.31 it is still a
-# quarter less, and never more than four.
+# then it hardly ever misses it. (DeepSeek-V3 ranks nodes by the sum of their best k/M scores, section 2.1.2.) Compared
+# with 5.31 it is still a quarter less, and never more than four.
 #
 # **`two_level_layer(x, experts, weights, up, down, *, across, inside)`** does what `expert_layer` does. `inside` is
 # this node's group, `across` has the ranks of the same place on every node; rank r of the world is on node
@@ -531,8 +546,8 @@ check("week12.two-level", two_level_step, cases=[servers, silent, three])
 
 
 # %% [markdown]
-# **Measure.** Two nodes of two ranks, 16 experts, 4 choices, h = 64: what is handed to exchanges that reach another
-# node, in a forward? Without a limit, and with one node for each token.
+# **Measure.** Two nodes of two ranks, 16 experts, 4 choices, h = 64: how many bytes are given to exchanges that reach
+# another node, in a forward? Without a limit, and with one node for each token.
 
 
 # %%
@@ -541,7 +556,7 @@ def across_nodes(levels, allowed):
     generator, rank = torch.Generator().manual_seed(dist.get_rank()), dist.get_rank()
     x, up = torch.randn(256, 64, generator=generator), torch.ones(4, 64, 8)
     logits = torch.randn(256, 16, generator=generator)
-    chosen = route(logits, Choice(16, 4, groups=2, groups_per_token=allowed))
+    chosen = model.route(logits, model.Choice(16, 4, groups=2, groups_per_token=allowed))
     given = x, chosen.experts_TK, chosen.weights_TK, up, up.mT
     with meter.record() as bill, torch.no_grad():
         expert_layer(*given, group=None) if levels == 1 else two_level_layer(*given, across=across, inside=inside)
@@ -549,21 +564,25 @@ def across_nodes(levels, allowed):
 
 
 for allowed in (2, 1):
-    one, two = (sum(shardlab.run(across_nodes, levels, allowed, ranks=4)) for levels in (1, 2))
+    one, two = (sum(run(across_nodes, levels, allowed, ranks=4)) for levels in (1, 2))
     visited = exchange_bill(1, 4, 1, 1, 16, 2, allowed)[3]
     print(f"{allowed} of 2 nodes: {one / 1e6:.2f} MB and {two / 1e6:.2f} MB, {one / two:.2f} times less; ", end="")
     print(f"k over nodes per token is {4 / visited:.2f}")
 
 # %% [markdown]
-# Numbers and weights of the experts travel with each copy; at h = 64 they are a tenth of it, at 7,168 next to nothing.
+# Numbers and weights of the experts travel with each copy; at h = 64 they are a noticeable part of it, at 7,168 next to
+# nothing.
 #
 # ## 9 · Challenge: a place for every expert
 #
 # Loads follow Zipf's law, and 256 experts lie on 32 GPUs, four nodes of eight. The fullest GPU has more than five times
-# the mean, and everyone waits for it. **EPLB** ([deepseek-ai/EPLB](https://github.com/deepseek-ai/EPLB)) gives hot
-# experts copies, which share their tokens, and packs: nine places per GPU, 32 for copies. Its *hierarchical* policy
-# keeps each expert on the node where node-limited routing expects it, the *global* one does not. `placed` is our
-# reimplementation.
+# the mean, and all others wait for it. **EPLB** ([deepseek-ai/EPLB](https://github.com/deepseek-ai/EPLB)) gives hot
+# experts copies, which share their tokens, and packs them: with nine places per GPU, 32 are for copies. Its
+# *hierarchical* policy keeps each group of experts on one node, as node-limited routing wants it, the *global* one does
+# not. `placed` is our reimplementation.
+#
+# **By hand.** Four experts with loads 6, 2, 2, 2 on two GPUs of two places: 6 + 2 and 2 + 2, the fuller one 8 of a mean
+# of 6. With three places per GPU there are two copies to give. Both to the hot one: 2, 2, 2 and 2, 2, 2. Even.
 
 # %%
 loads = [1000 / (rank + 1) for rank in range(256)]
@@ -571,7 +590,7 @@ Random(40).shuffle(loads)
 
 
 def policy(groups, nodes, places=288):
-    return placed(loads, num_places=places, num_groups=groups, num_nodes=nodes, num_gpus=32)
+    return expert_parallel.placed(loads, num_places=places, num_groups=groups, num_nodes=nodes, num_gpus=32)
 
 
 print(f"no copies, hierarchical: {policy(8, 4, 256).imbalance(loads):.2f} times the mean on the fullest GPU")
@@ -585,7 +604,7 @@ print(f"32 copies, global:       {policy(1, 1).imbalance(loads):.2f}")
 # **`place(loads, homes, places_per_gpu, gpus_per_node)`** returns a list of experts for each GPU, those of node 0
 # first; every expert at least once, no place empty. `homes[e]` is the node of expert e. Copies share a load evenly. Two
 # targets: the fullest GPU is *within 5% of the mean* (one point); and at most *an eighth of all places* hold an expert
-# away from home (two more). Plain Python, no ranks. *About 30 lines.*
+# away from home (two more points). Plain Python, no ranks. *About 30 lines.*
 
 
 # %% exercise="week12.placement"
@@ -661,7 +680,7 @@ def both_ways(k):
     rank, torch_seed = dist.get_rank(), torch.Generator().manual_seed(0)
     up, down = torch.randn(64, 32, 16, generator=torch_seed), torch.randn(64, 16, 32, generator=torch_seed)
     x, logits = torch.randn(8, 128, 96, generator=torch_seed)[rank].split([32, 64], 1)
-    chosen = route(logits, Choice(64, k))
+    chosen = model.route(logits, model.Choice(64, k))
     given = x.contiguous(), chosen.experts_TK, chosen.weights_TK
     mine, cut = slice(8 * rank, 8 * rank + 8), slice(2 * rank, 2 * rank + 2)
     with meter.record() as bill, torch.no_grad():
@@ -675,12 +694,16 @@ def both_ways(k):
 
 
 for k in (2, 6, 8):
-    found = torch.tensor(shardlab.run(both_ways, k, ranks=8)).mean(0).tolist()
+    found = torch.tensor(run(both_ways, k, ranks=8)).mean(0).tolist()
     due = costs.layer_exchange_bytes(128, k, 32, 8, dispatch_bytes=4, combine_bytes=4)
     due = due, costs.expert_tensor_bytes(128, 32, 8, 4)
     print(f"k = {k}: EP sends {found[0]:.0f} bytes per rank (even: {due[0]:.0f}), TP {found[1]:.0f} ({due[1]:.0f})")
 
 # %% [markdown]
+# **By hand**, with 2 GPUs, 4 tokens each, h = 3, k = 1: EP sends in each of two all-to-alls half of 4 rows, 12 bytes,
+# 24 in all. TP's all-gather passes 4 tokens on once, 24 bytes, and so does the reduce-scatter: 48. At k = 2 EP sends
+# 48, too, and from k = 3 on TP sends less.
+#
 # **`ep_or_tp()`** returns five numbers for the real layer, bf16, per GPU: bytes sent in a forward with EP, even router;
 # with TP; the smallest k with which TP sends less; rows that an expert gets on average with EP; and columns of an
 # expert's first matrix that a GPU has with TP. *A few lines.*
@@ -701,8 +724,8 @@ def ep_or_tp():
 check("week12.ep-or-tp", ep_or_tp)
 
 # %% [markdown]
-# Now the answer that you would give, in five to eight sentences: bytes, and from which k on TP sends less; what the
-# matrix products look like; what EP suffers from and TP does not; and when you would choose which.
+# Now the answer that you would give, in five to eight sentences: bytes, and from which k on TP sends less; what shape
+# the matrix products have; what EP suffers from and TP does not; and when you would choose which.
 
 # %% [markdown] manual="week12.interview" points=2
 # ### BEGIN SOLUTION
@@ -764,7 +787,7 @@ check("week12.reading", reading_answers)
 #
 # <details><summary>What do two levels save, and what makes them save more?</summary>
 #
-# Rows across nodes: k become the number of nodes that a token visits. A limit on nodes makes that small.
+# Rows across nodes: instead of k, as many as the nodes that a token visits. A limit on nodes makes that few.
 # </details>
 #
 # ## 13 · Take away
@@ -778,7 +801,8 @@ check("week12.reading", reading_answers)
 # ## 14 · Going further
 #
 # - Lepikhin and others, *GShard*, arXiv 2006.16668. Look for: why its capacity makes every all-to-all even.
-# - DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437. Look for: section 3.2.2, how few of a GPU's processors dispatch.
+# - DeepSeek-AI, *DeepSeek-V3*, arXiv 2412.19437. Look for: section 3.2.2, how few of a GPU's multiprocessors (SMs) do
+#   the dispatching.
 # - Gale and others, *MegaBlocks*, arXiv 2211.15841. Look for: what replaces capacity.
 # - [megablocks#86](https://github.com/databricks/megablocks/issues/86). Look for: the explanation of the division.
 #

@@ -42,24 +42,22 @@
 # %%
 from collections import deque
 
-import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import figures, pipeline_parallel
-from shardlab.pipeline_parallel import Durations, Kind, MessageBatch, ModuleStage, builders, run_asleep
-from shardlab.pipeline_parallel.simulation import peak_activations, simulate
-from torch import nn
+from shardlab import RanksFailed, figures, pipeline_parallel, run
 
 from autograder import check
 
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# DeepSeek-V3 trained on 16 pipeline ranks, with experts spread over the nodes. Its report says that computing and the
-# experts' all-to-all took about the *same* time. Let F, I and W compute for 1 each; F and I carry half of the
-# transfers each, 1.5. With 64 microbatches, for which share of a step does a GPU compute? Guess, then run.
+# DeepSeek-V3 was trained on 16 pipeline ranks, with its experts spread over 8 nodes. Its report (arXiv 2412.19437,
+# section 3.2.1) says that computing and the all-to-alls between nodes stood about 1 to 1. Let F, I and W compute for
+# 1 each; F and I carry half of the transfers each, 1.5. With 64 microbatches, for which share of a step does a GPU
+# compute? Guess, then run.
 
 # %%
+builders, simulate, Durations = pipeline_parallel.builders, pipeline_parallel.simulate, pipeline_parallel.Durations
 exposed = Durations(1 + 1.5, 1 + 1.5, 1)  # transfers in F and in I: the device waits for them
 hidden = Durations(1 + 1.5, 1 + 1.5, 1, overlapped=3)  # an overlapped pair: 3 of computing hide 3 of transfers
 plans = {"1F1B": (builders.one_f_one_b, exposed), "ZB-H1": (builders.zb_h1, exposed)}
@@ -69,13 +67,28 @@ for name, (build, durations) in plans.items():
     print(f"{name}: a step takes {makespan:g}, of it {3 * 64 / makespan:.0%} computing")
 
 # %% [markdown]
-# Less than half. ZB-H1 fills the bubble and leaves the transfers. What hides a transfer is other work *on the same
-# device at the same time*: the forward of one microbatch beside the backward of another.
+# Less than half without overlap. ZB-H1 fills the bubble and leaves the transfers. What hides a transfer is other work
+# *on the same device at the same time*.
 #
 # ## 2 · The picture first
 #
-# Two ranks, four microbatches. Microbatches 0 and 1 enter at rank 0, 2 and 3 at rank 1. Black frames: an F and a B
-# that run together, of two microbatches which go in opposite directions.
+# **Inside a pair.** A layer of experts is four pieces: attention, dispatch, experts, combine. Two of them compute, two
+# travel. Within one microbatch each waits for the one before it, so the device waits for the link and the link for the
+# device. Two microbatches, one forward (F) and one backward (B), do not wait for each other. The backward walks the
+# layer from its end: first the gradients of combine travel, then the experts' backward runs, and so on. Below, F
+# computes for 1 s, B for 2 s, and each of the four all-to-alls takes 0.5 s. **How long does each way take?**
+
+# %%
+figure, ax = figures.new_axes(9, 2.8)
+figures.show(figure, figures.draw_pair(ax, forward=1.0, backward=2.0, all_to_all=0.5))
+
+# %% [markdown]
+# Add it up by hand: 1 + 2 + 4 · 0.5 = 5 s in turn. As a pair the device computes for 3 s without a break, and 2 s of
+# transfers lie below it. (Figure 4 of the report has the same four pieces, with the backward cut into I and W, and the
+# messages between stages.) If the four took longer than 3 s together, the link would be the lane without a break.
+#
+# **Where do pairs come from?** From a second direction. Two ranks, four microbatches: 0 and 1 enter at rank 0, 2 and 3
+# at rank 1. Black frames are pairs, of two microbatches that go in opposite directions.
 
 # %%
 figure, ax = figures.new_axes(7, 2)
@@ -86,11 +99,13 @@ figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="D
 
 # %% [markdown]
 # Each rank works for two stages (the hatched boxes are its other one), so **each stage is held twice**: rank r has
-# stages r and P−1−r. In exchange the middle of the step is framed, on every rank; with more microbatches it is longer.
+# stages r and P−1−r. In exchange the middle of the step consists of pairs, on every rank; with more microbatches it is
+# longer.
 #
 # ## 3 · Notation, and the bill
 #
-# - **P** ranks, **M** microbatches, M/2 in each direction; **F&B** the seconds of an overlapped pair.
+# - **P** ranks, **M** microbatches, M/2 in each direction; **F&B** the seconds of an overlapped pair. F is a forward, I
+#   the gradient of a stage's input, W that of its weights, B = I + W; in the formulas the letters are seconds.
 # - A rank's **near** stream (近端流) has just entered the pipeline, its **far** stream (远端流) is about to leave.
 # - **L** = P/2 ranks from an end to the middle; **e** hops from a rank to the end where its near stream enters.
 #
@@ -100,10 +115,15 @@ figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="D
 # | ZB-H1 | (P−1)(F+B−2W) | 1× | P |
 # | DualPipe | (P/2−1)(F&B+B−3W) | 2× | P+1 |
 #
+# The table is number 2 of the report, section 3.2.1, where ZB-H1 is called ZB1P.
+#
 # ### Warm-up: the bill of DualPipe
 #
+# **By hand**, P = 4, F = I = W = 1, and a pair saves nothing: F&B = 1 + 2 = 3. Idle: (4/2 − 1) · (3 + 2 − 3) = 2, where
+# ZB-H1 has 3 · (1 + 2 − 2) = 3 and 1F1B 9. Activations: 5.
+#
 # **`dualpipe_bill(num_ranks, forward, weight_gradient, pair)`** returns the idle time of the rank that idles most, and
-# how many activations it holds. I takes as long as F. *One line.*
+# how many activations it holds. I takes as long as F, so B = F + W. *One line.*
 #
 # > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other seconds, sizes, dtypes and
 # > numbers of ranks and microbatches, and groups that are only a part of the world, such as ranks 1 and 3 of four.
@@ -138,12 +158,14 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1.2, 0.
 # %% [markdown]
 # > **At balance** (F = I, W no longer) the formula holds; otherwise it is off by a few per cent, here 7.8 for 7.2.
 # > Formulas of papers are for the drawing in the paper. Trust the clock. **Every bubble that is graded this week is
-# > idle time by makespan, on the clock of `simulate`, with the durations that the exercise names.**
+# > idle time by makespan** (the whole step minus what the rank works), **on the clock of `simulate`, with the durations
+# > that the exercise names.**
 #
 # ## 4 · Eight steps
 #
-# Words for one rank: a letter and `n` or `f` for the near or far stream, such as `"Fn"`; `"Fn&Bf"` is a pair; `"W"` is
-# the oldest weight gradient that waits. With c = L−1−e hops to the middle and m microbatches in each stream:
+# DeepSeek's code writes a rank's order as eight steps. Words for one rank: a letter and `n` or `f` for the near or far
+# stream, such as `"Fn"`; `"Fn&Bf"` is a pair; `"W"` is the oldest weight gradient that waits. With c = L−1−e hops to
+# the middle and m microbatches in each stream:
 #
 # | step | words | turns | why |
 # |---|---|---|---|
@@ -158,6 +180,18 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1.2, 0.
 #
 # One exception: on a middle rank (c = 0) the first pair of step 4 runs as `Fn Bf`, one by one; its F is waited for.
 # (Pair it too, and the clock says 7.8 above: it is this exception that the printed formula does not know.)
+#
+# **By hand**, rank 0 of 2 in the picture of section 2: L = 1, e = 0, so c = 0, and m = 2. Steps 1, 3, 5 and 7 have no
+# turns.
+#
+# | step | turns | words |
+# |---|---|---|
+# | 2 | 1 | `Fn Ff` |
+# | 4 | 2 − 2 + 0 + 1 = 1 | `Fn Bf` (the exception) `Ff&Bn` |
+# | 6 | 1 | `Bf In`: words 0 and 1, and 1 ≥ e+1 |
+# | 8 | 1 | `W`, the one that `In` left behind |
+#
+# Compare with the first row of that picture.
 #
 # **`eight_steps(to_end, length, num_microbatches)`** returns the list of words for e, L and m. *About 12 lines.*
 
@@ -190,7 +224,14 @@ check("week13.eight-steps", eight_steps, cases=cases)
 #
 # **`slots_of(words, stages, streams)`** turns words into texts: `stages["n"]` is the number of the near stage,
 # `streams["n"]` the list of its microbatches. Each word takes the next microbatch of its stream, forwards and backwards
-# counted apart; an I leaves its W behind. A pair is written `"(1F3;0B0)OVERLAP_F_B"`. *About 12 lines.*
+# counted apart; an I leaves its W behind. A pair is written `"(1F3;0B0)OVERLAP_F_B"`.
+#
+# **By hand**, the words above with near stage 0, far stage 1, microbatches 0 and 1 near, 2 and 3 far:
+#
+# `0F0 1F2 0F1 1B2 (1F3;0B0)OVERLAP_F_B 1B3 0I1 0W1`
+#
+# (`0F1` is stage 0, F, microbatch 1.) Every microbatch has one forward and one backward here; only the backward of
+# microbatch 1 is cut, into `0I1` and `0W1`. *About 12 lines.*
 
 
 # %% exercise="week13.slots"
@@ -225,9 +266,16 @@ check("week13.slots", slots_of, cases=[example | {"streams": {"n": [0, 1], "f": 
 # M/2−1 enter at rank 0, the others at rank P−1: on the first half of the ranks the *near* stream has the low numbers,
 # on the second half the *far* stream.
 #
-# **DualPipeV** (V 形) holds each stage once. Cut DualPipe in the middle, keep one half, let the middle be a turn: rank
+# **DualPipeV** (V 形) holds each stage once. In DualPipe ranks r and P−1−r do the same work, mirrored. So Sea AI Lab,
+# the authors of zero bubble (week 8), proposed to *cut it in half* ([DualPipe could be better without the
+# Dual](https://hackmd.io/@ufotalent/r1lVXsa9Jg), February 2025), and DeepSeek built that within a week, as DualPipeV
+# ([DualPipe#16](https://github.com/deepseek-ai/DualPipe/issues/16)). Keep one half, and let the middle be a turn: rank
 # r holds stage r on the way down and stage 2P−1−r on the way up. Near goes down, far comes up; both are the *same*
 # microbatches, 0 to M−1. L = P and e = r.
+#
+# **By hand.** DualPipe on 4 ranks, M = 8: rank 1 has e = 1, stages 1 and 2, near 0–3, far 4–7; rank 2 has e = 1 too,
+# and near 4–7, far 0–3. DualPipeV on 2 ranks, M = 4: rank 0 has stages 0 and 3, rank 1 has 1 and 2; near and far are
+# both 0–3. On rank 1 the far stream follows the near one at once: the turn.
 #
 # **`dualpipe(num_ranks, num_microbatches)`** and **`dualpipe_v(num_ranks, num_microbatches)`** return the lists of all
 # ranks, from your two functions. The clock judges them, with all passes alike and with pairs that hide messages; no
@@ -268,19 +316,44 @@ check("week13.dualpipe", dualpipe, dualpipe_v, cases=cases)
 # %% [markdown]
 # ## 5 · Predict, then measure
 #
-# Four real ranks that sleep 30 ms per pass. A sleeping rank overlaps nothing: its pair takes F + B. So this measures
-# the *bubble*, not the hidden transfers. **Predict** each idle time for F = I = W.
+# Four real ranks that sleep 60 ms per unit. A sleeping rank overlaps nothing: its pair takes F + B. So this measures
+# the *bubble*, not the hidden transfers. Attention has no weights of its own, so W is often the shorter half: let it be
+# 0.5 beside F = I = 1. **Predict** the three idle times by the table of section 3. (With F = I = W, DualPipe and ZB-H1
+# would be one unit of 27 apart: less than a busy laptop's noise. The last row has that DualPipe.)
 
 # %%
-for name in ("1f1b", "zb-h1", "dualpipe"):
+short, equal = Durations(1, 1, 0.5), Durations(1, 1, 1)
+for name, durations in (("1f1b", short), ("zb-h1", short), ("dualpipe", short), ("dualpipe", equal)):
     schedule = builders.BUILDERS[name](4, 8)
-    timeline, due = run_asleep(schedule), simulate(schedule)
-    held = max(peak_activations(schedule, until=Kind.W))
-    print(f"{name:9} time {timeline.makespan:5.1f} ({due.makespan:g})  idle {max(timeline.idle):4.1f}", end="")
-    print(f" ({max(due.idle):g})  holds {held} activations")
+    timeline = pipeline_parallel.run_asleep(schedule, durations, seconds_per_unit=0.06)
+    due = simulate(schedule, durations)
+    held = max(pipeline_parallel.peak_activations(schedule, until=pipeline_parallel.Kind.W))
+    print(f"{name:9} W = {durations.weight_gradient:3}: time {timeline.makespan:5.1f} ({due.makespan:g})", end="")
+    print(f"  idle {max(timeline.idle):4.1f} ({max(due.idle):g})  holds {held} activations")
 
 # %% tags=["interactive"]
-figures.schedule_explorer("dualpipe", run=run_asleep)
+figures.schedule_explorer("dualpipe", run=pipeline_parallel.run_asleep)
+
+# %% [markdown]
+# **What a profiler sees.** Sleeping ranks keep time. Do real kernels? First our timeline of DualPipeV on four ranks
+# with eight microbatches, each pass one unit, a pair 3. Below it the same order on an H200 that four ranks shared, as
+# torch's profiler recorded it: every kernel, in the colour of who launched it. **Find three differences** before you
+# unfold.
+
+# %%
+figure, ax = figures.new_axes(9, 3)
+figures.show(figure, figures.draw_timeline(ax, builders.dualpipe_v(4, 8), name="DualPipeV"))
+figure, ax = figures.new_axes(9, 3.9)
+figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), name="DualPipeV on one H200"))
+
+# %% [markdown]
+# <details><summary>Three differences</summary>
+#
+# A rank has *two* lanes of computing, two streams: where both are coloured, a pair runs. Its halves share the GPU's
+# multiprocessors, so neither is as fast as alone, and nothing is gained yet: this model has no all-to-alls to hide.
+# Messages have a length, and most of a long one is waiting for the partner. And the grey is larger than the simulated
+# idle time: 43% of the ranks' time, as messages between stages stand in the way. ([More](../../docs/profiler.md).)
+# </details>
 
 # %% [markdown]
 # ## 6 · Two copies of everything
@@ -288,12 +361,17 @@ figures.schedule_explorer("dualpipe", run=run_asleep)
 # Rank r and rank P−1−r hold the same two stages. Each has seen half of the microbatches, so before the optimizer
 # their gradients must be **added**: once, after the last W.
 #
+# **By hand**, two ranks. Rank 0's list is `[1, 2]` of stage 0 and `[3]` of stage 1. Rank 1's list begins with *its*
+# stage: `[10]` of stage 1, then `[20, 30]` of stage 0. Rank 0 returns `[21, 32]` and `[13]`, rank 1 `[13]` and
+# `[21, 32]`.
+#
 # **`add_copies(gradients, *, group)`**: on rank r, `gradients` is a list of two tensors, of stage r and of stage
 # P−1−r, which may differ in size. It returns both sums in the same order and leaves its input alone. Each rank sends
-# its two tensors, once. Where does the other rank have stage r in *its* list? *About 8 lines.*
+# its two tensors, once; a batch of `dist.P2POp`s for `dist.batch_isend_irecv` (week 7) cannot deadlock. Where does the
+# other rank have stage r in *its* list? *About 8 lines.*
 #
-# Weights twice is dear only where they are not spread: with experts over many ranks a rank's share is small, which is
-# why DeepSeek could afford it.
+# A second copy is expensive only where weights are not spread. With experts over many ranks, a rank's share is small:
+# "this does not significantly increase the memory consumption since we use a large EP size", says the report.
 
 
 # %% exercise="week13.copies"
@@ -325,8 +403,10 @@ check("week13.copies", add_copies, cases=cases)
 
 # %%
 def swap(step):
-    is_steady = isinstance(step, MessageBatch) and len(step.messages) == 4
-    return MessageBatch((step.messages[1], step.messages[0], *step.messages[2:])) if is_steady else step
+    is_steady = isinstance(step, pipeline_parallel.MessageBatch) and len(step.messages) == 4
+    if not is_steady:
+        return step
+    return pipeline_parallel.MessageBatch((step.messages[1], step.messages[0], *step.messages[2:]))
 
 
 def train(program, schedule, batches, targets, verify=False):
@@ -334,12 +414,12 @@ def train(program, schedule, batches, targets, verify=False):
         return (output - targets[microbatch]).square().mean()
 
     torch.manual_seed(0)
-    layers = [nn.Linear(8, 8), nn.Linear(8, 8)]
+    layers, stage = [torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)], pipeline_parallel.ModuleStage
     optimizer = torch.optim.Adam([weight for layer in layers for weight in layer.parameters()], lr=0.05)
     losses = []
     for _ in range(25):
-        last = ModuleStage(layers[1], input_like=batches[0], loss=loss, loss_weight=1 / len(batches))
-        stages = {0: ModuleStage(layers[0], inputs=batches), 1: last}
+        last = stage(layers[1], input_like=batches[0], loss=loss, loss_weight=1 / len(batches))
+        stages = {0: stage(layers[0], inputs=batches), 1: last}
         pipeline_parallel.run_program(program, stages, 2, group=dist.group.WORLD, verify=verify)
         pipeline_parallel.add_twin_gradients(schedule, stages, group=dist.group.WORLD)
         losses.append(sum(last.losses.values()).item())
@@ -356,18 +436,18 @@ schedule = builders.dualpipe(2, 8)
 program = pipeline_parallel.communicate(schedule)
 wrong = [program[0], [swap(step) for step in program[1]]]
 for name, each in (("right", program), ("swapped", wrong)):
-    losses = [sum(pair) for pair in zip(*shardlab.run(train, each, schedule, *data, ranks=2, timeout=60), strict=True)]
+    losses = [sum(pair) for pair in zip(*run(train, each, schedule, *data, ranks=2, timeout=60), strict=True)]
     print(f"{name:8}", [f"{loss:.2f}" for loss in losses[::6]])
 
 # %% [markdown]
-# It trains. The loss falls, less than it should, and nobody says a word. Two things would have: judging the list of
-# messages before the run, and sending every message's name ahead of it (`verify=True`, for debugging).
+# It trains. The loss falls, less than it should, and there is no error. Two checks find it: one judges the list of
+# messages before the run, the other sends every message's name ahead of it (`verify=True`, for debugging).
 
 # %%
 print(pipeline_parallel.message_problems(wrong)[0])
 try:
-    shardlab.run(train, wrong, schedule, *data, True, ranks=2)
-except shardlab.RanksFailed as report:
+    run(train, wrong, schedule, *data, True, ranks=2)
+except RanksFailed as report:
     print(str(report).splitlines()[-1])
 
 # %% [markdown]
@@ -388,9 +468,12 @@ except shardlab.RanksFailed as report:
 #     return receives[0], receives[1]
 # ```
 #
-# Which ranks get what? Repair it: **`swap_with_neighbour(activation, gradient, *, group)`** returns the neighbour's
-# activation and the neighbour's gradient, sending its own two once. *About 8 lines.* (Tags would help here and on no
-# GPU: NCCL ignores them, and so does the check. Only the order counts.)
+# **By hand**, ranks 0 and 1: rank 0 sends its activation, then its gradient; rank 1 its gradient, then its activation.
+# Both receive "activation, then gradient". So which of the four received tensors are wrong?
+#
+# Repair it: **`swap_with_neighbour(activation, gradient, *, group)`** returns the neighbour's activation and the
+# neighbour's gradient, sending its own two once. *About 8 lines.* (Tags would help on gloo, but not on a GPU: NCCL
+# ignores them, and so does the check. Only the order counts.)
 
 
 # %% exercise="week13.neighbours"
@@ -437,15 +520,15 @@ check("week13.reading", reading_answers)
 # %% [markdown]
 # ## 9 · Challenge: hide the all-to-all with one copy
 #
-# Must there be two directions to hide transfers? A pair needs an F and a B that do not wait for each other. In 1F1B
-# the last rank's B waits for the F just before it. Let every rank run further ahead, and there is always such a pair.
+# Are two directions needed to hide transfers? A pair needs an F and a B that do not wait for each other. In 1F1B the
+# last rank's B waits for the F just before it. Let every rank run further ahead, and there is always such a pair.
 #
 # **`overlapped_1f1b(num_ranks, num_microbatches)`** returns lists of texts: rank r has stage r alone, the letters F
 # and B, and pairs. *About 8 lines.*
 #
 # - **Durations:** F = I = 1.5 (of it 0.5 all-to-all), W = 1, a pair 3: its transfers are hidden. Alone, F + B is 4.
-# - **Target:** as quick as with the fewest extra forwards that let every later F be paired: on eight ranks with 20
-#   microbatches 89, where 1F1B takes 108. M may be small.
+# - **Target:** on eight ranks with 20 microbatches a step of 89, where 1F1B takes 108; on other sizes, as quick as the
+#   order with the fewest extra forwards that lets every later F be paired. M may be smaller than P.
 # - **Memory:** 2(P−r) activations on rank r.
 #
 # <details><summary>Hint: rank 1 of 2, M = 3</summary>
@@ -480,15 +563,16 @@ check("week13.one-copy", overlapped_1f1b, cases=cases)
 whole, halves = Durations(1.5, 1.5, 1, overlapped=3), Durations(0.75, 0.75, 0.5, overlapped=1.5)
 for name, durations, weights in [("1f1b", whole, 1), ("dualpipe", whole, 2), ("dualpipe-v", halves, 1)]:
     schedule = builders.BUILDERS[name](8, 20)
-    held = max(peak_activations(schedule)) * (0.5 if durations is halves else 1)
+    held = max(pipeline_parallel.peak_activations(schedule)) * (0.5 if durations is halves else 1)
     print(f"{name:11} step {simulate(schedule, durations).makespan:6.2f}, weights {weights}x, {held:g} activations")
 
 # %% [markdown]
 # ## 10 · Interview: how does DualPipe overlap?
 #
-# A pair computes for F + B seconds and runs four all-to-alls of `all_to_all` seconds. **`pair_seconds(forward,
-# backward, all_to_all)`** returns the seconds of the pair one after the other, and perfectly overlapped: device and
-# network each busy without a break. `forward` and `backward` are computing alone. *One line.*
+# The first figure of this page: a pair computes for F + B seconds and runs four all-to-alls of `all_to_all` seconds.
+# **`pair_seconds(forward, backward, all_to_all)`** returns the seconds of the pair one after the other, and perfectly
+# overlapped, where the longer of the two lanes, device or link, has no break. `forward` and `backward` are computing
+# alone. *One line.*
 
 
 # %% exercise="week13.pair-seconds"
@@ -506,8 +590,8 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 
 # %% [markdown]
 # Now the answer that you would give, in five to eight sentences: which work lies beside which transfer in a pair; why
-# two directions give such pairs on every rank; bubble, weights and activations with *your* numbers; from which
-# all-to-all on nothing can hide it; what you would take instead of the second copy.
+# two directions give such pairs on every rank; bubble, weights and activations with *your* numbers; how long an
+# all-to-all may be before it can no longer be hidden; what you would take instead of the second copy.
 
 # %% [markdown] manual="week13.interview" points=2
 # ### BEGIN SOLUTION
@@ -529,7 +613,7 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 #
 # <details><summary>Why does the middle rank not overlap its first pair?</summary>
 #
-# The next rank waits for that F. In a pair it would come only when the B is through as well.
+# The next rank waits for that F. In a pair it would arrive only when the B is done as well.
 # </details>
 #
 # <details><summary>When are the two copies' gradients added, and how often?</summary>
@@ -539,7 +623,7 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 #
 # <details><summary>The loss falls. Is the pipeline right?</summary>
 #
-# That is no proof. Compare gradients with one process, and have messages checked by name.
+# You cannot tell from the loss. Compare gradients with one process, and have messages checked by name.
 # </details>
 #
 # ## 12 · Take away
@@ -552,12 +636,14 @@ check("week13.pair-seconds", pair_seconds, cases=cases)
 #
 # ## 13 · Going further
 #
-# - *DeepSeek-V3 Technical Report*, arXiv 2412.19437, section 3.2.1. Look for: figure 4, which part of F lies beside
-#   which part of B, and how many SMs the transfers may use.
-# - Qi et al., *Pipeline Parallelism with Controllable Memory*, arXiv 2405.15362. Look for: V shapes, of which DualPipeV
-#   is a relative.
+# - *DeepSeek-V3 Technical Report*, arXiv 2412.19437, section 3.2. Look for: figure 4, which part of F lies beside which
+#   part of B, and how many SMs the transfers may use.
+# - Sea AI Lab, [*DualPipe could be better without the Dual*](https://hackmd.io/@ufotalent/r1lVXsa9Jg). Look for: what
+#   is cut, and what becomes of the two copies.
+# - Qi and others, *Pipeline Parallelism with Controllable Memory*, arXiv 2405.15362. Look for: V shapes, of which
+#   DualPipeV is a relative.
 # - NVIDIA/Megatron-LM, `megatron/core/pipeline_parallel/combined_1f1b.py`. Look for: what is merged with what, to hide
 #   the experts' all-to-all with one copy.
 #
 # **An experiment, not graded.** Let `overlapped` grow from 3 to 4 in section 9 (and its half for the V). From which
-# value on is ZBV quicker than DualPipe on eight ranks, though it hides nothing? What does that say about fast links?
+# value on is ZBV quicker than DualPipe on eight ranks, though it hides nothing? What follows for fast links?

@@ -40,15 +40,9 @@
 # </details>
 
 # %%
-from dataclasses import replace
-
-import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import costs, figures, meter
-from shardlab.context_parallel import Gathered, Ring, Ulysses, attend, zigzag
-from shardlab.costs.planning.planner import Search, plan
-from shardlab.meter.alive import alive
+from shardlab import alive, context_parallel, costs, figures, meter, run
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 from autograder import check
@@ -56,11 +50,12 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Llama 3's 405B model reads a book of 262,144 tokens. Attention compares each with each. **How many gigabytes do the
-# scores of one head in one layer fill, in bf16? The model has 16,128 such heads.** Guess, then run.
+# Llama 3's 405B model reads a book of 262,144 tokens. Attention compares each token with every other. **How many
+# gigabytes do the scores of one head in one layer fill, in bf16? The model has 126 layers of 128 heads, 16,128 in
+# all.** Guess, then run.
 
 # %%
-book = replace(costs.find_model("llama3-405b"), sequence=262_144)
+book = costs.find_model("llama3-405b", sequence=262_144)
 s, kv_width = book.sequence, book.hidden // book.heads * book.kv_heads
 layout = costs.Layout(tp=8, sequence_parallel=True)
 bars = {
@@ -73,9 +68,9 @@ title = "262,144 tokens: the scores of one head do not fit"
 figures.show(figure, figures.draw_bars(ax, bars, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
-# The scores must never exist; flash attention sees to that. But the rest grows with s too, and there are 126 layers.
-# So the *sequence* is split inside attention as well: **context parallelism** (上下文并行), over c ranks. Keys and
-# values are the small bar. Let those travel.
+# The scores must never be stored; flash attention sees to that. But the rest grows with s too, and there are 126
+# layers. So the *sequence* is split inside attention as well: **context parallelism** (上下文并行), over c ranks. Keys
+# and values are the smallest bar. Let those travel.
 #
 # ## 2 · The picture first
 #
@@ -88,9 +83,9 @@ for layout in ("contiguous", "zig-zag"):
     figures.show(figure, figures.draw_causal_square(ax, figures.chunk_owners(layout, 4)))
 
 # %% [markdown]
-# One piece each: the last rank computes seven times what the first one does, and everyone waits for it. In general
-# most over mean is 2 − 1/c. **Zig-zag** (之字形) cuts 2c chunks and gives rank r the r-th from the front and the r-th
-# from the end: exactly even.
+# One piece per rank: the last rank computes seven times what the first one does, and all wait for it. In general the
+# most that a rank computes, over the mean, is 2 − 1/c. **Zig-zag** (之字形) cuts 2c chunks and gives rank r the r-th
+# from the front and the r-th from the end: exactly even.
 
 
 # %% tags=["interactive"]
@@ -101,9 +96,9 @@ def square(c=4, layout="striped"):
 
 
 # %% [markdown]
-# **Draw your own.** Below, eight chunks are dealt to four ranks in turn. Change `mine`, two chunks each, until most
+# **Draw your own.** Below, eight chunks are dealt to four ranks in turn. Change `mine`, two chunks per rank, until most
 # over mean is 1. Then pack two documents (文档) into one sequence, five chunks and three: neither sees the other. **Is
-# zig-zag still even?** Deal these chunks better.
+# zig-zag still even?** Find a better deal.
 
 # %%
 mine = [0, 1, 2, 3, 0, 1, 2, 3]
@@ -133,6 +128,11 @@ for owners, documents in ((mine, [8]), (figures.chunk_owners("zig-zag", 4), [5, 
 #
 # ### Warm-up: the bill
 #
+# **By hand.** c = 2, one sequence of s = 4, two heads of width 2, one key head. A rank has 2 positions. Its keys are 2
+# · 2 numbers, 8 bytes, its values as well: in a ring it sends 16 bytes, once. For Ulysses it has 16 bytes of q, 8 of k,
+# 8 of v, and later 16 of output: 48, half of which leaves: 24. In general a ring sends 2 (c − 1) and Ulysses (c − 1)/c
+# · (2 h/h_kv + 2) times a rank's bytes of k, so Ulysses sends less from c > 1 + h/h_kv on: here from 4.
+#
 # **`kv_bill(c, b, s, heads, kv_heads, width)`** returns three numbers for one layer's forward: bytes that a rank sends
 # in a ring; bytes for Ulysses, each key head counted once; and the smallest c ≥ 2 with which Ulysses sends less. *About
 # 4 lines.*
@@ -156,27 +156,26 @@ llama = {"c": 16, "b": 1, "s": 131_072, "heads": 128, "kv_heads": 8, "width": 12
 check("week14.bill", kv_bill, cases=[llama, {"c": 4, "b": 2, "s": 8192, "heads": 32, "kv_heads": 32, "width": 128}])
 
 # %% [markdown]
-# Your first case is Llama 3 at its longest: 503 MB against 535 MB. With keys for every head Ulysses wins from c = 3 on;
-# with one key head for 16 heads, from 18. **Predict, then measure:** the package's three ways on four ranks, b = 1,
-# s = 64, heads of width 8. Which of the two rows does Ulysses win?
+# Your first case is Llama 3 at its longest: 503 MB for the ring, 535 MB for Ulysses. With keys for every head Ulysses
+# sends less from c = 3 on; with one key head for 16 heads, from 18. **Predict, then measure:** the package's three ways
+# on four ranks, b = 1, s = 64, heads of width 8. In which of the two rows does Ulysses send less?
 
 
 # %%
 def sent_by(method, heads, kv_heads):
     q, k = torch.randn(1, heads, 16, 8).bfloat16(), torch.randn(1, kv_heads, 16, 8).bfloat16()
+    layout = context_parallel.zigzag(64, 4)
     with meter.record() as bill:
-        attend(q, k, k, layout=zigzag(64, 4), group=dist.group.WORLD, method=method, agreed=True)
+        context_parallel.attend(q, k, k, layout=layout, group=dist.group.WORLD, method=method, agreed=True)
     return bill.sent_bytes
 
 
 for heads, kv_heads in ((8, 8), (16, 4)):
     due = kv_bill(4, 1, 64, heads, kv_heads, 8)
-    ring, gathered, ulysses = (
-        shardlab.run(sent_by, way, heads, kv_heads, ranks=4)[0] for way in (Ring(), Gathered(), Ulysses())
-    )
-    print(
-        f"{heads} heads, {kv_heads} of keys: formulas {due[0]:.0f} and {due[1]:.0f}; measured ring {ring:.0f}, ", end=""
-    )
+    ways = context_parallel.Ring(), context_parallel.Gathered(), context_parallel.Ulysses()
+    ring, gathered, ulysses = (run(sent_by, way, heads, kv_heads, ranks=4)[0] for way in ways)
+    print(f"{heads} heads, {kv_heads} of keys: formulas {due[0]:.0f} and {due[1]:.0f}; measured ", end="")
+    print(f"ring {ring:.0f}, ", end="")
     print(f"gathered {gathered:.0f}, Ulysses {ulysses:.0f}")
 
 # %% [markdown]
@@ -251,8 +250,8 @@ check("week14.batch", batch_step, cases=[{"ranks": 2, "batch": 1, "rows": 4}, si
 # %% [markdown]
 # **A bug to watch.** One label counts, on one rank. Each rank divides by its own number of labels (1, or 0 made 1), and
 # DDP averages over c. By what factor is the gradient too small?
-# [Megatron-LM#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513), proposed in September 2026, mends exactly that:
-# finding 9 of [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452).
+# [Megatron-LM#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513) proposes to mend that: finding 9 of
+# [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452).
 
 
 # %%
@@ -273,7 +272,7 @@ def mean_of_means(losses, labels, *, group):
 
 
 for c in (2, 4):
-    right, found = (shardlab.run(lone_label, share, ranks=c)[0] for share in (loss_share, mean_of_means))
+    right, found = (run(lone_label, share, ranks=c)[0] for share in (loss_share, mean_of_means))
     print(f"{c} ranks: gradient {found / right:.3f} of what it should be")
 
 # %% [markdown]
@@ -320,10 +319,16 @@ def pass_on(tensors, *, group):
 
 
 # %% [markdown]
-# **`merge`** puts two partial results together. **`ring_attention(q, k, v, positions, *, group)`** returns this rank's
-# output and lse in fp32, over all ranks' keys that its queries may see. `positions` says where this rank's tokens
-# stand; the layout is not your concern, but the mask needs the positions *of the keys that are here*. Begin to pass a
-# block on **before** you compute with it. Hold two blocks at most, and send c − 1, as they are. *About 12 lines.*
+# **A ring by hand**, three ranks. In step 0 each rank has its own block; rank 1 begins to send it to rank 2, computes
+# with it, and waits for rank 0's. In step 1 it passes that one on and computes with it; in step 2 it has rank 2's,
+# passes nothing on, and is done. Each step's (o, lse) is merged with what it has so far.
+#
+# **`merge`** puts two partial results together: o (…, width) and lse (…) without the last dimension.
+# **`ring_attention(q, k, v, positions, *, group)`** returns this rank's output and lse in fp32, over all ranks' keys
+# that its queries may see. `positions` says where this rank's tokens stand; it does not matter which layout that is,
+# but the mask needs the positions *of the keys that are here*, so they travel with keys and values. Begin to pass a
+# block on **before** you compute with it. Hold two blocks at most, and send c − 1 blocks, without a cast. *About 12
+# lines.*
 
 
 # %% exercise="week14.ring"
@@ -377,12 +382,13 @@ def events():
     return [(e.begin - bill.events[0].begin, e.waits - bill.events[0].begin) for e in bill.events if e.kind == "send"]
 
 
-for step, (begin, waits) in enumerate(shardlab.run(events, ranks=4)[1][::3]):
+for step, (begin, waits) in enumerate(run(events, ranks=4)[1][::3]):
     print(f"step {step}: sending began at {begin * 1e3:5.1f} ms, waited for at {waits * 1e3:5.1f} ms")
 
 # %% [markdown]
-# **When does the ring hide?** With n = s/c tokens a causal zig-zag step computes 2n²h FLOPs and sends 4n·h_kv bytes, so
-# from n = 2 (h_kv/h) F/B on. F/B, the FLOPs in the time of a byte, is all there is of the machine:
+# **When are the messages hidden?** With n = s/c tokens a causal zig-zag step computes 2n²h FLOPs and sends 4n·h_kv
+# bytes. With F FLOPs and B bytes per second these take equally long at n = 2 (h_kv/h) F/B. The machine enters by F/B
+# alone, the FLOPs in the time of a byte:
 
 # %%
 h100 = costs.find_accelerator("h100")
@@ -394,11 +400,17 @@ for name, bandwidth in (("NVLink", h100.nvlink), ("network", h100.network)):
 # %% [markdown]
 # ## 6 · Bug hunt: a backward that looks right
 #
-# The backward (arXiv 2205.14135, appendix B.2) needs no scores kept: with the row's lse, p = e^(score − lse) is there
-# again. Then dv = pᵀ·do, and for dq and dk: p · (do·vᵀ − D), where D = Σ do·o of the row. **Whose lse and o?** Every
-# sum runs over the *whole* row.
+# The backward (arXiv 2205.14135, appendix B.2) needs no stored scores: with the row's lse, p = e^(score − lse) is there
+# again. Then dv = pᵀ·do, and the scores' gradient is p · (do·vᵀ − D), where D = Σ do·o of the row; dq and dk follow
+# from it. **Whose lse and o?** Every sum runs over the *whole* row.
 #
-# A block's share is given; o and lse are what it is told. dk and dv belong to the rank that has these keys.
+# **By hand**, the row of section 5, with do = 1. Whole row: p = 1/16, 3/16, 12/16, o = D = 5. So dv = 1/16, 3/16,
+# 12/16, and the scores' gradients are 1/16 · (8 − 5) = 3/16, 3/16 · (0 − 5) = −15/16, 12/16 · (6 − 5) = 12/16: their
+# sum is 0, as it must be. With the first block's own o = 2 and lse = ln 4, and do scaled by 4/16: p = 1/4, 3/4, D = 1/4
+# · 2. Then dv = 1/16, 3/16, right. But the scores' gradients are 1/4 · (8/4 − 2/4) = 6/16 and 3/4 · (0 − 2/4) = −6/16:
+# wrong.
+#
+# A block's share is given; it uses the o and lse that it is passed. dk and dv belong to the rank that has these keys.
 
 
 # %%
@@ -464,19 +476,20 @@ def errors(backward):
 
 
 for share in (saved, own_sums):
-    off = shardlab.run(lambda share=share: errors(lambda *given: backward_of(share, *given, group=None)), ranks=2)[0]
+    off = run(lambda share=share: errors(lambda *given: backward_of(share, *given, group=None)), ranks=2)[0]
     print(
         f"{share.__name__:9}",
         ", ".join(f"{name} off by {one:.1%}" for name, one in zip(("dq", "dk", "dv"), off, strict=True)),
     )
 
 # %% [markdown]
-# With its own sums a block's p is scaled right, so dv is exact. But D is that of the block alone, and how the block's
-# weight depends on the other blocks is lost.
+# With its own sums a block's p is scaled right, so dv is exact, as by hand. But D is that of the block alone, and how
+# the block's weight depends on the other blocks is lost.
 #
 # **`ring_backward(gradient, q, k, v, o, lse, positions, *, group)`** returns dq, dk and dv of this rank, fp32. o and
-# lse are the whole row's, as your forward returns them. Keys, values and positions travel c − 1 times, as they are; dk
-# and dv in fp32 at most c times. (The loop above sends k and v once too often.) *About 12 lines.*
+# lse are the whole row's, as your forward returns them. Keys, values and positions travel c − 1 times, without a cast;
+# dk and dv in fp32 at most c times: each block's sums visit every rank and come home. (The loop above sends k and v
+# once too often.) *About 12 lines.*
 
 
 # %% exercise="week14.ring-backward"
@@ -502,7 +515,7 @@ tiny = {"ranks": 2, "rows": 2, "heads": 1, "kv_heads": 1, "width": 4, "layout": 
 check("week14.ring-backward", ring_backward, cases=[tiny, zigzags | {"subgroup": [1, 2, 3], "dtype": "bfloat16"}])
 
 # %%
-off = shardlab.run(lambda: errors(lambda *given: ring_backward(*given, group=None)), ranks=4)[0]
+off = run(lambda: errors(lambda *given: ring_backward(*given, group=None)), ranks=4)[0]
 print("yours    ", ", ".join(f"{name} off by {one:.1e}" for name, one in zip(("dq", "dk", "dv"), off, strict=True)))
 
 # %% [markdown]
@@ -513,12 +526,12 @@ print("yours    ", ", ".join(f"{name} off by {one:.1e}" for name, one in zip(("d
 # sent half of what it had. Backward the same exchange runs the other way: it moves numbers, so its adjoint moves them
 # back.
 #
-# gloo's `all_to_all_single` has no gradient, and says nothing about it. So write the Function.
+# `dist.all_to_all_single` has no gradient, and gives no warning (week 12). So write the Function.
 #
-# Key heads fewer than ranks are copied first, as often as needed, and not more. **`ulysses_attention`** is causal, on
-# contiguous pieces, in order; heads that c does not divide are refused, and key heads that neither divide c nor are
-# divided by it: ValueErrors with both numbers, on every rank, before anything is sent. *About 15 lines with the
-# Function.*
+# Key heads fewer than ranks are copied first, as often as needed, and not more: with 2 key heads A and B on 4 ranks,
+# two copies each, `A A B B`. **`ulysses_attention`** is causal, on contiguous pieces, in order; heads that c does not
+# divide are refused, and key heads that neither divide c nor are divided by it: ValueErrors with both numbers, on every
+# rank, before anything is sent. *About 15 lines with the Function.*
 
 
 # %% exercise="week14.ulysses"
@@ -579,14 +592,14 @@ cases += [refused | {"heads": 6, "kv_heads": 2}, refused | {"heads": 12, "kv_hea
 check("week14.ulysses", ulysses_step, cases=cases)
 
 # %% [markdown]
-# Ulysses needs no balance (each rank has whole triangles) and no backward of its own. But c cannot exceed the number of
-# heads, and tensor parallelism has split those already. Beyond that there are two levels: Ulysses inside a node, a ring
-# between nodes; the product of both is c.
+# Ulysses needs no balance (each rank has whole triangles) and no attention backward of its own. But c cannot exceed the
+# number of heads, and tensor parallelism has split those already. Beyond that, two levels help: Ulysses inside a node,
+# a ring between nodes; c is their product.
 #
 # ## 8 · Challenge: under a cap
 #
-# A ring splits s, but a block's scores still have (s/c)² numbers for each head. **Predict** before you run: what
-# happens to a rank's peak when s doubles? (`alive` reports the most that tensors hold at once, inputs included.)
+# A ring splits s, but a block's scores still have (s/c)² numbers per head. **Predict** before you run: what happens to
+# a rank's peak when s doubles? (`alive` reports the most bytes that tensors hold at once, inputs included.)
 
 
 # %%
@@ -598,11 +611,12 @@ def peaks(s):
 
 
 for s in (512, 1024, 2048):
-    print(f"s = {s:5}: {shardlab.run(peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
+    print(f"s = {s:5}: {run(peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
 
 # %% [markdown]
-# At 256K tokens and c = 32 a block of scores is 8,192², 268 MB in fp32 for each head. So work in **tiles** (分块): a
-# few queries at a time, against the block that is here.
+# At 256K tokens and c = 32 a block of scores is 8,192², 268 MB in fp32 per head. So work in **tiles** (分块): a few
+# queries at a time, with the block that is here. By hand: 6 queries, tiles of 4: queries 0–3, then 4–5, each tile
+# merged with its own part of o and lse. Start with o = 0 and lse = −∞, which weighs nothing.
 #
 # **`attend_under_cap(q, k, v, positions, cap_bytes, *, group)`** returns the output alone, fp32. The target: above its
 # inputs a rank holds at most `cap_bytes`, 16 MiB, as the kernel measures it, where one block of scores is 36 MiB and
@@ -644,10 +658,11 @@ def tiled_peaks(s):
 
 
 for s in (512, 1024, 2048):
-    print(f"s = {s:5}: {shardlab.run(tiled_peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
+    print(f"s = {s:5}: {run(tiled_peaks, s, ranks=4)[0] / 2**20:6.1f} MiB on each of 4 ranks")
 
 # %% [markdown]
-# From a square to a line. That is what 256K tokens need; the rest is arithmetic.
+# When s doubles, the peak now doubles instead of growing fourfold. That is what 256K tokens need; the rest is
+# arithmetic.
 #
 # ## 9 · Read real code
 #
@@ -682,10 +697,15 @@ check("week14.reading", reading_answers)
 # Llama 3's 405B: h = 16,384, 128 heads of 128, 8 key heads, MLP 53,248 wide with three matrices. s = 262,144, b = 1,
 # H100 with 989.5 TFLOP/s and a network of 50 GB/s each. tp = 8, pp = 16, and the rest is cp.
 #
+# A matrix of a × b numbers costs 2ab FLOPs per token. A layer has four in attention (q and output h × h, k and v h ×
+# h_kv) and three in the MLP. Attention's core, scores and weighted sums, costs 4sh per token without a mask, half of it
+# with a causal one: 2sh. By hand, h = 2, h_kv = 1, MLP 4 wide, s = 3: matrices 2 · (2 · 4 + 2 · 2 + 3 · 8) = 72, core
+# 12, a share of 12/84.
+#
 # **`on_4096_gpus()`** returns five numbers: tokens per rank; bytes of keys and values that a rank sends per layer in a
 # forward ring; the largest cp with which Ulysses can split the heads that a tensor-parallel rank has; the fewest tokens
-# per rank that hide a step of the ring behind the network (causal, zig-zag); and the share of attention's core, causal,
-# in a layer's forward FLOPs. *A few lines.*
+# per rank with which the network's messages are hidden in a step of the ring (causal, zig-zag); and the share of
+# attention's core, causal, in a layer's forward FLOPs. *A few lines.*
 
 
 # %% exercise="week14.4096-gpus"
@@ -704,18 +724,18 @@ check("week14.4096-gpus", on_4096_gpus)
 
 # %% [markdown]
 # The course's planner (week 10), 64 such sequences per step: without context parallelism, and with any cp up to 32.
-# What must it do to fit without? ([How wrong it can be](../../docs/cost-model.md).)
+# What must it do to fit without? ([How far off it can be](../../docs/cost-model.md).)
 
 # %%
 for cp in (1, 32):
-    search = Search(max_tp=8, max_cp=cp, microbatches=(1,), virtual=(1,), schedules=("1f1b",))
-    (best,) = plan(book, h100, 4096, 64, search=search, best=1)
+    search = costs.Search(max_tp=8, max_cp=cp, microbatches=(1,), virtual=(1,), schedules=("1f1b",))
+    (best,) = costs.plan(book, h100, 4096, 64, search=search, best=1)
     ways = f"{best.memory.total / 1e9:.0f} GB, {best.step.total:.0f} s per step"
     print(f"cp up to {cp:2}: {figures.layout_text(best.layout)}: {ways}")
 
 # %% [markdown]
 # Now the answer that you would give, in five to eight sentences: why cp at all, and why not more tp; ring, gather or
-# Ulysses, from your numbers; what must be balanced, and how; what becomes of positions, labels and the mean; and what
+# Ulysses, from your numbers; what must be balanced, and how; what happens to positions, labels and the mean; and what
 # you would measure first. What changes when the 262,144 tokens are a hundred documents?
 
 # %% [markdown] manual="week14.interview" points=2
@@ -769,7 +789,7 @@ for cp in (1, 32):
 # - Brandon and others, *Striped Attention*, arXiv 2311.09431. Look for: the figure with each rank's triangles.
 # - The Llama team, *The Llama 3 Herd of Models*, arXiv 2407.21783. Look for: section 3.3.2, why keys are gathered.
 # - [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention), `zigzag_ring_flash_attn.py`. Look for:
-#   `.to(torch.float32)` of what is fp32 already makes no copy. What does the next step write into?
+#   `.to(torch.float32)` makes no copy of what is fp32 already. Which tensor does the next step then overwrite?
 #
-# **An experiment, not graded.** `Search(max_cp=32, context=("ulysses",))` in the planner's cell: what does it choose
-# when the ring is not allowed, and what does that cost?
+# **An experiment, not graded.** `costs.Search(max_cp=32, context=("ulysses",))` in the planner's cell: what does it
+# choose when the ring is not allowed, and what does that cost?

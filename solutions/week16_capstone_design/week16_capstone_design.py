@@ -16,14 +16,14 @@
 #
 # *3 hours · 2 ranks for the review · no GPU needed*
 #
-# Fifteen weeks gave you formulas, each compared with a measurement. Now somebody asks: *which cluster, for how long,
-# for how much money, and what will go wrong?* You answer with a document, and every number in it comes from your own
-# cells.
+# In fifteen weeks you met formulas and compared them with measurements. Now somebody asks: *which cluster, for how
+# long, for how much money, and what will go wrong?* You answer with a document, and every number in it comes from your
+# own cells.
 #
 # After this week you can
 #
 # - [ ] **compute** a design: memory, bytes, time, MFU, days, dollars, failures, checkpoints, goodput;
-# - [ ] **judge** a change to training code by its symptom as a number, before it costs a cluster a month;
+# - [ ] **judge** a change to training code by its symptom as a number, before it costs a month on a cluster;
 # - [ ] **defend** both, aloud, in front of somebody who asks back.
 #
 # **Before you start**, answer three questions for yourself.
@@ -35,7 +35,7 @@
 #
 # <details><summary>Why does a training run stop when one GPU does?</summary>
 #
-# All ranks meet in collectives. One that is missing keeps all others waiting (week 1).
+# All ranks meet in collectives. One that is missing makes all others wait (week 1).
 # </details>
 #
 # <details><summary>A loss falls smoothly. Is the training right?</summary>
@@ -44,41 +44,41 @@
 # </details>
 
 # %%
-import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import costs, figures
-from shardlab.costs import failures, sizes
-from shardlab.costs.interview import Setting
-from shardlab.costs.planning import planner
-from shardlab.costs.validation import published
+from shardlab import costs, figures, run
+from shardlab.costs import failures, interview, planning, sizes, validation
 
 from autograder import check
 
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Llama 3 405B was trained on 16,384 GPUs. In a snapshot of 54 days the run stopped 419 times without anybody's plan
-# (arXiv 2407.21783, section 3.3.4). **Guess: how long does one of these GPUs live? And how long did the run, on
-# average, until the next stop?**
+# Llama 3 405B was trained on 16,384 GPUs. In a snapshot of 54 days the run was interrupted 419 times unexpectedly
+# (arXiv 2407.21783, section 3.3.4). Count each interruption as the failure of one GPU. **Guess: after how long does one
+# of these GPUs fail? And how long did the run last, on average, until the next interruption?**
 
 # %%
-run = failures.LLAMA3
-one = failures.mean_seconds_of_one(run["gpus"], run["days"] * 86400, run["failures"])
+snapshot = failures.LLAMA3
+one = failures.mean_seconds_of_one(snapshot["gpus"], snapshot["days"] * 86400, snapshot["failures"])
 print(f"one GPU fails every {one / 86400 / 365:.1f} years")
 for num_gpus in (1, 8, 1024, 16384, 100_000):
     between = failures.mean_seconds_between(num_gpus, one)
     print(f"{num_gpus:7,} GPUs: a failure every {between / 3600:9.1f} hours")
 
 # %% [markdown]
-# Nobody would call such a GPU bad, and yet the run stops eight times a day. A design without failures in it is a design
-# for one server.
+# Nobody would call such a GPU bad, and yet the run stops eight times per day. A design without failures in it is a
+# design for one server.
 #
 # ### Warm-up: `interruptions`
 #
 # **`interruptions(num_gpus, hours_of_one, days)`** returns three numbers: hours between two failures of the run (MTBF,
 # 平均故障间隔), failures to expect in so many days, and the probability of *a day* without one. Failures come
-# independently and without memory: nothing happens for t hours with probability exp(−t/M). *About 2 lines.*
+# independently and without memory: with M hours between failures, nothing happens for t hours with probability
+# exp(−t/M).
+#
+# **By hand.** 8 GPUs, each fails once per 80 hours, 5 days. The run fails every 80/8 = 10 hours, 24 · 5/10 = 12 times,
+# and a day passes without a failure with probability exp(−24/10) = 9%. *About 2 lines.*
 #
 # > **What the grade varies.** Checks show some cases; the grade draws fresh numbers: other models, clusters and prices,
 # > one GPU to fifty thousand, every axis alone and all together, two to eight ranks in the review.
@@ -110,17 +110,18 @@ check("week16.failures", interruptions)
 # | 2 h | 12.5% | 12.5% | **25%** |
 # | 8 h | 3% | 50% | 53% |
 #
-# One falls, the other rises, and their sum is least **where they are equal**: δ/τ = τ/2M, so τ = √(2·δ·M). That is
-# Young's formula of 1974. It needs no model and no GPU.
+# One falls, the other rises, and their sum is least **where they are equal**: δ/τ = τ/2M, so τ = √(2·δ·M), here √(2 ·
+# ¼ · 8) = 2 hours. That is Young's formula of 1974. It depends on no model and no GPU.
 #
 # **Notation.** τ work between checkpoints, δ to write one, M between failures, R from a failure until work goes on, all
 # in seconds. A layout is a dict: `tp`, `cp`, `pp`, `dp`, `b` sequences in a microbatch, `m` microbatches, `chunks` on a
 # stage, `recompute`. `W[I, J_T]` is split by columns over tp, `A[S_C, H]` by positions over cp.
 #
-# **Goodput** (有效吞吐) is the share of the time that is work which lasts. A piece of τ + δ seconds that must not be
-# interrupted takes M(e^((τ+δ)/M) − 1) seconds on average, if each failure starts it again at once. A restart takes R
-# and may fail too, which stretches everything by e^(R/M). So goodput = τ / (M · e^(R/M) · (e^((τ+δ)/M) − 1)) (Daly,
-# 2006).
+# **Goodput** (有效吞吐) is the share of the time that goes into work which need not be repeated. A piece of τ + δ
+# seconds that must not be interrupted takes M(e^((τ+δ)/M) − 1) seconds on average, if each failure starts it again
+# at once. A restart takes R and may fail too, which stretches everything by e^(R/M). So goodput = τ / (M · e^(R/M)
+# · (e^((τ+δ)/M) − 1)) (Daly, 2006). By hand, in hours, with the best τ above and R = 0: 2 / (8 · (e^(2.25/8) − 1))
+# = 77%, where the table says 100% − 25%.
 #
 # **`best_interval(save, between)`** is Young's τ; **`goodput(interval, save, between, restart)`** is the share. *One
 # line each.*
@@ -147,9 +148,10 @@ def goodput(interval, save, between, restart):
 check("week16.interval", best_interval, goodput)
 
 # %% [markdown]
-# **Predict, then play.** Llama 405B keeps 14 bytes per parameter (which?), Meta's storage sustains 2 TB/s (section
-# 3.3.1 of the paper), and we assume ten minutes to restart. Is it worse to write too often or too seldom? The dots were
-# *played*: failures are drawn, and no formula is used.
+# **Predict, then simulate.** We let Llama 405B store 14 bytes per parameter (weights in bf16; master weights and Adam's
+# two moments in fp32), Meta's storage sustains 2 TB/s (section 3.3.1 of the paper), and we assume ten minutes to
+# restart. Is it worse to write too often or too seldom? The dots are *simulated*: failures are drawn, and no formula is
+# used.
 
 # %%
 llama = costs.find_model("llama3-405b")
@@ -163,15 +165,12 @@ figures.show(figure, figures.draw_goodput(ax, save, mean, 600, played=played, ti
 print(f"no restart at all: {goodput(taus[2], save, mean, 0):.1%}; no checkpoint cost: {goodput(1, 0, mean, 600):.1%}")
 
 # %% [markdown]
-# Three times too long hardly matters; ten times does. The report says that more than 90% of the time was effective. Now
-# look at the last line: **which would you rather make quicker, the checkpoint or the restart?**
+# Three times too long hardly matters; ten times does. The report says that more than 90% of the training time was
+# effective. Now look at the last line: **which would you rather make quicker, the checkpoint or the restart?**
 #
 # ## 3 · What a GPU holds and sends
 #
-# A model is a dict: `parameters`, `layers`, `hidden`, `heads`, `kv` (width of all keys), `sequence`. By hand, two
-# layers, h = 4, kv = 2, s = 8, tp 1, cp 2, m = 1: a rank has four positions. In a layer's forward the other's keys and
-# values come round, 2 · 4 · 2 numbers of 2 bytes, 32 bytes; backward they come again, with gradients as many. So 96
-# bytes per layer, 192 in a step.
+# A model is a dict: `parameters`, `layers`, `hidden`, `heads`, `kv` (width of all keys), `sequence`.
 #
 # **`gpu_bytes(model, layout)`**, the first stage, bf16:
 #
@@ -186,9 +185,23 @@ print(f"no restart at all: {goodput(taus[2], save, mean, 0):.1%}; no checkpoint 
 # - tp: four ring all-reduces of a bf16 activation per layer and microbatch, six with `recompute`;
 # - cp: three times (cp − 1) blocks of keys and values over tp, four with `recompute`;
 # - pp, if there is one: each chunk sends an activation on and a gradient back, 1/tp of it;
-# - dp: a ring reduce-scatter of float32 gradients and an all-gather of bf16 weights.
+# - dp, over all dp · cp copies: a ring reduce-scatter of float32 gradients and an all-gather of bf16 weights.
 #
-# *About 7 lines each.*
+# **By hand.** 100 parameters, two layers, h = 4, kv = 2, s = 8; tp 1, cp 2, pp 1, dp 1, b = m = chunks = 1, nothing
+# recomputed. A rank has 8/2 = 4 positions.
+#
+# | | |
+# |---|---|
+# | states: two ranks hold the same parameters | 100 · (6 + 12/2) = 1,200 |
+# | activations: 2 layers in flight, 34 bytes for each of 4 · 4 numbers | 2 · 34 · 16 = 1,088 |
+# | `gpu_bytes` | 2,288 |
+# | tp, pp | 0, 0 |
+# | cp: keys and values of 4 positions, 2 wide, 2 bytes each: 32 bytes; three times, in 2 layers | 192 |
+# | dp: half of 100 · (4 + 2) bytes leaves the rank | 300 |
+#
+# (Three times: once in the forward; in the backward once more, and their gradients as well.) With tp 2 instead of cp 2
+# an activation is 8 · 4 numbers, 64 bytes; a ring all-reduce over two ranks sends 2 · ½ · 64, four of them in 2 layers
+# 512. *About 7 lines each.*
 
 
 # %% exercise="week16.sheet"
@@ -224,16 +237,16 @@ def sent_bytes(model, layout):
 check("week16.sheet", gpu_bytes, sent_bytes)
 
 # %% [markdown]
-# Compare with the planner of the course for Meta's own layout (table 4 of the paper). It also counts logits and
-# embeddings; yours counts the dropout masks of a GPT, and keeps gradients whole, which Meta cut (ZeRO-2). **Which of
+# Compare with the course's planner for Meta's own layout (table 4 of the paper). It also counts logits and embeddings;
+# yours counts the dropout masks of a GPT, and keeps gradients whole, which Meta sharded (section 3.3.2). **Which of
 # these is largest? Does your number fit into 80 GiB?**
 
 # %%
 gpu = costs.find_accelerator("h100")
-llama_run = next(run for run in published.read_runs() if run.id == "LLAMA3-405B-16384-cp1")
+llama_run = next(row for row in validation.read_runs() if row.id == "LLAMA3-405B-16384-cp1")
 trained = llama_run.layout
 theirs = {"model": sizes.model_sizes(llama), "layout": sizes.layout_sizes(trained)}
-whole = planner.peak_memory(llama, trained, gradient_bytes=4).total
+whole = planning.peak_memory(llama, trained, gradient_bytes=4).total
 print(f"mine {gpu_bytes(**theirs) / costs.GIB:.1f} GiB, the planner {whole / costs.GIB:.1f} GiB")
 figure, ax = figures.new_axes(7.5, 2)
 title = "Llama 3 405B on 16,384 GPUs: most bytes travel inside a server"
@@ -243,14 +256,19 @@ figures.show(figure, figures.draw_bars(ax, sent_bytes(**theirs), title=title))
 # ## 4 · Time and money
 #
 # `gpu` is a dict of what a GPU reaches, `flops`, `nvlink` and `network` (per second), and `per_server`, `peak`,
-# `dollars` for an hour.
+# `dollars` per hour.
 #
 # - **`step_seconds(model, layout, gpu)`**. A *slot* is one microbatch on one stage: 6 FLOPs per parameter of the rank
 #   and token, 8 with `recompute`; then the microbatch's share of tp over NVLink, of cp over NVLink if tp · cp fit into
 #   a server and over the network if not, of pp over the network. There are m + (pp − 1)/chunks slots. At the end dp
 #   over the network. Nothing overlaps. *About 7 lines.*
-# - **`bill(model, layout, gpu, tokens)`** returns MFU (6P per token, whatever is done twice), days and dollars for so
-#   many tokens. *About 5 lines.*
+# - **`bill(model, layout, gpu, tokens)`** returns MFU (6P FLOPs per token, even if some work is done twice, over what
+#   all GPUs could do at their `peak`), days and dollars for so many tokens. *About 5 lines.*
+#
+# **By hand.** m = 4, pp = 2, one chunk: 4 + 1 = 5 slots. If a slot computes for 1.6 s and its messages take 0.4 s, the
+# slots take 10 s; with 1 s of dp at the end a step is 11 s. In the tiny model above, cp's share of a microbatch is 192
+# bytes over m = 1, and its 2 ranks fit into a server: NVLink. A step of 64 sequences of 1,000 tokens in 11 s: for 6.4
+# million tokens 100 steps, 1,100 s, 0.0127 days; on 16 GPUs for 2 dollars per hour 9.78 dollars.
 
 
 # %% exercise="week16.bill"
@@ -282,24 +300,28 @@ def bill(model, layout, gpu, tokens):
 check("week16.bill", step_seconds, bill)
 
 # %% [markdown]
-# Two dollars for a GPU hour is what DeepSeek-V3's report assumes (arXiv 2412.19437, table 1). What did 15.6 trillion
-# tokens of Llama 3 cost at that price, if the GPUs reach 600 TFLOP/s in products?
+# Two dollars per GPU hour (of an H800) is what DeepSeek-V3's report assumes (arXiv 2412.19437, table 1). What would the
+# 15.6 trillion tokens of Llama 3 405B have cost at that price, if the GPUs reach 600 TFLOP/s in matrix products?
 
 # %%
 h100 = {"flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10, "per_server": 8, "peak": gpu.bf16_flops}
-h100 |= {"memory": planner.usable_bytes(gpu), "dollars": 2.0, "hours": 50_000.0}
+h100 |= {"memory": planning.usable_bytes(gpu), "dollars": 2.0, "hours": 50_000.0}
 mfu, days, dollars = bill(**theirs, gpu=h100, tokens=15.6e12)
 seconds = step_seconds(**theirs, gpu=h100)
-print(f"{seconds:.2f} s a step, the planner says {planner.seconds_of(llama, trained, gpu).total:.2f} s")
+print(f"{seconds:.2f} s per step, the planner says {planning.seconds_of(llama, trained, gpu).total:.2f} s")
 print(f"Meta measured {llama_run.step_seconds:.2f} s")
 print(f"MFU {mfu:.1%}, {days:.0f} days, ${dollars / 1e6:.0f} million")
 
 # %% [markdown]
 # ## 5 · A row that others measured
 #
-# Your clock has a constant that no data sheet tells: the FLOP/s that a GPU really reaches. So take it from one
-# published run, and predict another. Narayanan and others (arXiv 2104.04473, tables 1 and 2) trained GPTs of 39 to 530
-# billion parameters on A100s, everything recomputed.
+# Your clock has a constant that no data sheet gives: the FLOP/s that a GPU really reaches. So take it from one
+# published run, and predict another. Narayanan and others (arXiv 2104.04473, tables 1 and 2) trained GPTs of up to a
+# trillion parameters on A100s, with activations recomputed.
+#
+# **By hand.** A known step took 10 s. With infinitely fast GPUs your clock says 2 s: the links. With 100 TFLOP/s it
+# says 18 s, so work takes 16 s there. The measured 10 s leave 8 s for work: the GPUs reached 200 TFLOP/s. Now ask your
+# clock for the other run with 200.
 #
 # **`estimate(known, run)`**: both are dicts of `model`, `layout` and `gpu` (its links, no `flops`); `known` also has
 # `seconds`, measured. Return the seconds of `run`, **within 10%**. How you do it is up to you: the check asks for
@@ -329,12 +351,12 @@ def estimate(known, run):
 check("week16.published", estimate)
 
 # %%
-rows = {run.id: run for run in published.read_runs() if run.family == "MEG21" and run.layout.zero == 0}
+rows = {row.id: row for row in validation.read_runs() if row.family == "MEG21" and row.layout.zero == 0}
 links = {"nvlink": 2.3e11, "network": 2e10, "per_server": 8}
 as_dicts = {
-    name: {"model": sizes.model_sizes(run.model), "layout": sizes.layout_sizes(run.layout), "gpu": links}
-    | {"seconds": run.step_seconds}
-    for name, run in rows.items()
+    name: {"model": sizes.model_sizes(row.model), "layout": sizes.layout_sizes(row.layout), "gpu": links}
+    | {"seconds": row.step_seconds}
+    for name, row in rows.items()
 }
 known = as_dicts["MEG21-T2-PTD-174.6B-384"]
 points = [(name, one["seconds"], estimate(known, one)) for name, one in as_dicts.items()]
@@ -342,8 +364,8 @@ figure, ax = figures.new_axes(8, 3.2)
 figures.show(figure, figures.draw_against_published(ax, points, what="Step time", unit="s"))
 
 # %% [markdown]
-# All of them from one number and your own formulas. **Which rows are off most, and in which direction?** Small models
-# have shallow matrices, and a GPU reaches less in these. Keep the largest error: your document needs it.
+# All of them from one number and your own formulas. **Which rows are furthest off, and in which direction?** Small
+# models have narrow matrices, on which a GPU reaches less. Write down the largest error: your document needs it.
 #
 # ## 6 · Review: seven changes
 #
@@ -354,10 +376,11 @@ figures.show(figure, figures.draw_against_published(ax, points, what="Step time"
 # [#7498](https://github.com/NVIDIA/Megatron-LM/pull/7498) and
 # [#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513) on means over split sequences, and
 # [#7530](https://github.com/NVIDIA/Megatron-LM/pull/7530) on a norm. Below are the same faults in code of ours, with
-# **changes a to g. Some do what a pull request does. Some only look so.** Read them as in a review.
+# **changes a to g. Some do what a pull request does. Some only look as if they did.** Read them as in a review.
 #
 # *A norm.* Each attention head has a learned number, its sink; heads are split over the ranks, all else is whole on
-# each.
+# each rank. By hand, two ranks with sinks' gradients 3 and 4, and a gradient 2 that both have: one process has √(9 + 16
+# + 4) = √29. Found is √(9 + 4), as the second rank's sink is taken for a copy. What do a and b give?
 
 # %%
 SPLIT = {"found": [], "a": ["sinks"], "b": ["sinks", "rest"]}
@@ -373,7 +396,7 @@ def norm(change, sinks, rest, *, group=None):
 
 # %% [markdown]
 # *A mean.* Ranks have pieces of the same sequences, and different numbers of valid targets. After the backward,
-# gradients are averaged over these ranks.
+# gradients are averaged over these ranks. By hand: sums of losses 6 and 4, valid targets 3 and 1. One process: 10/4.
 
 
 # %%
@@ -387,8 +410,9 @@ def mean(change, losses, valid, *, group=None):
 
 
 # %% [markdown]
-# *A count.* Experts are shared out, each rank routes tokens of its own. The auxiliary loss of a rank is scaled by its
-# *own* count of tokens, and logged with the total. Found: the total was reduced in place, over the own count.
+# *A count.* Experts are spread over ranks, and each rank routes tokens of its own. The auxiliary loss of a rank is
+# scaled by its *own* count of tokens, and logged with the total. Found: the all-reduce of the total is in place, so it
+# overwrites the own count. By hand: counts 5 and 3; both ranks should keep their own, and know the total 8.
 
 
 # %%
@@ -401,8 +425,8 @@ def scale(change, count, *, group=None):
 
 # %% [markdown]
 # *Smoothed labels.* The vocabulary is split. Of a word's loss a share goes to the mean over all V words; the share is ε
-# · V/(V − 1), as in Megatron. `logp` has this rank's log-probabilities, `hit` that of the target, or 0 where another
-# rank has it.
+# · V/(V − 1), as in Megatron. `logp` has this rank's log-probabilities, `hit` that of the target, or 0 if another rank
+# has it. By hand, V = 4, ε = 0.1: the share is 0.133.
 
 
 # %%
@@ -418,9 +442,10 @@ def smooth(change, logp, hit, epsilon, *, group=None):
 
 
 # %% [markdown]
-# *The word after next.* A second head has targets shifted by one more over the same pieces of sequences; a rank may
-# have `shifted` ones without any `count` of its own. The ranks' results are added, and all gradients divided by the sum
-# of all `count`. The second head's loss should be a mean over *its* targets.
+# *The word after next.* A second head predicts the word after the next one, over the same pieces of sequences: its
+# valid targets, `shifted`, are others than the first head's, `count`, and a rank may have the one without the other.
+# The ranks' results are added, and all gradients divided by the sum of all `count`. The second head's loss should be a
+# mean over *its* targets. By hand, `count` 4 and 0, `shifted` 3 and 1, sums of losses 4 and 2.5: it should be 6.5/4.
 
 
 # %%
@@ -433,8 +458,8 @@ def after_next(change, loss_sum, count, shifted, *, group=None):
 
 
 # %% [markdown]
-# Run them on two real ranks. The output is what ranks *see*; what they should see, nobody prints. **Work it out for one
-# process first.**
+# Run them on two real ranks. The output is what each rank *sees*; what it should see is not printed. **Work it out for
+# one process first.**
 
 
 # %%
@@ -451,7 +476,7 @@ def on_two_ranks():
     return {name: round(value.item(), 4) for name, value in seen.items()}
 
 
-seen = shardlab.run(on_two_ranks, ranks=2)
+seen = run(on_two_ranks, ranks=2)
 for name in seen[0]:
     print(f"{name:18}", *(rank[name] for rank in seen))
 
@@ -462,6 +487,10 @@ for name in seen[0]:
 # fault lies; and a ratio, *what the wrong code gives over what one process gives*. The wrong code is the found one if
 # you accept the change, and the changed one if you refuse it. `n` has lists with a number for each rank:
 #
+# For example, change d with sums 6 and 4, counts 3 and 1: it repairs the found code, so the symptom is that of the
+# found code. That divides on each rank by its own count and averages: (6/3 + 4/1)/2 = 3, where one process gives 10/4:
+# 1.2.
+#
 # | change | `n` | symptom of |
 # |---|---|---|
 # | a, b | `sinks`: squared norms; `rest`: one squared norm | the norm |
@@ -470,7 +499,7 @@ for name in seen[0]:
 # | f | `logp`: a list for each rank; `target`: its place among all words; `epsilon` | the loss |
 # | g | `sums`, `counts`, `shifted` | the second head's loss |
 #
-# All seven must be right for the points. *About 20 lines.*
+# There are points only if all seven are right. *About 20 lines.*
 
 
 # %% exercise="week16.review"
@@ -504,8 +533,8 @@ def review(change, n):
 check("week16.review", review)
 
 # %% [markdown]
-# Two of the five threads were checked on two CPU ranks with gloo, without any GPU. When you refuse a change, hand its
-# author a number and such a test, not an opinion.
+# Such a check needs two CPU ranks and no GPU. When you refuse a change, give its author a number and a test, not an
+# opinion.
 #
 # ## 7 · Read real code
 #
@@ -549,8 +578,9 @@ brief = {
 
 # %% [markdown]
 # **`design(brief)`** returns a dict: `tp`, `cp`, `pp`, `dp`, `b`, `m`, `chunks`, `recompute`, and the numbers
-# `gpu_bytes`, `seconds`, `mfu`, `interval`, `goodput`, `days`, `failures`, `dollars`, the last three with failures:
-# days of work over goodput. A third of the points is for right numbers, the rest for dollars *within 1% of the least*.
+# `gpu_bytes`, `seconds`, `mfu`, `interval`, `goodput`, `days`, `failures`, `dollars`, the last three with failures
+# included: 30 days of work at a goodput of 90% take 33.3 days. A third of the points is for right numbers, the rest for
+# dollars *within 1% of the least*.
 # Rules:
 #
 # - tp · cp · pp · dp is one of the clusters; tp divides `per_server` and the heads; cp is 1, 2 or 4;
@@ -618,14 +648,14 @@ for name, value in mine.items():
 # %% [markdown]
 # ## 9 · The document
 #
-# Numbers were graded above. What follows is judgement, and your instructor reads it. First the same design in the
-# planner's eyes, and what moves if you are wrong.
+# The check above graded the numbers. What follows is judgement, and your instructor reads it. First what the planner
+# says about the same design, and what changes if you are wrong.
 
 # %%
 axes = {axis: mine[axis] for axis in ("tp", "cp", "pp", "dp")}
 shape = {"microbatch": mine["b"], "num_microbatches": mine["m"], "virtual": mine["chunks"], "zero": 1}
 again = {"recompute": "full" if mine["recompute"] else "none", "sequence_parallel": mine["tp"] > 1}
-chosen = Setting(costs.find_model("llama3-70b"), costs.Layout(**axes, **shape, **again), gpu, brief["tokens"])
+chosen = interview.Setting(costs.find_model("llama3-70b"), costs.Layout(**axes, **shape, **again), gpu, brief["tokens"])
 print(f"planner: {chosen.memory.total / costs.GIB:.1f} GiB, {chosen.step.total:.2f} s; mine: {mine['seconds']:.2f} s")
 for name, change in {
     "10% fewer FLOP/s": {"flops": 0.9 * h100["flops"]},
@@ -635,7 +665,7 @@ for name, change in {
     worse = document(brief | {"gpu": h100 | change}, {size: mine[size] for size in theirs["layout"]})
     print(f"{name:25} {worse['days']:5.1f} days, ${worse['dollars'] / 1e6:.2f} million")
 figure, ax = figures.new_axes(7.5, 2.7)
-held, usable = figures.memory_rows(chosen.model, [chosen.layout]), planner.usable_bytes(gpu)
+held, usable = figures.memory_rows(chosen.model, [chosen.layout]), planning.usable_bytes(gpu)
 title = "My design: the fullest GPU"
 figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, limit_label="usable"))
 
@@ -689,8 +719,9 @@ figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, li
 # %% [markdown]
 # ## 10 · Interview: the oral bank
 #
-# Nearly fifty questions of all sixteen weeks, asked with *your* design's numbers; answers are folded, and each number
-# in them is computed by the formulas that you know. Three to begin with. **Say your answer aloud before you unfold.**
+# Nearly fifty questions from all sixteen weeks, asked with *your* design's numbers; answers are folded, and each number
+# in them is computed by the formulas that you know. Three to begin with. **Say your answer aloud before you unfold
+# it.**
 
 # %%
 figures.show_questions(chosen, seed=16, count=3)
@@ -727,7 +758,7 @@ figures.oral_exam(chosen)
 #
 # <details><summary>A change makes a NaN go away. What do you still ask?</summary>
 #
-# What one process would give. A clamp hides a division by zero, and leaves a wrong weight behind it.
+# What would one process give? A clamp hides a division by zero, and the mean may still be weighted wrongly.
 # </details>
 #
 # ## 12 · Take away
@@ -742,8 +773,8 @@ figures.oral_exam(chosen)
 #
 # - Daly, *A higher order estimate of the optimum checkpoint interval for restart dumps*, FGCS 22(3), 2006. Look for:
 #   where Young's formula is too short, and why R does not matter for τ.
-# - Llama Team, *The Llama 3 Herd of Models*, arXiv 2407.21783, section 3.3.4. Look for: what failed, and how much of it
-#   needed a person.
+# - Llama Team, *The Llama 3 Herd of Models*, arXiv 2407.21783, section 3.3.4. Look for: what failed, and how often a
+#   person was needed.
 # - Megatron-LM [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: a finding that none of your
 #   sixteen weeks would have caught, and which check would.
 #

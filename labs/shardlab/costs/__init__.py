@@ -49,6 +49,7 @@ __getattr__ = lazily(
     model=("num_parameters",),
     model_file=("load_model",),
     model_zoo=("ZOO", "find_model"),
+    planning=("Search", "plan"),
     traffic=("ring_all_gather_bytes", "ring_all_reduce_bytes"),
     zero_plus_plus=("plus_bytes", "quantized_bytes"),
 )

@@ -1,5 +1,6 @@
 """Models of the course by name, and the source of each one's sizes."""
 
+from dataclasses import replace
 from functools import partial
 
 from shardlab.costs.model import Latent, Transformer
@@ -124,8 +125,16 @@ SOURCES = {  # where the sizes are written down
 }
 
 
-def find_model(name: str) -> Transformer:
-    """The model of that name; raises ValueError that lists the names."""
+def find_model(name: str, *, sequence: int | None = None) -> Transformer:
+    """The model of that name, on sequences of another length if `sequence` says so.
+
+    Raises ValueError that lists the names, and for a length below 1.
+    """
     if name.lower() not in ZOO:
         raise ValueError(f"there is no model {name!r}: use one of {', '.join(ZOO)}, or a JSON file of sizes")
-    return ZOO[name.lower()]
+    model = ZOO[name.lower()]
+    if sequence is None:
+        return model
+    if sequence < 1:
+        raise ValueError(f"a sequence of {sequence} tokens cannot be trained on: use 1 or more")
+    return replace(model, sequence=sequence)

@@ -15,6 +15,7 @@ from shardlab.figures.mesh import draw_groups
 from shardlab.figures.oral import oral_exam, show_questions
 from shardlab.figures.overlap import draw_overlap
 from shardlab.figures.page import new_axes, show
+from shardlab.figures.pair import draw_pair
 from shardlab.figures.palette import PALETTE
 from shardlab.figures.plan import draw_pareto, draw_step, layout_text
 from shardlab.figures.plan_explorer import axis_bytes, memory_rows, plan_explorer
@@ -45,6 +46,7 @@ __all__ = [
     "draw_masks",
     "draw_memory",
     "draw_overlap",
+    "draw_pair",
     "draw_pareto",
     "draw_predicted_against_measured",
     "draw_profile",

@@ -10,6 +10,7 @@ __getattr__ = lazily(
     mesh_trainer=("MeshTrainer", "Step"),
     norm=("clip_by_whole_norm", "whole_norm"),
     pieces=("Chunk", "after_load", "chunks_to_load", "chunks_to_save"),
+    race=("raced",),
     settings=("Settings",),
     stage=("StageOfGPT", "layers_of"),
     suspects=("FAULTS", "NOTHING", "gradients_of_suspect", "joined"),

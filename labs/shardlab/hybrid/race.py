@@ -28,6 +28,7 @@ from shardlab.model.moe_gpt import MoEGPT
 from shardlab.model.router import Choice
 from shardlab.pipeline_parallel.builders import gpipe, interleaved, one_f_one_b, zb_h1, zbv
 from shardlab.pipeline_parallel.schedule import Schedule
+from shardlab.ranks.run import run
 
 RANKS = 4
 ROWS, SEQUENCE, VOCABULARY = 8, 32, 32
@@ -137,6 +138,11 @@ def race(recipe: Recipe, seed: int = 0) -> Lap:
     began = time.perf_counter()
     losses += [trainer.step(tokens, labels).loss for _ in range(STEPS - WATCHED)]
     return Lap(tuple(losses), watched.peak, time.perf_counter() - began)
+
+
+def raced(given: Mapping[str, object], seed: int = 0) -> list[Lap]:
+    """The laps of all ranks, on real ones. Raises ValueError for a recipe that cannot be started."""
+    return list(run(race, from_dict(given), seed, ranks=RANKS, timeout=60))
 
 
 def batch_of(recipe: Recipe, replica: int, seed: int) -> tuple[Tensor, Tensor]:

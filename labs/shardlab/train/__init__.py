@@ -7,6 +7,7 @@ __getattr__ = lazily(
     checkpoint_contents=("Damaged",),
     checkpoint_load=("latest", "load", "load_latest"),
     checkpoint_save=("Saved", "Saver"),
+    drill=("KillRank", "new_folder"),
     hook=("Hook",),
     loop=("Summary", "Training", "train"),
     logs=("Row", "read_log"),

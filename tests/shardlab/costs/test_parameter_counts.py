@@ -85,3 +85,11 @@ def test_sizes_that_make_no_model(wrong, sentence):
 def test_unknown_names_are_answered_with_the_known_ones():
     with pytest.raises(ValueError, match="gpt3-175b, gpt-22b"):
         find_model("gpt-9")
+
+
+def test_a_model_on_longer_sequences_is_the_same_model_otherwise():
+    book = find_model("llama3-405b", sequence=262_144)
+    assert (book.sequence, num_parameters(book)) == (262_144, PUBLISHED["llama3-405b"])
+    assert find_model("llama3-405b").sequence == 8192
+    with pytest.raises(ValueError, match="use 1 or more"):
+        find_model("llama3-405b", sequence=0)

@@ -2,7 +2,7 @@
 
 import pytest
 import shardlab
-from shardlab.hybrid.race import REFERENCE, STEPS, Recipe, from_dict, race
+from shardlab.hybrid.race import RANKS, REFERENCE, STEPS, Recipe, from_dict, race, raced
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,11 @@ def test_four_ranks_do_what_one_does_with_less_memory():
     assert all(one.losses == pytest.approx(alone.losses, rel=1e-5) for one in laps)
     assert max(one.peak_bytes for one in laps) < 0.5 * alone.peak_bytes
     assert all(one.tokens_per_second > 0 for one in laps)
+
+
+@pytest.mark.slow
+def test_a_race_has_a_lap_of_every_rank_and_is_refused_before_it_starts():
+    laps = raced({"dp": 4})
+    assert len(laps) == RANKS and all(one.losses == pytest.approx(laps[0].losses) for one in laps)
+    with pytest.raises(ValueError, match="use a mesh of 4 ranks"):
+        raced({"tp": 2})
