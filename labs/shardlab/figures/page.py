@@ -7,6 +7,7 @@ from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from shardlab.figures.labels import wrap_titles
 from shardlab.figures.palette import fonts
 
 DOTS_PER_INCH = 160  # sharp on a laptop's screen, and a notebook stays small
@@ -33,6 +34,7 @@ def new_rows(width: float, height: float, num: int) -> tuple[Figure, list[Axes]]
 
 def png(figure: Figure) -> bytes:
     """The figure as a PNG file, without the date: drawing it again gives the same bytes."""
+    wrap_titles(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
     return buffer.getvalue()

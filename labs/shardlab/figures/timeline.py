@@ -9,6 +9,7 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from shardlab.figures.labels import wrap_titles
 from shardlab.figures.lanes import FILLS, HEIGHT, boxes_of, draw_box, write_numbers
 from shardlab.figures.palette import PALETTE
 from shardlab.figures.timeline_marks import NO_MARKS, Marks, draw_marks, end_with_optimizer, head_room, in_words
@@ -107,6 +108,7 @@ def _below(axes: Sequence[Axes], label: str, timelines: Sequence[Timeline], mark
         list(handles.values()), list(handles), handler_map=tuples, loc="outside lower left", ncols=3, fontsize=7,
         frameon=False,
     )  # fmt: skip
+    wrap_titles(figure)
     figure.draw_without_rendering()
 
 
