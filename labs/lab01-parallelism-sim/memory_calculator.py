@@ -41,7 +41,7 @@ def draw(rows: dict[str, MemoryBytes], path: Path, title: str) -> str:
         for label, held in rows.items()
     }
     drawing, ax = new_axes(8.0, 1.2 + 0.4 * len(bars))
-    words = draw_memory(ax, bars, title=title)
+    words = draw_memory(ax, bars, title=title, unit="GiB")
     path.write_bytes(png(drawing))
     return words
 

@@ -91,16 +91,11 @@ def measure(schedule: "Schedule", width: int, rows: int, rounds: int) -> Timelin
 
 def draw(simulated: Timeline, durations: Durations, real: Timeline, path: Path, name: str) -> str:
     """The simulated timeline above the measured one; writes the picture and returns it in words."""
-    from matplotlib.figure import Figure
-    from shardlab.figures import draw_timeline
+    from shardlab.figures import draw_timelines, new_rows
     from shardlab.figures.page import png
 
-    picture = Figure(figsize=(9, 2.2 + 0.8 * len(real.schedule)), layout="constrained")
-    upper, lower = picture.subplots(2, sharex=True)
-    words = draw_timeline(upper, simulated.schedule, durations, name=f"{name}, simulated")
-    words += "\n" + draw_timeline(lower, real.schedule, durations, measured=real, name=name)
-    for ax in (upper, lower):
-        ax.spines[["top", "right"]].set_visible(False)
+    picture, axes = new_rows(9, 2.2 + 0.8 * len(real.schedule), 2)
+    words = draw_timelines(axes, [(f"{name}, simulated", simulated.schedule), (f"{name}, measured", real)], durations)
     path.write_bytes(png(picture))
     return words
 

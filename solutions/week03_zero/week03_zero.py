@@ -61,7 +61,7 @@ stages = ["DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
 rows = {name: vars(costs.zero_state_bytes(7e9, 8, stage)) for stage, name in enumerate(stages)}
 figure, ax = figures.new_axes(7, 2.8)
 title = "7 billion parameters on 8 ranks: from stage 1 on they fit"
-figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="a GPU of 80 GB"))
+figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
 # ### Warm-up: the table of bytes

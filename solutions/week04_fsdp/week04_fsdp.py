@@ -50,19 +50,19 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# 65 billion parameters, 64 GPUs of 80 GiB. Data parallelism keeps 16 bytes of model states (模型状态) per parameter on
+# 65 billion parameters, 64 GPUs of 80 GB. Data parallelism keeps 16 bytes of model states (模型状态) per parameter on
 # every GPU. ZeRO-2 cuts 14 of them. Is that enough? Guess, then run.
 
 # %%
 parts = ("parameters", "gradients", "optimizer")
 rows = {}
-print(f"DDP: {costs.memory_states.zero_state_bytes(65e9, 64, 0).total / 2**30:.0f} GiB on every GPU")
+print(f"DDP: {costs.memory_states.zero_state_bytes(65e9, 64, 0).total / 1e9:.0f} GB on every GPU")
 for stage, name in enumerate(("ZeRO-1", "ZeRO-2", "ZeRO-3"), start=1):
     held = costs.memory_states.zero_state_bytes(65e9, 64, stage)
     rows[name] = {part: getattr(held, part) for part in parts}
 figure, ax = figures.new_axes(8, 2.4)
 title = "65B parameters on 64 GPUs: only ZeRO-3 fits"
-figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80 * 2**30, limit_label="one GPU"))
+figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
 # Two bytes per parameter are enough to sink ZeRO-2, and no number of GPUs helps: what is not cut does not shrink. So

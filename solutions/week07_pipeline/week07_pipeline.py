@@ -120,9 +120,9 @@ check("week07.bubble", bubble_and_speedup, cases=cases)
 
 # %%
 by_hand = parse_schedule([["0F0", "0B0"], ["1F0", "1B0"]])
-for schedule in (by_hand, builders.gpipe(2, 4), builders.gpipe(2, 8)):
-    figure, ax = figures.new_axes(7, 1.8)
-    figures.show(figure, figures.draw_timeline(ax, schedule, name="GPipe"))
+schedules = [by_hand, builders.gpipe(2, 4), builders.gpipe(2, 8)]
+figure, axes = figures.new_rows(7, 3.8, 3)
+figures.show(figure, figures.draw_timelines(axes, [("GPipe", schedule) for schedule in schedules]))
 
 # %% [markdown]
 # ## 3 · Notation
@@ -448,12 +448,12 @@ cases = [{"num_ranks": p, "num_microbatches": m, "part": part} for p, m, part in
 check("week07.one-f-one-b", one_f_one_b, cases=cases)
 
 # %%
-for name, build in [("GPipe", builders.gpipe), ("1F1B", builders.one_f_one_b)]:
-    schedule = build(4, 8)
+rows = [("GPipe", builders.gpipe(4, 8)), ("1F1B", builders.one_f_one_b(4, 8))]
+for name, schedule in rows:
     timeline = simulate(schedule)
     print(f"{name}: idle {timeline.idle[0]:g} of {timeline.makespan:g}; peaks {peak_activations(schedule)}")
-    figure, ax = figures.new_axes(8, 2.6)
-    figures.show(figure, figures.draw_timeline(ax, schedule, name=name))
+figure, axes = figures.new_rows(8, 4.6, 2)
+figures.show(figure, figures.draw_timelines(axes, rows, marks=figures.Marks(phases=True)))
 
 # %% [markdown]
 # The bubble is the same, (P−1)/(M+P−1) = 3/11. The memory is min(P−r, M) microbatches instead of M. To draw or run
@@ -489,8 +489,9 @@ for num in (1, 4, 8):
 for name, build in [("GPipe", builders.gpipe), ("1F1B", builders.one_f_one_b)]:
     predicted, measured = simulate(build(4, 8)), run_asleep(build(4, 8))
     print(f"{name}, 4 stages, M = 8: predicted {predicted.bubble:.1%} idle, measured {measured.bubble:.1%}")
-figure, ax = figures.new_axes(8, 2.6)
-figures.show(figure, figures.draw_timeline(ax, measured.schedule, measured=measured, name="1F1B"))
+figure, axes = figures.new_rows(8, 4.4, 2)
+rows = [("1F1B, predicted", measured.schedule), ("1F1B, measured", measured)]
+figures.show(figure, figures.draw_timelines(axes, rows))
 
 # %% [markdown]
 # **What a profiler sees.** That was a clock of sleepers. Here is a real step of 1F1B, four ranks that share one H200

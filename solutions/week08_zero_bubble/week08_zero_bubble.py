@@ -75,9 +75,10 @@ figures.show(figure, figures.draw_timeline(ax, builders.one_f_one_b(16, 32), nam
 # ZB-H1, with the same boxes.
 
 # %%
-for name, build in [("1F1B", builders.one_f_one_b), ("ZB-H1", builders.zb_h1)]:
-    figure, ax = figures.new_axes(7, 1.9)
-    figures.show(figure, figures.draw_timeline(ax, build(2, 4), name=name))
+rows = [("1F1B", builders.one_f_one_b(2, 4)), ("ZB-H1", builders.zb_h1(2, 4))]
+marks = figures.Marks(phases=True, trace=1, optimizer=1)
+figure, axes = figures.new_rows(7, 3.6, 2)
+figures.show(figure, figures.draw_timelines(axes, rows, marks=marks))
 
 # %% [markdown]
 # Rank 0 waits for orange boxes only: the gradient of rank 1's *input*. Nobody needs the yellow ones, the gradients of
@@ -392,8 +393,10 @@ check("week08.zb-h1", zb_h1, cases=[{"num_ranks": p, "num_microbatches": m} for 
 schedule = builders.zb_h2(4, 8)
 timeline = simulate(schedule)
 print(f"idle of the whole step {timeline.idle}, idle within the rank's own span {timeline.span_idle}")
-figure, ax = figures.new_axes(8, 2.6)
-figures.show(figure, figures.draw_timeline(ax, schedule, name="ZB-H2"))
+for runs_on in (False, True):
+    figure, ax = figures.new_axes(8, 2.6)
+    marks = figures.Marks(optimizer=1, runs_on=runs_on)
+    figures.show(figure, figures.draw_timeline(ax, schedule, name="ZB-H2", marks=marks))
 
 # %% [markdown]
 # No rank waits between its first slot and its last: by its **own span** (自身跨度) the bubble is zero. By the

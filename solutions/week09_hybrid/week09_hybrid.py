@@ -68,7 +68,7 @@ rows = {name: vars(costs.state_bytes(gpt3, layout)) for name, layout in ways.ite
 print(f"{costs.state_bytes(gpt3, costs.Layout()).total / 80e9:.1f} GPUs of 80 GB for one copy")
 figure, ax = figures.new_axes(7, 2.4)
 title = "One axis is not enough: 175 billion parameters on 1,024 GPUs"
-figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="80 GB"))
+figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
 # Every axis cuts something different, and pays with different messages. This week they meet on the same ranks, and the

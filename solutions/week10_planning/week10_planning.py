@@ -67,7 +67,8 @@ print(f"1,024 GPUs: {1024 * h100.memory_bytes / 2**40:.1f} TiB; states of one co
 rows = figures.memory_rows(trillion, tried)
 figure, ax = figures.new_axes(8, 2.8)
 title = "A cluster with room enough, a GPU without"
-figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=planner.usable_bytes(h100), limit_label="usable"))
+limit = {"limit": planner.usable_bytes(h100), "limit_label": "usable", "unit": "GiB"}
+figures.show(figure, figures.draw_memory(ax, rows, title=title, **limit))
 
 # %% [markdown]
 # In a label, b1 is one sequence in a microbatch. *Usable* is what driver, NCCL's buffers and fragments leave of a GPU,
@@ -283,7 +284,7 @@ for one in neighbours.neighbours(trillion, h100, best):
 top = plans[:3]
 figure, ax = figures.new_axes(8, 2.6)
 held = figures.memory_rows(trillion, [one.layout for one in top])
-figures.show(figure, figures.draw_memory(ax, held, title="The three fastest: memory of the fullest rank"))
+figures.show(figure, figures.draw_memory(ax, held, title="The three fastest: memory of the fullest rank", unit="GiB"))
 figure, ax = figures.new_axes(8, 2.2)
 steps = {layout_text(one.layout): one.step for one in top}
 figures.show(figure, figures.draw_step(ax, steps, title="Most of a good plan's step is work"))

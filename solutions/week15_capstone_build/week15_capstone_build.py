@@ -69,7 +69,7 @@ rounds = {
 rows = {name: vars(costs.state_bytes(mixtral, layout)) for name, layout in rounds.items()}
 figure, ax = figures.new_axes(7, 2.6)
 title = "Copies save nothing, and tp little: pp and ep cut the states of Mixtral until they fit"
-figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="80 GB"))
+figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="one GPU"))
 
 # %% [markdown]
 # dp does not shrink a bar, and cp would not either: both split *tokens*, not weights. tp cuts what is dense, and here

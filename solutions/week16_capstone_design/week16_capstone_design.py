@@ -667,7 +667,7 @@ for name, change in {
 figure, ax = figures.new_axes(7.5, 2.7)
 held, usable = figures.memory_rows(chosen.model, [chosen.layout]), planning.usable_bytes(gpu)
 title = "My design: the fullest GPU"
-figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, limit_label="usable"))
+figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, limit_label="usable", unit="GiB"))
 
 # %% [markdown]
 # **The choice**, in six to ten sentences.

@@ -14,7 +14,7 @@ from shardlab.figures.memory import draw_memory
 from shardlab.figures.mesh import draw_groups
 from shardlab.figures.oral import oral_exam, show_questions
 from shardlab.figures.overlap import draw_overlap
-from shardlab.figures.page import new_axes, show
+from shardlab.figures.page import new_axes, new_rows, show
 from shardlab.figures.pair import draw_pair
 from shardlab.figures.palette import PALETTE
 from shardlab.figures.plan import draw_pareto, draw_step, layout_text
@@ -25,11 +25,13 @@ from shardlab.figures.regions import Region, draw_regions
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.sliders import interact
 from shardlab.figures.stepper import ring_stepper
-from shardlab.figures.timeline import draw_timeline
+from shardlab.figures.timeline import draw_timeline, draw_timelines
+from shardlab.figures.timeline_marks import Marks
 from shardlab.figures.traces import kept_traces
 
 __all__ = [
     "PALETTE",
+    "Marks",
     "Region",
     "axis_bytes",
     "chunk_owners",
@@ -56,6 +58,7 @@ __all__ = [
     "draw_routing",
     "draw_step",
     "draw_timeline",
+    "draw_timelines",
     "draw_traffic",
     "draw_visits",
     "interact",
@@ -63,6 +66,7 @@ __all__ = [
     "layout_text",
     "memory_rows",
     "new_axes",
+    "new_rows",
     "oral_exam",
     "plan_explorer",
     "ring_stepper",

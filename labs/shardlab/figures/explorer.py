@@ -1,4 +1,4 @@
-"""The timeline behind three sliders: which schedule, how many ranks and microbatches, how long a weight gradient."""
+"""The timeline behind sliders: which schedule, how many ranks and microbatches, how long a W, and one slot lit up."""
 
 import base64
 import html
@@ -8,6 +8,7 @@ import ipywidgets as widgets
 
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.timeline import draw_timeline
+from shardlab.figures.timeline_marks import NO_MARKS, Marks
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Schedule
@@ -19,53 +20,79 @@ Run = Callable[[Schedule, Durations], Timeline]
 def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.VBox:
     """Choose a schedule and sizes; timeline, bubble and memory follow. F and I cost 1.
 
+    The slider "Slot" steps through the slots in the order of time, and lights up what each of them waits for.
     run: executes a schedule on real ranks, such as `run_asleep` of `shardlab.pipeline_parallel.asleep`. With it there
-    is a button "Run it", which draws the measured timeline below the predicted one.
+    is a button "Run it", which draws the measured timeline below the predicted one, on the same time axis.
     """
     chosen = widgets.Dropdown(options=list(BUILDERS), value=name, description="Schedule")
     ranks = widgets.IntSlider(value=4, min=1, max=8, description="Ranks")
     microbatches = widgets.IntSlider(value=8, min=1, max=32, description="Microbatches")
     weight = widgets.FloatSlider(value=1.0, min=0.0, max=2.0, step=0.1, description="W costs")
+    slot = widgets.IntSlider(value=0, min=0, max=1, description="Slot")
     predicted, measured = widgets.HTML(), widgets.HTML()
     button = widgets.Button(description="Run it", disabled=run is None)
 
-    def build() -> Schedule:
-        return BUILDERS[str(chosen.value)](ranks.value, microbatches.value)
+    def build() -> tuple[Schedule, Durations]:
+        return BUILDERS[str(chosen.value)](ranks.value, microbatches.value), Durations(weight_gradient=weight.value)
 
     def redraw(_: object = None) -> None:
+        """After another schedule: no slot is chosen, and nothing is measured."""
         measured.value = ""
         try:
-            schedule = build()
+            schedule, durations = build()
         except ValueError as error:
             predicted.value = f"<p>{html.escape(str(error))}</p>"
-            button.disabled = True
+            button.disabled = slot.disabled = True
             return
-        button.disabled = run is None
-        predicted.value = _picture(schedule, Durations(weight_gradient=weight.value), str(chosen.value))
+        button.disabled, slot.disabled = run is None, False
+        slot.unobserve(light, names="value")
+        slot.value, slot.max = 0, sum(map(len, schedule))
+        slot.observe(light, names="value")
+        predicted.value = _picture(schedule, durations, str(chosen.value))
+
+    def light(_: object) -> None:
+        schedule, durations = build()
+        marks = Marks(slot=in_order(simulate(schedule, durations))[slot.value - 1] if slot.value else None)
+        predicted.value = _picture(schedule, durations, str(chosen.value), marks=marks)
 
     def run_it(_: object) -> None:
         if run is None:
             return
-        schedule, durations = build(), Durations(weight_gradient=weight.value)
+        schedule, durations = build()
         button.disabled = True
         measured.value = "<p>Running on real ranks …</p>"
-        timeline = run(schedule, durations)
-        ratio = timeline.makespan / simulate(schedule, durations).makespan - 1
-        picture = _picture(schedule, durations, str(chosen.value), timeline)
-        measured.value = f"{picture}<p>Measured against predicted: {ratio:+.1%}.</p>"
+        timeline, due = run(schedule, durations), simulate(schedule, durations)
+        until = max(timeline.makespan, due.makespan)
+        predicted.value = _picture(schedule, durations, str(chosen.value), until=until)
+        picture = _picture(schedule, durations, str(chosen.value), timeline, until=until)
+        measured.value = f"{picture}<p>Measured against predicted: {timeline.makespan / due.makespan - 1:+.1%}.</p>"
         button.disabled = False
 
     for control in (chosen, ranks, microbatches, weight):
         control.observe(redraw, names="value")
     button.on_click(run_it)
     redraw()
-    controls = [chosen, ranks, microbatches, weight] + ([button] if run else [])
+    controls = [chosen, ranks, microbatches, weight, slot] + ([button] if run else [])
     return widgets.VBox([*controls, predicted, measured])
 
 
-def _picture(schedule: Schedule, durations: Durations, name: str, timeline: Timeline | None = None) -> str:
+def in_order(timeline: Timeline) -> list[tuple[int, int]]:
+    """All slots as (rank, place) in the order in which they begin."""
+    places = [(rank, place) for rank, slots in enumerate(timeline.schedule) for place in range(len(slots))]
+    return sorted(places, key=lambda one: (timeline.begins[one[0]][one[1]], one))
+
+
+def _picture(
+    schedule: Schedule,
+    durations: Durations,
+    name: str,
+    timeline: Timeline | None = None,
+    *,
+    until: float | None = None,
+    marks: Marks = NO_MARKS,
+) -> str:
     figure, ax = new_axes(9.0, 1.3 + 0.33 * len(schedule))
-    sentence = html.escape(draw_timeline(ax, schedule, durations, measured=timeline, name=name))
-    picture = base64.b64encode(png(figure)).decode()
+    drawn = draw_timeline(ax, schedule, durations, measured=timeline, name=name, until=until, marks=marks)
+    sentence, picture = html.escape(drawn), base64.b64encode(png(figure)).decode()
     width = round(figure.get_size_inches()[0] * 96)
     return f'<img alt="{sentence}" width="{width}" src="data:image/png;base64,{picture}"><p>{sentence}</p>'

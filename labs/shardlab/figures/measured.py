@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import cast
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from shardlab.costs.traffic import all_reduce_seconds, tree_ring_crossover_bytes
+from shardlab.figures.labels import keep_apart
 from shardlab.figures.palette import MEASURED, PALETTE
 from shardlab.figures.units import written_bytes, written_seconds
 
@@ -27,24 +31,24 @@ def draw_predicted_against_measured(ax: Axes, points: Iterable[Sample], alpha: f
     predicted = [alpha * messages + beta * num_bytes for messages, num_bytes, _ in points]
     errors = [seconds / guess - 1 for (_, _, seconds), guess in zip(points, predicted, strict=True)]
 
-    named = _errors_to_name(points, errors)
-
+    named, labels = _errors_to_name(points, errors), []
     for messages in sorted({point[0] for point in points}):
         sizes = _steps_between([num_bytes for m, num_bytes, _ in points if m == messages])
         times = [alpha * messages + beta * num_bytes for num_bytes in sizes]
         ax.plot(sizes, times, color=PALETTE["communication"], linewidth=1.5, zorder=2)
-        _label_end(ax, sizes[-1], times[-1], f"predicted,\n{messages:g} messages", PALETTE["communication"])
+        labels.append(_label_end(ax, times[-1], f"predicted,\n{messages:g} messages", PALETTE["communication"]))
     for (_, num_bytes, seconds), guess, error in zip(points, predicted, errors, strict=True):
         ax.plot([num_bytes, num_bytes], [guess, seconds], color=MEASURED, linewidth=1.5, zorder=1)
         ax.plot([num_bytes], [seconds], "o", color=MEASURED, markersize=5, zorder=3)
         if error in named:
             beside = (0, 5) if error >= 0 else (0, -12)
             style = {"textcoords": "offset points", "ha": "center", "fontsize": 7}
-            ax.annotate(_signed(error), (num_bytes, seconds), beside, **style)
+            labels.append(ax.annotate(_signed(error), (num_bytes, seconds), beside, **style))
 
     middle, largest = median(abs(error) for error in errors), max(errors, key=abs)
     worst = written_bytes(points[errors.index(largest)][1])
     _log_axes(ax, "bytes that a rank sends")
+    keep_apart(cast(Figure, ax.figure), labels)
     ax.set_title(f"Measured (dots) against predicted (line): {middle:.0%} apart in the middle", loc="left", fontsize=10)
     return (
         f"In words: {len(points)} measurements differ from the prediction by {middle:.0%} in the middle and by "
@@ -69,6 +73,7 @@ def draw_ring_against_tree(
     crossover = tree_ring_crossover_bytes(num_ranks, alpha, beta)
     measured = [num_bytes for num_bytes, _ in (*ring, *tree)]
     around = crossover or alpha / beta or 1e6
+    labels = []
     sizes = _steps_between([min([around / 100, *measured]), max([around * 100, *measured])])
     for algorithm, colour, marker, points in (
         ("ring", PALETTE["communication"], "o", ring),
@@ -77,9 +82,10 @@ def draw_ring_against_tree(
         seconds = [all_reduce_seconds(num_ranks, size, alpha=alpha, beta=beta, algorithm=algorithm) for size in sizes]
         style = "-" if algorithm == "ring" else "--"
         ax.plot(sizes, seconds, style, color=colour, linewidth=1.5)
-        _label_end(ax, sizes[-1], seconds[-1], algorithm, colour)
+        labels.append(_label_end(ax, seconds[-1], algorithm, colour))
         ax.plot([size for size, _ in points], [time for _, time in points], marker, color=colour, markersize=5)
     _log_axes(ax, "bytes of the tensor")
+    keep_apart(cast(Figure, ax.figure), labels)
     if not crossover:
         ax.set_title(f"{num_ranks} ranks: the tree never wins", loc="left", fontsize=10)
         return f"In words: with {num_ranks} ranks a tree takes as many steps as a ring, so the ring is never slower."
@@ -111,8 +117,10 @@ def _signed(error: float) -> str:
     return f"{round(error, 2) + 0.0:+.0%}"
 
 
-def _label_end(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
-    ax.annotate(text, (x, y), (10, 0), textcoords="offset points", va="center", fontsize=8, color=colour)
+def _label_end(ax: Axes, y: float, text: str, colour: str) -> Annotation:
+    """A line's name, right of the axes at the height of its end: no point of the figure is there."""
+    place = {"xycoords": ax.get_yaxis_transform(), "xytext": (4, 0), "textcoords": "offset points"}
+    return ax.annotate(text, (1.0, y), va="center", fontsize=8, color=colour, annotation_clip=False, **place)
 
 
 def _log_axes(ax: Axes, label: str) -> None:
@@ -122,8 +130,9 @@ def _log_axes(ax: Axes, label: str) -> None:
     ax.set_ylabel("seconds", fontsize=8)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: written_bytes(value)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: written_seconds(value)))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(LogLocator(numticks=8))
+    ax.margins(x=0.06, y=0.12)
+    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+        between = (1, 2, 5) if high < 300 * low else (1,)  # powers of ten alone would be one or two numbers
+        axis.set_major_locator(LogLocator(subs=between, numticks=8))
         axis.set_minor_locator(NullLocator())
     ax.tick_params(labelsize=8)
-    ax.margins(x=0.12, y=0.12)

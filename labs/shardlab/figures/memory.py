@@ -1,12 +1,12 @@
-"""Memory of a rank: stacked bars in GiB, what each part is for, and the device's limit."""
+"""Memory of a rank: stacked bars, what each part is for, and the device's limit."""
 
 from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
 from shardlab.figures.palette import PALETTE, text_colour
+from shardlab.figures.units import bytes_of_unit
 
-GIB = 2**30
 PARTS = {  # in the order in which they are stacked: colour, and a hatch for those who see no colour
     "parameters": ("parameters", ""),
     "gradients": ("weights", "///"),
@@ -22,28 +22,33 @@ def draw_memory(
     title: str,
     limit: float | None = None,
     limit_label: str = "the device",
+    unit: str = "GB",
 ) -> str:
     """Draw what one rank holds, a bar for each method, the first on top.
 
     rows: label -> {"parameters", "gradients", "optimizer", "activations": bytes}; parts may be missing. limit: bytes of
-    the device. Returns the sentence. Raises ValueError for no rows, another part, or negative bytes.
+    the device. unit: GB (10^9 bytes), or GiB (2^30) beside text in GiB. Returns the sentence. Raises ValueError for no
+    rows, another part or unit, or negative bytes.
     """
     for label, parts in rows.items():
         if unknown := set(parts) - set(PARTS):
             raise ValueError(f"{label} holds {', '.join(sorted(unknown))}: use {', '.join(PARTS)}")
     if not rows or any(value < 0 for parts in rows.values() for value in parts.values()):
         raise ValueError("give at least one row, each part of 0 bytes or more")
+    size = bytes_of_unit(unit)
+    rows = {label: {name: value / size for name, value in parts.items()} for label, parts in rows.items()}
+    limit = None if limit is None else limit / size
     totals = {label: sum(parts.values()) for label, parts in rows.items()}
     longest = max(*totals.values(), limit or 0, 0)
     for place, (label, parts) in enumerate(rows.items()):
         _draw_row(ax, place, parts, longest)
-        _write(ax, f"{totals[label] / GIB:.1f}", (totals[label] / GIB, place), 4)
+        _write(ax, f"{totals[label]:.1f}", (totals[label], place), 4)
     if limit is not None:
-        ax.axvline(limit / GIB, color="black", linestyle="--", linewidth=1)
+        ax.axvline(limit, color="black", linestyle="--", linewidth=1)
         side = 4 if limit < longest / 4 else -4  # at the left end there is no room on the left
-        _write(ax, f"{limit_label}, {limit / GIB:.0f} GiB", (limit / GIB, -0.55), side)
-    _finish(ax, rows, title, longest)
-    return _in_words(rows, totals, title, limit, limit_label)
+        _write(ax, f"{limit_label}, {limit:.0f} {unit}", (limit, -0.55), side)
+    _finish(ax, rows, title, longest, unit)
+    return _in_words(rows, totals, title, limit, limit_label, unit)
 
 
 def _write(ax: Axes, text: str, place: tuple[float, float], offset: float) -> None:
@@ -55,12 +60,12 @@ def _write(ax: Axes, text: str, place: tuple[float, float], offset: float) -> No
 def _draw_row(ax: Axes, place: int, parts: Mapping[str, float], longest: float) -> None:
     begin = 0.0
     for name, (colour, hatch) in PARTS.items():
-        value = parts.get(name, 0.0) / GIB
+        value = parts.get(name, 0.0)
         fill = PALETTE[colour]
         ax.barh(
             place, value, left=begin, height=0.6, color=fill, hatch=hatch, edgecolor="white", linewidth=0, label=name
         )
-        if value > 0.09 * longest / GIB:
+        if value > 0.09 * longest:
             box = {"facecolor": fill, "edgecolor": "none", "pad": 1}
             middle = begin + value / 2
             ax.text(
@@ -69,11 +74,11 @@ def _draw_row(ax: Axes, place: int, parts: Mapping[str, float], longest: float) 
         begin += value
 
 
-def _finish(ax: Axes, rows: Mapping[str, Mapping[str, float]], title: str, longest: float) -> None:
+def _finish(ax: Axes, rows: Mapping[str, Mapping[str, float]], title: str, longest: float, unit: str) -> None:
     ax.set_yticks(range(len(rows)), list(rows), fontsize=8)
     ax.set_ylim(len(rows) - 0.5, -0.9)
-    ax.set_xlim(0, longest / GIB * 1.12 or 1)
-    ax.set_xlabel("GiB on one rank", fontsize=8)
+    ax.set_xlim(0, longest * 1.12 or 1)
+    ax.set_xlabel(f"{unit} on one rank", fontsize=8)
     ax.tick_params(axis="x", labelsize=8)
     ax.tick_params(axis="y", length=0)
     used = {name for parts in rows.values() for name, value in parts.items() if value}
@@ -90,13 +95,15 @@ def _finish(ax: Axes, rows: Mapping[str, Mapping[str, float]], title: str, longe
     ax.set_title(title, loc="left", fontsize=10)
 
 
-def _in_words(rows: Mapping, totals: Mapping[str, float], title: str, limit: float | None, limit_label: str) -> str:
+def _in_words(
+    rows: Mapping, totals: Mapping[str, float], title: str, limit: float | None, limit_label: str, unit: str
+) -> str:
     told = []
     for label, parts in rows.items():
-        listed = ", ".join(f"{name} {parts[name] / GIB:.1f}" for name in PARTS if parts.get(name))
-        told.append(f"{label}: {totals[label] / GIB:.1f} GiB ({listed})")
+        listed = ", ".join(f"{name} {parts[name]:.1f}" for name in PARTS if parts.get(name))
+        told.append(f"{label}: {totals[label]:.1f} {unit} ({listed})")
     words = f"In words: {title}. {'; '.join(told)}."
     if limit is not None:
         over = [label for label, total in totals.items() if total > limit]
-        words += f" Above {limit_label} ({limit / GIB:.0f} GiB): {', '.join(over) or 'none'}."
+        words += f" Above {limit_label} ({limit:.0f} {unit}): {', '.join(over) or 'none'}."
     return words.replace("\n", " ")

@@ -8,6 +8,7 @@ from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from shardlab.figures.labels import wrap_titles
 from shardlab.figures.palette import fonts
 
 DOTS_PER_INCH = 160  # sharp on a laptop's screen, and a notebook stays small
@@ -22,8 +23,19 @@ def new_axes(width: float = 7.0, height: float = 3.0) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def new_rows(width: float, height: float, num: int) -> tuple[Figure, list[Axes]]:
+    """A figure of `width` x `height` inches with `num` axes below one another that share one x axis."""
+    figure, first = new_axes(width, height)
+    first.remove()
+    rows = list(figure.subplots(num, sharex=True, squeeze=False)[:, 0])
+    for ax in rows:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, rows
+
+
 def png(figure: Figure) -> bytes:
     """The figure as a PNG file, without the date: drawing it again gives the same bytes."""
+    wrap_titles(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
     return buffer.getvalue()

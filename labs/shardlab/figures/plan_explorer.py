@@ -53,7 +53,7 @@ def _memory(ax, model: Transformer, layout: Layout, gpu: Accelerator) -> str:
     limit = usable_bytes(gpu)
     fits = sum(next(iter(rows.values())).values()) <= limit
     title = f"Memory of the fullest rank: {'fits' if fits else 'does not fit'}"
-    return draw_memory(ax, rows, title=title, limit=limit, limit_label=f"usable of {gpu.name}")
+    return draw_memory(ax, rows, title=title, limit=limit, limit_label=f"usable of {gpu.name}", unit="GiB")
 
 
 def _traffic(ax, model: Transformer, layout: Layout, gpu: Accelerator) -> str:

@@ -1,7 +1,19 @@
 """Bytes and seconds as a person writes them: "24.5 GB", "490 ms". Powers of ten, as link speeds are given."""
 
+MEMORY = {"GB": 1e9, "GiB": 2.0**30}  # what a figure of memory can count in: bytes of each
+
 _BYTES = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B")]
 _SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
+
+
+def bytes_of_unit(unit: str) -> float:
+    """The bytes of GB and GiB: a page's figures count as its text does, in GiB where it reads the planner.
+
+    Raises ValueError for another unit.
+    """
+    if unit not in MEMORY:
+        raise ValueError(f"memory is not drawn in {unit}: use {' or '.join(MEMORY)}")
+    return MEMORY[unit]
 
 
 def written_bytes(num_bytes: float) -> str:

@@ -11,7 +11,7 @@ ROWS = {
 
 def test_bars_are_stacked_in_one_order_and_end_with_their_total():
     _, ax = figures.new_axes()
-    sentence = figures.draw_memory(ax, ROWS, title="It fits", limit=8 * 2**30, limit_label="a GPU")
+    sentence = figures.draw_memory(ax, ROWS, title="It fits", limit=8 * 2**30, limit_label="a GPU", unit="GiB")
     lefts = [(bar.get_x(), bar.get_width()) for bar in ax.patches if bar.get_width()]
     assert lefts == [(0, 2), (2, 2), (4, 12), (0, 1)]
     texts = [text.get_text() for text in ax.texts]
@@ -31,6 +31,17 @@ def test_bars_that_cannot_be_drawn(rows, message):
     _, ax = figures.new_axes()
     with pytest.raises(ValueError, match=message):
         figures.draw_memory(ax, rows, title="")
+
+
+def test_memory_is_counted_in_the_unit_of_the_page():
+    _, ax = figures.new_axes()
+    sentence = figures.draw_memory(
+        ax, {"DDP": {"parameters": 14e9}}, title="Too much", limit=80e9, limit_label="one GPU"
+    )
+    assert sentence == "In words: Too much. DDP: 14.0 GB (parameters 14.0). Above one GPU (80 GB): none."
+    assert ax.get_xlabel() == "GB on one rank" and "one GPU, 80 GB" in [text.get_text() for text in ax.texts]
+    with pytest.raises(ValueError, match="use GB or GiB"):
+        figures.draw_memory(ax, ROWS, title="", unit="MB")
 
 
 @pytest.mark.parametrize(("limit", "side"), [(1 * 2**30, "left"), (8 * 2**30, "right")])

@@ -1,0 +1,48 @@
+"""Texts that find their room: a title that is too long for its figure is wrapped, labels that meet are moved apart."""
+
+import textwrap
+from collections.abc import Sequence
+from itertools import combinations
+
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation, Text
+
+AIR = 2.0  # points between two labels
+SHORT = 0.6  # of the figure's width: a shorter title fits wherever the axes begin
+LEAST_LETTERS = 12  # of a line
+
+
+def wrap_titles(figure: Figure) -> None:
+    """Break each title that would leave the figure at a space, into as few lines as fit."""
+    for ax in figure.axes:
+        title = ax.get_title(loc="left")
+        drawn = next(child for child in ax.get_children() if isinstance(child, Text) and child.get_text() == title)
+        if drawn.get_window_extent().width < SHORT * figure.bbox.width:
+            continue
+        figure.draw_without_rendering()  # places the axes, and with them where the title begins
+        letters = len(title)
+        while (too_wide := drawn.get_window_extent().x1 - figure.bbox.width) > 0 and letters > LEAST_LETTERS:
+            letters -= max(1, round(letters * too_wide / drawn.get_window_extent().width / 2))
+            drawn.set_text("\n".join(textwrap.wrap(title, letters)))
+
+
+def keep_apart(figure: Figure, labels: Sequence[Annotation]) -> None:
+    """Move labels that would overlap apart, up and down alike, in the order in which they stand.
+
+    labels: annotations with their text in offset points.
+    """
+    figure.draw_without_rendering()
+    points = 72 / figure.dpi
+    stack = sorted(labels, key=lambda label: label.get_window_extent().y0)
+    extents = [label.get_window_extent() for label in stack]
+    shifts = [0.0] * len(stack)
+    for _ in range(len(stack)):  # each round moves a pair apart by what it overlaps
+        for (i, low), (j, high) in combinations(enumerate(extents), 2):
+            meets = low.x0 < high.x1 and high.x0 < low.x1
+            overlap = (low.y1 + shifts[i]) - (high.y0 + shifts[j]) + AIR / points
+            if meets and overlap > 0:
+                shifts[i] -= overlap / 2
+                shifts[j] += overlap / 2
+    for label, shift in zip(stack, shifts, strict=True):
+        x, y = label.get_position()
+        label.set_position((x, y + shift * points))
