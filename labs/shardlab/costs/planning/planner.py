@@ -1,5 +1,6 @@
 """A plan for a model on a cluster: enumerate layouts, leave out what does not fit, rank the rest by predicted time."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -11,6 +12,7 @@ from shardlab.costs.context import ContextWay
 from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout
 from shardlab.costs.memory import MemoryBytes, peak_memory
+from shardlab.costs.memory_frameworks import DEEPSEEK_FP8, MEGATRON
 from shardlab.costs.model import Transformer, divisors, num_parameters
 
 USABLE = 0.92  # of a GPU's memory: the rest is the driver's, the collectives' buffers and fragments
@@ -19,11 +21,15 @@ GRADIENT_BYTES = 4  # summed in fp32
 
 @dataclass(frozen=True)
 class Plan:
-    """A layout with what it costs: bytes of the fullest rank, seconds of a step."""
+    """A layout with what it costs: bytes of the fullest rank, seconds of a step.
+
+    cut: layers of each chunk, in order, where the step was timed with them; () where it is the formulas' mean chunk.
+    """
 
     layout: Layout
     memory: MemoryBytes
     step: StepSeconds
+    cut: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,7 @@ class Search:
     virtual: chunks on a stage; the number that leaves one layer a chunk is tried as well, up to the largest of these.
     zero_with_pipeline: the highest ZeRO stage beside a pipeline. 1 as in Megatron; Llama 3 was trained with 2 (arXiv
     2407.21783, section 3.3.2), for which the time model reduces once per step and the memory model cuts gradients.
+    some_layers: whether full recomputation may be of the fewest layers of each chunk that make a layout fit.
     context: the ways of context parallelism, the first for cp = 1. fixed: degrees that are not searched, by axis, such
     as {"tp": 8, "pp": 16}; for these axes the other bounds do not hold.
     """
@@ -42,10 +49,11 @@ class Search:
     least_sequence_for_cp: int = 16384  # shorter ones leave a rank's attention too little to hide the ring behind
     microbatches: Sequence[int] = (1, 2, 4, 8, 16)
     zero: Sequence[int] = (0, 1, 2, 3)
-    recompute: Sequence[Recompute] = get_args(Recompute)
+    recompute: Sequence[Recompute] = ("none", "selective", "full")
+    some_layers: bool = False
     zero_with_pipeline: int = 1
     virtual: Sequence[int] = (1, 2, 4, 8)
-    schedules: Sequence[ScheduleName] = get_args(ScheduleName)
+    schedules: Sequence[ScheduleName] = ("1f1b", "gpipe", "zero-bubble")
     context: Sequence[ContextWay] = get_args(ContextWay)
     fixed: Mapping[str, int] = field(default_factory=dict)
 
@@ -82,9 +90,12 @@ def plan(
     fitting: list[Plan] = []
     closest: tuple[float, Layout] | None = None
     for layout in candidates(model, gpu, num_gpus, sequences, search):
-        memory = peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES)
+        memory = memory_of(model, layout, fp8=fp8)
         if memory.total <= limit:
             fitting.append(Plan(layout, memory, seconds_of(model, layout, gpu, fp8=fp8, imbalance=imbalance)))
+            if search.some_layers and (fewer := fewest_recomputed(model, layout, limit, fp8=fp8)):
+                held = memory_of(model, fewer, fp8=fp8)
+                fitting.append(Plan(fewer, held, seconds_of(model, fewer, gpu, fp8=fp8, imbalance=imbalance)))
         elif closest is None or memory.total < closest[0]:
             closest = (memory.total, layout)
     if not fitting:
@@ -97,11 +108,27 @@ def usable_bytes(gpu: Accelerator) -> float:
     return gpu.memory_bytes * USABLE
 
 
+def memory_of(model: Transformer, layout: Layout, *, fp8: bool = False) -> MemoryBytes:
+    """The fullest rank as plans count it: gradients in fp32; "norms" in fp8 keeps what DeepSeek-V3 keeps."""
+    kept = DEEPSEEK_FP8 if fp8 and layout.recompute == "norms" else MEGATRON
+    return peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES, framework=kept)
+
+
 def seconds_of(
     model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False, imbalance: float = 1.0
 ) -> StepSeconds:
     """A step as plans count it, with gradients that are summed in fp32."""
     return step_seconds(model, layout, Setup(gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES, imbalance=imbalance))
+
+
+def fewest_recomputed(model: Transformer, layout: Layout, limit: float, *, fp8: bool = False) -> Layout | None:
+    """A layout of full recomputation with the fewest layers of each chunk recomputed that fits; None where all must."""
+    each = -(-model.layers // layout.chunks)
+    if layout.recompute != "full" or each == 1:
+        return None
+    tries = [replace(layout, recomputed=(k, each)) for k in range(1, each)]
+    place = bisect_left(tries, True, key=lambda one: memory_of(model, one, fp8=fp8).total <= limit)
+    return tries[place] if place < len(tries) else None
 
 
 def pareto(plans: Iterable[Plan]) -> list[Plan]:
@@ -208,11 +235,21 @@ def _variants(model: Transformer, shape: Layout, search: Search) -> Iterator[Lay
     schedules = search.schedules if shape.pp > 1 else ("1f1b",)
     if shape.virtual > 1:
         schedules = [one for one in schedules if one == "1f1b"]
+    schedules = [one for one in schedules if _may_be(model, shape, one)]
     for ep in eps:
         for zero in stages:
             for recompute in again:
                 for schedule in schedules:
                     yield replace(shape, ep=ep, zero=zero, recompute=recompute, schedule=schedule)
+
+
+def _may_be(model: Transformer, shape: Layout, schedule: ScheduleName) -> bool:
+    """Whether a V-shaped schedule takes these sizes; the plain ones take all."""
+    try:
+        check_layout(model, replace(shape, schedule=schedule))
+    except ValueError:
+        return False
+    return True
 
 
 # ---- what nothing fits into ------------------------------------------------------------------------------------------
