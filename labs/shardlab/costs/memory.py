@@ -63,7 +63,9 @@ def layer_activation_bytes(
     h, t = model.hidden, layout.tp
     positions = layout.microbatch * model.sequence / layout.cp
     if layout.again:
-        kept = layer_activation_bytes(model, replace(layout, recompute="none", recomputed=None), moe=moe, framework=framework)
+        kept = layer_activation_bytes(
+            model, replace(layout, recompute="none", recomputed=None), moe=moe, framework=framework
+        )
         return layout.again * 2.0 * positions * h / _whole(layout) + (1 - layout.again) * kept
     width = model.ffn
     if moe:

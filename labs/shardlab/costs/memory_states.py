@@ -92,7 +92,7 @@ def moe_layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> i
     layers = layers_on_stage(model, layout, stage)
     if not model.experts:
         return 0
-    before = sum(layers_on_stage(model, layout, earlier) for earlier in range(stage)) if model.dense_layers else 0
+    before = sum(layers_of_stages(model.layers, layout.pp)[:stage]) if model.dense_layers else 0
     return layers - min(layers, max(0, model.dense_layers - before))
 
 
@@ -102,7 +102,9 @@ def parameters_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> S
     Its layers, an embedding at either end, all split over t. Norms and biases of a layer, some 13h of 12h^2, are split
     here with the rest. The last stage of a tied model keeps a copy of the embedding.
     """
-    return _both(model, layout, stage, lambda held: layers_on_stage(model, layout, held) * model.moe_layers / model.layers)
+    return _both(
+        model, layout, stage, lambda held: layers_on_stage(model, layout, held) * model.moe_layers / model.layers
+    )
 
 
 def held_parameters(model: Transformer, layout: Layout, stage: int = 0) -> StageParameters:

@@ -99,7 +99,9 @@ def _kinds(model: Transformer, layout: Layout, setup: Setup) -> dict[bool, Pipel
 def _chunks(layers: Sequence[Passes], output: Passes, cut: Cut) -> list[Passes]:
     """Passes of each chunk; the output layer is in the last one."""
     begins = [sum(cut[:place]) for place in range(len(cut))]
-    chunks = [reduce(Passes.__add__, layers[begin : begin + size], NOTHING) for begin, size in zip(begins, cut, strict=True)]
+    chunks = [
+        reduce(Passes.__add__, layers[begin : begin + size], NOTHING) for begin, size in zip(begins, cut, strict=True)
+    ]
     return [*chunks[:-1], chunks[-1] + output]
 
 
@@ -114,7 +116,10 @@ def _parts(plan: Plan, cut: Cut, order: Sequence[bool], kinds: dict[bool, Pipeli
             begin = sum(cut[:chunk])
             for experts in order[begin : begin + cut[chunk]]:
                 kind = kinds[experts]
-                for name, passes in (("compute", kind.kernels), *((part, getattr(kind, part)) for part in list(parts)[1:])):
+                for name, passes in (
+                    ("compute", kind.kernels),
+                    *((part, getattr(kind, part)) for part in list(parts)[1:]),
+                ):
                     parts[name] += share * m * passes.both
             if chunk == len(cut) - 1:
                 parts["compute"] += share * m * next(iter(kinds.values())).output.both

@@ -3,8 +3,8 @@
 Symbols: p stages, v chunks, m microbatches, t tensor parallel size, d data parallel size.
 """
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 from shardlab.costs.axis_traffic import BF16
 from shardlab.costs.clock.kernels import (
@@ -121,6 +121,14 @@ class Pipeline:
 
 def pipeline_of(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
     """What each stage does in a microbatch. A recomputed forward repeats its messages, in the backward."""
+    alike = replace(layout, zero=3 if layout.zero == 3 else 0, num_microbatches=2 * layout.pp)
+    if layout.schedule != "dualpipe":
+        alike = replace(alike, schedule="1f1b")
+    return _pipeline(model, alike, setup)
+
+
+@lru_cache(maxsize=256)  # a planner asks for the same one with each ZeRO stage, schedule and number of microbatches
+def _pipeline(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
     software, summed = setup.software, summed_bytes(layout, setup.software, setup.gradient_bytes)
     speed = speed_of(setup.gpu, setup.efficiency, fp8=setup.fp8, software=software, summed=summed)
     # the output layer, even where layers are in fp8
@@ -149,7 +157,9 @@ def busiest(pipeline: Pipeline, layout: Layout) -> tuple[float, float]:
     """Layers and output layers that a microbatch passes on the busiest rank: DualPipe halves those of two stages."""
     ranks = [(float(count), float(stage == layout.pp - 1)) for stage, count in enumerate(pipeline.layers)]
     if layout.schedule == "dualpipe":
-        ranks = [tuple(sum(pair) / 2 for pair in zip(*both, strict=True)) for both in zip(ranks, ranks[::-1], strict=True)]
+        ranks = [
+            tuple(sum(pair) / 2 for pair in zip(*both, strict=True)) for both in zip(ranks, ranks[::-1], strict=True)
+        ]
     return max(ranks, key=lambda rank: rank[0] * pipeline.layer.both + rank[1] * pipeline.output.both)
 
 

@@ -8,7 +8,7 @@ from typing import get_args
 from shardlab.costs.clock.step import StepSeconds
 from shardlab.costs.context import ContextWay
 from shardlab.costs.hardware import GIB, Accelerator
-from shardlab.costs.layout import Layout, check_layout, with_global_batch
+from shardlab.costs.layout import Layout, check_layout, ends_alone, with_global_batch
 from shardlab.costs.model import Transformer
 from shardlab.costs.planning.planner import Plan, Search, memory_of, seconds_of, usable_bytes
 
@@ -96,6 +96,7 @@ def _moved(model: Transformer, layout: Layout, changed: dict) -> Layout:
     moved = replace(moved, schedule=schedule if moved.pp > 1 else "1f1b")
     rounds_are_full = moved.pp > 1 and moved.num_microbatches % moved.pp == 0
     most = max(1, model.layers // moved.pp) if rounds_are_full else 1
+    most += ends_alone(model, replace(moved, virtual=most + 1)) if rounds_are_full else 0
     moved = replace(moved, virtual=changed.get("virtual", min(layout.virtual, most)))
     if layout.recomputed is None or "recompute" in fields:
         return moved

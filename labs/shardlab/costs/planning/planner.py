@@ -126,9 +126,12 @@ def fewest_recomputed(model: Transformer, layout: Layout, limit: float, *, fp8: 
     each = -(-model.layers // layout.chunks)
     if layout.recompute != "full" or each == 1:
         return None
-    tries = [replace(layout, recomputed=(k, each)) for k in range(1, each)]
-    place = bisect_left(tries, True, key=lambda one: memory_of(model, one, fp8=fp8).total <= limit)
-    return tries[place] if place < len(tries) else None
+
+    def fits(k: int) -> bool:
+        return memory_of(model, replace(layout, recomputed=(k, each)), fp8=fp8).total <= limit
+
+    fewest = 1 + bisect_left(range(1, each), True, key=fits)
+    return replace(layout, recomputed=(fewest, each)) if fewest < each else None
 
 
 def pareto(plans: Iterable[Plan]) -> list[Plan]:
