@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from shardlab.costs.context import ContextWay
 from shardlab.costs.model import LARGEST, Transformer, divisors
 
-Recompute = Literal["none", "selective", "norms", "full"]
+Recompute = Literal["none", "selective", "full", "norms"]
 ScheduleName = Literal["1f1b", "gpipe", "zero-bubble", "zbv", "dualpipe"]
 
 
@@ -33,8 +33,9 @@ class Layout:
     scatter_gather: each tensor-parallel rank sends 1/t of an activation to the next stage (arXiv 2104.04473, section
     4.1); DeepSpeed's pipeline sends the whole from each.
     context: how the cp ranks reach each other's keys and values.
-    recompute: "norms" repeats norms, activation functions and the up-projections of latent attention alone (DeepSeek-V3,
-    arXiv 2412.19437, section 3.2.3). recomputed: (k, n) with "full", k layers of each chunk's n; None is all of them.
+    recompute: "norms" repeats norms, activation functions and the up-projections of latent attention alone
+    (DeepSeek-V3, arXiv 2412.19437, section 3.2.3). recomputed: (k, n) with "full", k layers of each chunk's n; None is
+    all of them.
     schedule: "zbv" holds two chunks per rank in a V (arXiv 2401.10241, section 6), "dualpipe" a stage and its mirror
     image, two copies of the model (arXiv 2412.19437, section 3.2.1).
     """
@@ -86,7 +87,7 @@ class Layout:
             self.recompute == "full" and 1 <= self.recomputed[0] <= self.recomputed[1]
         ):
             raise ValueError(
-                f"recomputed = {self.recomputed} of recompute {self.recompute!r}: use (k, n), k of n layers, with 'full'"
+                f"recomputed = {self.recomputed}, recompute {self.recompute!r}: use (k, n), k of n layers, with 'full'"
             )
         if self.virtual > 1 and self.num_microbatches % self.pp:
             raise ValueError(

@@ -117,7 +117,7 @@ def in_flight_layers(model: Transformer, layout: Layout, stage: int = 0) -> floa
     """Layers' activations that a stage holds at its peak.
 
     1F1B: min(p - i, m) microbatches of L/p layers; interleaved: L(1 + (p-1)/pv) on the first stage (arXiv 2205.05198,
-    section 4.2.3); GPipe: all m. ZBV: p on every rank, 2p of half a stage (arXiv 2401.10241, section 6); DualPipe: p + 1
+    section 4.2.3); GPipe: all m. ZBV: p on every rank, 2p of half a stage (arXiv 2401.10241, section 6). DualPipe: p+1
     (arXiv 2412.19437, table 2).
     """
     layers, p, m = layers_on_stage(model, layout, stage), layout.pp, layout.num_microbatches

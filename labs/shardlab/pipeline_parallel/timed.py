@@ -36,8 +36,9 @@ def timed(model: Transformer, plans: Sequence[Plan], setup: Setup) -> list[Plan]
         slots = 2 * (2 * ROUNDS - 1) * one.layout.pp * one.layout.chunks
         if one.layout.pp > 1 and slots <= left:
             left -= slots
-            one = time_plan(model, one, setup)
-        done.append(one)
+            done.append(time_plan(model, one, setup))
+        else:
+            done.append(one)
     return sorted(done, key=lambda one: (one.step.total, one.memory.total))
 
 

@@ -33,15 +33,16 @@ def neighbours(
     *,
     fp8: bool = False,
     imbalance: float = 1.0,
-    search: Search = Search(),
+    search: Search | None = None,
     clock: Callable[..., StepSeconds] | None = None,
 ) -> list[Neighbour]:
     """The layouts around a plan, on as many GPUs and with the same batch, each with why it loses.
 
-    search: whose recomputations and schedules are tried. clock: seconds of (model, layout, gpu), where the winner was
-    not timed by the formulas.
+    search: whose recomputations and schedules are tried, by default the planner's own. clock: seconds of (model,
+    layout, gpu), where the winner was not timed by the formulas.
     """
     clock = clock or partial(seconds_of, fp8=fp8, imbalance=imbalance)
+    search = search or Search()
     return [
         _neighbour(model, gpu, winner, change, changed, clock, fp8)
         for change, changed in _moves(model, winner.layout, search)
