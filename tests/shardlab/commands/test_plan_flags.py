@@ -39,7 +39,7 @@ def test_megatrons_flags_are_fields_of_the_installed_one(case):
     from megatron.core.distributed import DistributedDataParallelConfig
     from megatron.core.transformer.transformer_config import TransformerConfig
 
-    assert MEGATRON == f"megatron-core {version('megatron-core')}"
+    assert f"megatron-core {version('megatron-core')}" == MEGATRON
     known = {
         field.name for cls in (TransformerConfig, DistributedDataParallelConfig) for field in dataclasses.fields(cls)
     }

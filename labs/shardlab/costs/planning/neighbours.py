@@ -92,8 +92,8 @@ def _moved(model: Transformer, layout: Layout, changed: dict) -> Layout:
     """The layout with these fields, as many microbatches as keep the batch, and no more chunks than can be."""
     fields = {name: value for name, value in changed.items() if name != "virtual"}
     tp, schedule = changed.get("tp", layout.tp), fields.pop("schedule", layout.schedule)
-    whole = replace(layout, virtual=1, schedule="1f1b", sequence_parallel=tp > 1, recomputed=None)
-    moved = with_global_batch(replace(whole, **fields), layout.sequences_per_step)
+    plain = {"virtual": 1, "schedule": "1f1b", "recomputed": None, "sequence_parallel": tp > 1}
+    moved = with_global_batch(replace(layout, **plain, **fields), layout.sequences_per_step)
     moved = replace(moved, schedule=schedule if moved.pp > 1 else "1f1b")
     rounds_are_full = moved.pp > 1 and moved.num_microbatches % moved.pp == 0
     most = max(1, model.layers // moved.pp) if rounds_are_full else 1

@@ -47,7 +47,7 @@ def plan(
 ) -> list[Plan]:
     """The fastest layouts that fit, best first, those of equal time by memory.
 
-    search: what is tried, None for the defaults. imbalance: rows of the rank with the fullest experts over the mean, 1.0
+    search: what is tried. imbalance: rows of the rank with the fullest experts over the mean, 1.0
     for even ones (`costs.fullest_expert`).
 
     Raises NothingFits when there is none: which came closest, and what it lacks; ValueError for sizes below 1.
