@@ -59,7 +59,7 @@ class Task:
             winner,
             fp8=self.fp8,
             search=self.search,
-            clock=played_clock(self.model, self.setup),
+            clock=played_clock(self.model, self.setup) if winner.cut or winner.layout.pp == 1 else None,
         )
         fp8_experts = self.fp8 and self.model.experts > 0
         return {

@@ -6,7 +6,8 @@ played, and a plan takes the seconds of its best one.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, reduce
+from functools import lru_cache, reduce
+from itertools import accumulate
 
 from shardlab.costs.clock.kernels import NOTHING, Passes
 from shardlab.costs.clock.setup import Setup
@@ -33,13 +34,17 @@ def timed(model: Transformer, plans: Sequence[Plan], setup: Setup) -> list[Plan]
     """
     left, done = MOST_SLOTS, []
     for one in plans:
-        slots = 2 * (2 * ROUNDS - 1) * one.layout.pp * one.layout.chunks
-        if one.layout.pp > 1 and slots <= left:
-            left -= slots
+        if one.layout.pp > 1 and slots_of(one.layout) <= left:
+            left -= slots_of(one.layout)
             done.append(time_plan(model, one, setup))
         else:
             done.append(one)
     return sorted(done, key=lambda one: (one.step.total, one.memory.total))
+
+
+def slots_of(layout: Layout) -> int:
+    """Forwards and backwards that playing one cut of a layout takes."""
+    return 2 * (2 * ROUNDS - 1) * layout.pp * layout.chunks
 
 
 def time_plan(model: Transformer, plan: Plan, setup: Setup) -> Plan:
@@ -56,17 +61,18 @@ def time_plan(model: Transformer, plan: Plan, setup: Setup) -> Plan:
 
 
 def played_clock(model: Transformer, setup: Setup):
-    """A clock for `neighbours`: the seconds of a layout, played where it has a pipeline."""
+    """A clock for `neighbours`: the seconds of a layout, played where it has a pipeline that is not too long."""
 
     def clock(_: Transformer, layout: Layout, __: object) -> StepSeconds:
         step = step_seconds(model, layout, setup)
         held = Plan(layout, memory=None, step=step)  # type: ignore[arg-type]
-        return time_plan(model, held, setup).step if layout.pp > 1 else step
+        short = slots_of(layout) <= MOST_SLOTS / 10
+        return time_plan(model, held, setup).step if layout.pp > 1 and short else step
 
     return clock
 
 
-@cache
+@lru_cache(maxsize=512)
 def seconds_of_cut(chunks: tuple[Passes, ...], hop: float, layout: Layout) -> float:
     """Seconds of all microbatches through chunks of these passes, in the schedule of a layout."""
     durations = Durations(
@@ -88,7 +94,7 @@ def _schedule(layout: Layout, num_microbatches: int) -> Schedule:
     return BUILDERS[PLAYED[layout.schedule]](layout.pp, num_microbatches)
 
 
-@cache
+@lru_cache(maxsize=512)
 def _kinds(model: Transformer, layout: Layout, setup: Setup) -> dict[bool, Pipeline]:
     """A pipeline of a model of dense layers alone, and one of layers with experts alone, of those that there are."""
     there = {False: model.layers > model.moe_layers, True: model.moe_layers > 0}
@@ -99,9 +105,9 @@ def _kinds(model: Transformer, layout: Layout, setup: Setup) -> dict[bool, Pipel
 
 def _chunks(layers: Sequence[Passes], output: Passes, cut: Cut) -> list[Passes]:
     """Passes of each chunk; the output layer is in the last one."""
-    begins = [sum(cut[:place]) for place in range(len(cut))]
+    begins = accumulate(cut, initial=0)
     chunks = [
-        reduce(Passes.__add__, layers[begin : begin + size], NOTHING) for begin, size in zip(begins, cut, strict=True)
+        reduce(Passes.__add__, layers[begin : begin + size], NOTHING) for begin, size in zip(begins, cut, strict=False)
     ]
     return [*chunks[:-1], chunks[-1] + output]
 
@@ -109,13 +115,13 @@ def _chunks(layers: Sequence[Passes], output: Passes, cut: Cut) -> list[Passes]:
 def _parts(plan: Plan, cut: Cut, order: Sequence[bool], kinds: dict[bool, Pipeline], played: float) -> StepSeconds:
     """The step by parts: of the busiest rank its kernels and messages, then what it waits for hops and for others."""
     m, layout = plan.layout.num_microbatches, plan.layout
+    begins = list(accumulate(cut, initial=0))
 
     def work(rank: int) -> dict[str, float]:
         share = 0.5 if layout.schedule == "dualpipe" else 1.0
         parts = dict.fromkeys(("compute", "tensor", "context", "expert"), 0.0)
         for chunk in chunks_of_rank(layout, rank):
-            begin = sum(cut[:chunk])
-            for experts in order[begin : begin + cut[chunk]]:
+            for experts in order[begins[chunk] : begins[chunk + 1]]:
                 kind = kinds[experts]
                 for name, passes in (
                     ("compute", kind.kernels),
