@@ -92,16 +92,17 @@ def seconds_of(
 
 
 def fewest_recomputed(model: Transformer, layout: Layout, limit: float, *, fp8: bool = False) -> Layout | None:
-    """A layout of full recomputation with the fewest layers of each chunk recomputed that fits; None where all must."""
+    """A layout of full recomputation with the fewest layers of each chunk recomputed that fits; None for all or none."""
     each = -(-model.layers // layout.chunks)
     if layout.recompute != "full" or each == 1:
         return None
 
     def fits(k: int) -> bool:
-        return memory_of(model, replace(layout, recomputed=(k, each)), fp8=fp8).total <= limit
+        some = replace(layout, recomputed=(k, each)) if k else replace(layout, recompute="none")
+        return memory_of(model, some, fp8=fp8).total <= limit
 
-    fewest = 1 + bisect_left(range(1, each), True, key=fits)
-    return replace(layout, recomputed=(fewest, each)) if fewest < each else None
+    fewest = bisect_left(range(each), True, key=fits)
+    return replace(layout, recomputed=(fewest, each)) if 0 < fewest < each else None
 
 
 def pareto(plans: Iterable[Plan]) -> list[Plan]:
