@@ -15,11 +15,11 @@ COLUMNS = {
     "b": "microbatch",
     "m": "num_microbatches",
     "zero": "zero",
-    "recompute": "recompute",
     "schedule": "schedule",
 }
 LEGEND = (
-    "v chunks of a stage, b sequences of a microbatch, m microbatches of a step, GiB of the fullest rank.\n"
+    "v chunks of a stage (*: uneven ones, which a framework wants listed one by one), b sequences of a microbatch,\n"
+    "m microbatches of a step, GiB of the fullest rank, ± seconds within which 9 of 10 published runs stayed.\n"
     "Not computing: tensor, context, expert and data are messages that nothing hides, boundaries those between stages."
 )
 WAYS = {
@@ -27,8 +27,8 @@ WAYS = {
     "gathered": "by an all-gather",
     "ulysses": "by all-to-alls of heads (Ulysses)",
 }
-FIGURES = ("GiB", "seconds", "MFU")
-WORDS = ("recompute", "schedule", "not computing")  # flush left
+FIGURES = ("GiB", "seconds", "±", "MFU")
+WORDS = ("schedule", "recompute", "tie", "not computing")  # flush left
 
 
 def show(answer: dict, *, fp8: bool = False) -> None:
@@ -40,18 +40,21 @@ def show(answer: dict, *, fp8: bool = False) -> None:
     )
     if batch["tokens"] != batch["asked_tokens"]:
         typer.echo(_rounded(batch))
-    header = [*COLUMNS, *FIGURES, "not computing"]
+    header = [*COLUMNS, "recompute", *FIGURES, "tie", "not computing"]
     _table(header, [_line(plan) for plan in plans], left=WORDS)
     typer.echo(LEGEND + (" MFU of the bf16 peak." if fp8 else ""))
+    if ties := sum(plan["tie"] for plan in plans) - 1:
+        typer.echo(f"Ties (=): {ties} of those below the first are within its error; measure them before you choose.")
     best = plans[0]["layout"]
     if best["cp"] > 1:
         typer.echo(f"\nThe first reaches the keys of its {best['cp']} context-parallel ranks {WAYS[best['context']]}")
-    sizes = answer["layers_of_stages"]
-    if len(sizes) > 1:
-        named = "chunks" if plans[0]["layout"]["virtual"] > 1 else "stages"
-        typer.echo(f"\nIts {len(sizes)} {named}, in order: {_counted(sizes)}; the slowest is as quick as can be")
-        played, counted = answer["played_seconds"], plans[0]["step_seconds"]
-        typer.echo(f"Its pipeline played slot by slot: a step of {played:.3f} s ({played / counted - 1:+.1%})")
+    sizes, cut = answer["layers_of_stages"], plans[0]["chunks"]
+    if cut:
+        named = "chunks" if plans[0]["layout"]["virtual"] > 1 or len(sizes) > best["pp"] else "stages"
+        typer.echo(f"\nIts {len(sizes)} {named}, in order: {_counted(sizes)}")
+        typer.echo(f"Played slot by slot with these: a step of {answer['played_seconds']:.3f} s, the seconds above")
+    elif best["pp"] > 1:
+        typer.echo("\nIts schedule is too long to be played: its seconds are those of mean stages")
     typer.echo("\nWhy the first wins: its neighbours, on as many GPUs and with the same batch")
     around = [[one["change"], *_costs(one), one["reason"]] for one in answer["neighbours"]]
     _table(["change", "step", "GiB", "why not"], around, left=("change", "why not"))
@@ -59,6 +62,10 @@ def show(answer: dict, *, fp8: bool = False) -> None:
         typer.echo(f"\nCheck before you trust it: {answer['doubt']}")
     if answer["fastest_inside_servers"] != plans[0]:
         typer.echo(_inside(answer["fastest_inside_servers"], plans[0]))
+    if "run_of_tokens" in answer:
+        typer.echo(_long_run(answer["run_of_tokens"]))
+    if "flags" in answer:
+        typer.echo("\n".join([f"\nFlags of {answer['flags']['for']} for the first:", *answer["flags"]["flags"]]))
 
 
 def _rounded(batch: dict) -> str:
@@ -73,8 +80,26 @@ def _rounded(batch: dict) -> str:
 
 
 def _line(plan: dict) -> list[str]:
-    figures = [f"{plan['memory_gib']:.1f}", f"{plan['step_seconds']:.3f}", f"{plan['mfu']:.1%}"]
-    return [*(str(plan["layout"][name]) for name in COLUMNS.values()), *figures, plan["waits"]]
+    layout, error = plan["layout"], (plan["step_seconds_high"] - plan["step_seconds_low"]) / 2
+    again = layout["recompute"]
+    if layout["recomputed"]:
+        again = "{} of {}".format(*layout["recomputed"])
+    figures = [f"{plan['memory_gib']:.1f}", f"{plan['step_seconds']:.3f}", f"{error:.2g}", f"{plan['mfu']:.1%}"]
+    shown = {key: str(layout[name]) for key, name in COLUMNS.items()}
+    if layout["virtual"] > 1 and len({*plan["chunks"][1:-1]}) > 1:
+        shown["v"] += "*"
+    return [*shown.values(), again, *figures, "=" if plan["tie"] else "", plan["waits"]]
+
+
+def _long_run(run: dict) -> str:
+    """Days of all tokens and what they cost."""
+    price = f", {run['price']:,.0f} at the price given" if run["price"] is not None else ""
+    return (
+        f"\n{run['tokens']:,} tokens: {run['steps']:,} steps, {run['days']:.1f} days ({run['days_low']:.1f} to "
+        f"{run['days_high']:.1f} within the error), {run['gpu_hours']:,.0f} GPU-hours{price}.\n"
+        f"Goodput {run['goodput']:.1%}: {run['failures']:.0f} failures, as often as on Llama 3's GPUs, and a "
+        f"checkpoint every {run['checkpoint_minutes']:.0f} minutes."
+    )
 
 
 def _costs(one: dict) -> list[str]:

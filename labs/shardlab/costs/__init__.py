@@ -6,7 +6,6 @@ __getattr__ = lazily(
     __name__,
     compression=(),
     overlap=(),
-    traffic=(),
     activations=("Saved", "layer_activation_bytes_exactly", "layer_activation_tensors"),
     axis_traffic=("activation_bytes_of", "pp_boundary_bytes"),
     context=(

@@ -64,10 +64,9 @@ def cp_layer_bytes(model: Transformer, layout: Layout) -> float:
     return kv_bytes(layout.cp, tokens, kv / layout.tp)
 
 
-def cp_passes(layout: Layout) -> tuple[int, int]:
+def cp_passes(layout: Layout) -> tuple[float, float]:
     """How often a forward's bytes travel in the forward and in the backward; full recomputation repeats the forward."""
-    again = 1 if layout.recompute == "full" else 0
-    return 1, (1 if layout.context == "ulysses" else 2) + again
+    return 1, (1 if layout.context == "ulysses" else 2) + layout.again
 
 
 def ep_layer_bytes(model: Transformer, layout: Layout) -> float:
@@ -99,18 +98,27 @@ def gathers_of(layout: Layout) -> int:
     return 2 * layout.num_microbatches if layout.zero == 3 else 1
 
 
+def gathered_bytes_each(layout: Layout, gradient_bytes: float) -> float:
+    """Of what is gathered after the reduce-scatter: bf16 parameters, or without ZeRO the summed gradients themselves.
+
+    An all-reduce of gradients is a reduce-scatter and an all-gather of the same bytes.
+    """
+    return BF16 if layout.zero else gradient_bytes
+
+
 def gradient_bytes(model: Transformer, layout: Layout, stage: int = 0, bytes_each: float = BF16) -> float:
     """What the data-parallel axis sends in a step: a reduce-scatter of gradients, all-gathers of parameters.
 
-    DDP, ZeRO-1 and ZeRO-2 send 2(N-1)/N of the stage's parameters, ZeRO-3 gathers them for the forward and again for
-    the backward, 3(N-1)/N (arXiv 1910.02054, section 7).
+    DDP, whose all-reduce gathers gradients, ZeRO-1 and ZeRO-2 send 2(N-1)/N of the stage's parameters; ZeRO-3 gathers
+    them for the forward and again for the backward, 3(N-1)/N (arXiv 1910.02054, section 7).
     """
     shard = parameters_on_stage(model, layout, stage)
     reductions, gathers = reductions_of(layout), gathers_of(layout)
+    gathered_each = gathered_bytes_each(layout, bytes_each)
 
     def of(sharers: int, parameters: float) -> float:
         reduced = ring_reduce_scatter_bytes(sharers, bytes_each * parameters)
-        return reductions * reduced + gathers * ring_all_gather_bytes(sharers, BF16 * parameters)
+        return reductions * reduced + gathers * ring_all_gather_bytes(sharers, gathered_each * parameters)
 
     return of(layout.state_sharers, shard.dense) + of(layout.expert_sharers, shard.experts)
 
@@ -120,7 +128,7 @@ def traffic_of_step(model: Transformer, layout: Layout, stage: int = 0) -> AxisT
     layers = model.layers / layout.pp
     moe_share = model.moe_layers / model.layers
     runs = layout.num_microbatches
-    again = 2 if layout.recompute == "full" else 1
+    again = 1 + layout.again
     tp, cp, ep = (of(model, layout) * layers * runs for of in (tp_layer_bytes, cp_layer_bytes, ep_layer_bytes))
     pp = pp_boundary_bytes(model, layout) * runs * layout.virtual
     return AxisTraffic(

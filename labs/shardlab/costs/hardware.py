@@ -6,9 +6,10 @@ The network is what a server of eight usually has for each GPU: 200 Gb/s with A1
 2412.19437 section 3.1 and the H100's peaks, with NVLink cut to 400 GB/s. V100: data sheet 2020, 100 Gb/s for each.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 GIB = 2**30
+MOST_GBIT = 1_000_000  # beyond it somebody has typed bytes or bits per second
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,13 @@ ACCELERATORS = {
         Accelerator("laptop", "cpu", 0.2e12, 0, 16 * GIB, 50e9, 5e9, 5e9, per_node=8),
     )
 }
+
+
+def with_network(accelerator: Accelerator, gbit: float) -> Accelerator:
+    """The accelerator with so many Gb/s of network per GPU in one direction. Raises ValueError unless above 0."""
+    if not 0 < gbit <= MOST_GBIT:
+        raise ValueError(f"a network of {gbit} Gb/s per GPU: use a number above 0, such as 400, up to {MOST_GBIT:,}")
+    return replace(accelerator, network=gbit * 1e9 / 8)
 
 
 def slowest_link(accelerator: Accelerator, ranks_spanned: int) -> float:

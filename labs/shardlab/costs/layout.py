@@ -10,8 +10,8 @@ from typing import Literal, get_args
 from shardlab.costs.context import ContextWay
 from shardlab.costs.model import LARGEST, Transformer, divisors
 
-Recompute = Literal["none", "selective", "full"]
-ScheduleName = Literal["1f1b", "gpipe", "zero-bubble"]
+Recompute = Literal["none", "selective", "full", "norms"]
+ScheduleName = Literal["1f1b", "gpipe", "zero-bubble", "zbv", "dualpipe"]
 
 
 _CHOICES = (
@@ -33,6 +33,11 @@ class Layout:
     scatter_gather: each tensor-parallel rank sends 1/t of an activation to the next stage (arXiv 2104.04473, section
     4.1); DeepSpeed's pipeline sends the whole from each.
     context: how the cp ranks reach each other's keys and values.
+    recompute: "norms" repeats norms, activation functions and the up-projections of latent attention alone
+    (DeepSeek-V3, arXiv 2412.19437, section 3.2.3). recomputed: (k, n) with "full", k layers of each chunk's n; None is
+    all of them.
+    schedule: "zbv" holds two chunks per rank in a V (arXiv 2401.10241, section 6), "dualpipe" a stage and its mirror
+    image, two copies of the model (arXiv 2412.19437, section 3.2.1).
     """
 
     tp: int = 1
@@ -51,6 +56,7 @@ class Layout:
     tensor_overlap: bool = False
     scatter_gather: bool = True
     context: ContextWay = "ring"
+    recomputed: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "dp", "cp", "ep", "virtual", "microbatch", "num_microbatches"):
@@ -75,11 +81,44 @@ class Layout:
             raise ValueError(
                 f"chunks are interleaved 1F1B's: use virtual = 1 with {self.schedule}, or schedule = '1f1b'"
             )
+        if self.schedule in ("zbv", "dualpipe"):
+            self._check_v()
+        if self.recomputed is not None and not (
+            self.recompute == "full" and 1 <= self.recomputed[0] <= self.recomputed[1]
+        ):
+            raise ValueError(
+                f"recomputed = {self.recomputed}, recompute {self.recompute!r}: use (k, n), k of n layers, with 'full'"
+            )
         if self.virtual > 1 and self.num_microbatches % self.pp:
             raise ValueError(
                 f"the interleaved schedule runs microbatches in rounds of pp = {self.pp}: {self.num_microbatches} "
                 f"is none, use {self.num_microbatches // self.pp * self.pp or self.pp}"
             )
+
+    def _check_v(self) -> None:
+        """What DualPipe and ZBV need of the sizes."""
+        p, m = self.pp, self.num_microbatches
+        if p == 1:
+            raise ValueError(f"{self.schedule} needs a pipeline: use pp of 2 or more, or schedule = '1f1b'")
+        if self.schedule == "zbv" and m < 2 * p:
+            raise ValueError(f"ZBV needs 2 microbatches per stage to leave no bubble: use {2 * p} or more, not {m}")
+        if self.schedule == "dualpipe" and (p % 2 or m % 2 or m < 2 * p):
+            raise ValueError(
+                f"DualPipe needs an even number of stages, and an even number of microbatches, 2 per stage or more: "
+                f"{p} stages and {m} microbatches, use {p + p % 2} and {max(m + m % 2, 2 * (p + p % 2))}"
+            )
+
+    @property
+    def again(self) -> float:
+        """Share of the layers whose whole forward is repeated in the backward."""
+        if self.recompute != "full":
+            return 0.0
+        return 1.0 if self.recomputed is None else self.recomputed[0] / self.recomputed[1]
+
+    @property
+    def chunks(self) -> int:
+        """Pieces into which the layers are cut, in order: p v, ZBV's 2 p."""
+        return self.pp * (2 if self.schedule == "zbv" else self.virtual)
 
     @property
     def world(self) -> int:
@@ -108,10 +147,11 @@ def check_layout(model: Transformer, layout: Layout) -> None:
             f"{model.heads} heads cannot be split over {layout.tp} ranks: use a tensor-parallel size of "
             f"{_listed(divisors(model.heads))}"
         )
-    if model.layers < layout.pp * layout.virtual:
+    if model.layers < layout.chunks and not ends_alone(model, layout):
+        each = layout.chunks // layout.pp
         raise ValueError(
-            f"{model.layers} layers cannot fill {layout.pp} stages of {layout.virtual} chunks: use at most "
-            f"{model.layers // layout.virtual} stages"
+            f"{model.layers} layers cannot fill {layout.pp} stages of {each} chunks: use at most "
+            f"{model.layers // each} stages"
         )
     pieces = layout.cp * (2 if layout.cp > 1 else 1)
     if model.sequence % pieces:
@@ -136,6 +176,14 @@ def check_layout(model: Transformer, layout: Layout) -> None:
             f"{model.experts} experts cannot be spread over {layout.ep} ranks: use an expert-parallel size of "
             f"{_listed(divisors(model.experts))}"
         )
+
+
+def ends_alone(model: Transformer, layout: Layout) -> bool:
+    """Whether the first chunk is the embedding alone and the last one the output layer, with one layer in each other.
+
+    So Llama 3 405B was cut, 126 layers over 16 stages of 8 chunks (arXiv 2407.21783, section 3.3.2).
+    """
+    return layout.virtual > 1 and model.layers + 2 == layout.chunks
 
 
 def check_world(layout: Layout, num_gpus: int) -> None:

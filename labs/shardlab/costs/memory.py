@@ -11,6 +11,7 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.memory_frameworks import MEGATRON, Framework, Held
 from shardlab.costs.memory_states import (
     StateBytes,
+    ends_held,
     held_parameters,
     layers_on_stage,
     moe_layers_on_stage,
@@ -61,23 +62,39 @@ def layer_activation_bytes(
     """
     h, t = model.hidden, layout.tp
     positions = layout.microbatch * model.sequence / layout.cp
-    if layout.recompute == "full":
-        return 2.0 * positions * h / _whole(layout)
+    if layout.again:
+        kept = layer_activation_bytes(
+            model, replace(layout, recompute="none", recomputed=None), moe=moe, framework=framework
+        )
+        return layout.again * 2.0 * positions * h / _whole(layout) + (1 - layout.again) * kept
     width = model.ffn
     if moe:
         width = model.active_experts * model.expert_ffn + model.shared_experts * model.expert_ffn
     if layout.recompute == "selective" and framework.saves_products:
         return positions * _products_bytes(model, layout, width)
     dropout = 2 * h if model.bias else 0
-    inputs = 4 * h / _inputs_cut(layout, framework)
+    inputs = 2 * framework.input_bytes * h / _inputs_cut(layout, framework)
     whole = (4 * h + dropout) / _whole(layout) + inputs
     split = 2 * (model.query_width + 2 * model.kv_width) + 2 * model.value_width
     if not model.flash and layout.recompute != "selective":
         split += 5 * model.heads * model.sequence
     if moe:
-        split += 2 * 2 * h * model.active_experts  # tokens as sent and as brought back
+        split += framework.input_bytes * h * model.active_experts  # tokens as sent
+        split += 2 * h * model.active_experts if framework.keeps_combined else 0  # and as brought back
     split += (framework.gate_bytes if model.gated else 4) * width
+    if layout.recompute == "norms":
+        whole, split = whole - inputs + _latents(model), split - 2 * width - _projected(model)
     return positions * (whole + split / t)
+
+
+def _latents(model: Transformer) -> int:
+    """Bytes per position from which latent attention's queries, keys and values are projected again."""
+    return 2 * (model.latent.q_rank + model.latent.kv_rank + model.latent.rope) if model.latent else 0
+
+
+def _projected(model: Transformer) -> int:
+    """Bytes per position of what is projected from them."""
+    return 2 * (model.query_width + 2 * model.kv_width) if model.latent else 0
 
 
 def _products_bytes(model: Transformer, layout: Layout, width: float) -> float:
@@ -100,11 +117,14 @@ def in_flight_layers(model: Transformer, layout: Layout, stage: int = 0) -> floa
     """Layers' activations that a stage holds at its peak.
 
     1F1B: min(p - i, m) microbatches of L/p layers; interleaved: L(1 + (p-1)/pv) on the first stage (arXiv 2205.05198,
-    section 4.2.3); GPipe: all m.
+    section 4.2.3); GPipe: all m. ZBV: p on every rank, 2p of half a stage (arXiv 2401.10241, section 6). DualPipe: p+1
+    (arXiv 2412.19437, table 2).
     """
     layers, p, m = layers_on_stage(model, layout, stage), layout.pp, layout.num_microbatches
     if layout.schedule == "gpipe":
         return layers * m
+    if layout.schedule in ("zbv", "dualpipe"):
+        return layers * (min(p, m) if layout.schedule == "zbv" else p + 1)
     if layout.virtual > 1:
         chunks = 2 * (p - stage - 1) + (layout.virtual - 1) * p + 1
         return -(-model.layers // p) / layout.virtual * min(chunks, m * layout.virtual)
@@ -133,7 +153,7 @@ def recomputed_bytes(model: Transformer, layout: Layout, *, framework: Framework
     """The layer that a backward computes again under full recomputation, all of it."""
     if layout.recompute != "full":
         return 0.0
-    whole = replace(layout, recompute="none")
+    whole = replace(layout, recompute="none", recomputed=None)
     return layer_activation_bytes(model, whole, moe=model.moe_layers > 0, framework=framework)
 
 
@@ -153,11 +173,12 @@ def output_bytes(model: Transformer, layout: Layout, stage: int = 0, *, framewor
     """
     positions = layout.microbatch * model.sequence / layout.cp
     held = 0.0
-    if stage == layout.pp - 1:
+    first, last = ends_held(layout, stage)
+    if last:
         logit_bytes = framework.split_logit_bytes if layout.tp > 1 else framework.logit_bytes
         ends = 2 * model.hidden / _whole(layout) + 2 * model.hidden / _inputs_cut(layout, framework)
         held += positions * (ends + logit_bytes * model.vocab / layout.tp)
-    if stage == 0 and model.bias:
+    if first and model.bias:
         held += positions * model.hidden / _whole(layout) * min(layout.pp, layout.num_microbatches)
     return held
 

@@ -35,6 +35,9 @@ class Framework:
     keeps_outputs: a stage keeps what it sent until the gradient comes back.
     keeps_gathered: what sequence parallelism gathers for a product is kept whole for the backward, not gathered again.
     saves_products: selective recomputation keeps every second matrix product, instead of all but the scores.
+    input_bytes: of a number in the inputs that linear layers keep.
+    keeps_combined: an expert's outputs are kept, to weigh them; else its activation is weighed (megatron-core 0.16.1,
+    transformer/moe/experts.py).
     """
 
     source: str
@@ -46,6 +49,8 @@ class Framework:
     keeps_outputs: bool = False
     keeps_gathered: bool = False
     saves_products: bool = False
+    input_bytes: int = 2
+    keeps_combined: bool = True
 
 
 def no_buffers(held: Held, layout: Layout) -> float:
@@ -96,6 +101,15 @@ def _layer(model: Transformer, layout: Layout) -> float:
 
 
 MEGATRON = Framework("Megatron-LM, core/distributed/param_and_grad_buffer.py", no_buffers, two_layers)
+# fp8 as DeepSeek-V3 keeps it: inputs of linear layers and of SwiGLU in 1 byte, its output in 2 where it is kept
+DEEPSEEK_FP8 = Framework(
+    "DeepSeek-V3, arXiv 2412.19437, section 3.3.3",
+    no_buffers,
+    two_layers,
+    gate_bytes=4,
+    input_bytes=1,
+    keeps_combined=False,
+)
 DEEPSPEED = Framework(
     "DeepSpeed, runtime/zero/stage_1_and_2.py, runtime/bf16_optimizer.py, runtime/pipe/engine.py",
     deepspeed_buffers,

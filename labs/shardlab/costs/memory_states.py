@@ -3,6 +3,7 @@
 P parameters on a rank, N ranks that hold the same ones (arXiv 1910.02054, figure 1; mixed-precision Adam).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -100,7 +101,7 @@ def moe_layers_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> i
     layers = layers_on_stage(model, layout, stage)
     if not model.experts:
         return 0
-    before = sum(layers_on_stage(model, layout, earlier) for earlier in range(stage)) if model.dense_layers else 0
+    before = sum(layers_of_stages(model.layers, layout.pp)[:stage]) if model.dense_layers else 0
     return layers - min(layers, max(0, model.dense_layers - before))
 
 
@@ -110,13 +111,32 @@ def parameters_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> S
     Its layers, an embedding at either end, all split over t. Norms and biases of a layer, some 13h of 12h^2, are split
     here with the rest. The last stage of a tied model keeps a copy of the embedding.
     """
-    layers = layers_on_stage(model, layout, stage)
-    return _parameters(model, layout, stage, layers * model.moe_layers / model.layers)
+    return _both(
+        model, layout, stage, lambda held: layers_on_stage(model, layout, held) * model.moe_layers / model.layers
+    )
 
 
 def held_parameters(model: Transformer, layout: Layout, stage: int = 0) -> StageParameters:
     """The same with the dense layers of a mixture where they are, in front: for memory."""
-    return _parameters(model, layout, stage, moe_layers_on_stage(model, layout, stage))
+    return _both(model, layout, stage, lambda held: moe_layers_on_stage(model, layout, held))
+
+
+def ends_held(layout: Layout, stage: int) -> tuple[bool, bool]:
+    """Whether a rank has the embedding, and whether it has the output layer: both at the open end of a V."""
+    first, last = stage == 0, stage == layout.pp - 1
+    if layout.schedule == "zbv":
+        return first, first
+    return (first or last, first or last) if layout.schedule == "dualpipe" else (first, last)
+
+
+def _both(model: Transformer, layout: Layout, stage: int, moe: Callable[[int], float]) -> StageParameters:
+    """A rank's stage, and in DualPipe its mirror image with it."""
+    mine = _parameters(model, layout, stage, moe(stage))
+    if layout.schedule != "dualpipe":
+        return mine
+    other = layout.pp - 1 - stage
+    mirrored = _parameters(model, layout, other, moe(other))
+    return StageParameters(mine.dense + mirrored.dense, mine.experts + mirrored.experts)
 
 
 def _parameters(model: Transformer, layout: Layout, stage: int, moe: float) -> StageParameters:
@@ -128,9 +148,10 @@ def _parameters(model: Transformer, layout: Layout, stage: int, moe: float) -> S
         dense += moe * (moe_layer_parameters(model) - routed)
         experts = moe * routed / layout.ep
     one_embedding = (model.vocab + model.positions) * model.hidden
-    if stage == 0:
+    first, last = (stage == 0, stage == layout.pp - 1) if layout.schedule == "dualpipe" else ends_held(layout, stage)
+    if first:
         dense += one_embedding
-    if stage == layout.pp - 1 and not (layout.pp == 1 and model.tied):
+    if last and not (layout.pp == 1 and model.tied):
         dense += model.vocab * model.hidden
     return StageParameters(dense / layout.tp, experts)
 
@@ -138,12 +159,21 @@ def _parameters(model: Transformer, layout: Layout, stage: int, moe: float) -> S
 def state_bytes(
     model: Transformer, layout: Layout, stage: int = 0, *, gradient_bytes: float = GRADIENT_BYTES
 ) -> StateBytes:
-    """Bytes of states on one rank of a stage."""
+    """Bytes of states on one rank of a stage.
+
+    ZeRO-2 beside a pipeline cuts a chunk's gradients when its microbatches in a row are through: until then one chunk's
+    are whole, or where each microbatch is reduced alone, one layer's. DualPipe's two copies share what ZeRO cuts.
+    """
     shard = held_parameters(model, layout, stage)
-    dense = zero_state_bytes(shard.dense, layout.state_sharers, layout.zero, gradient_bytes)
-    experts = zero_state_bytes(shard.experts, layout.expert_sharers, layout.zero, gradient_bytes)
+    copies = 2 if layout.schedule == "dualpipe" else 1
+    whole = 0.0
+    if layout.zero == 2 and layout.pp > 1:
+        parts = layout.virtual if layout.virtual > 1 else layers_on_stage(model, layout, stage)
+        whole = gradient_bytes * shard.total / parts
+    dense = zero_state_bytes(shard.dense, copies * layout.state_sharers, layout.zero, gradient_bytes)
+    experts = zero_state_bytes(shard.experts, copies * layout.expert_sharers, layout.zero, gradient_bytes)
     return StateBytes(
         parameters=dense.parameters + experts.parameters,
-        gradients=dense.gradients + experts.gradients,
+        gradients=dense.gradients + experts.gradients + whole,
         optimizer=dense.optimizer + experts.optimizer,
     )

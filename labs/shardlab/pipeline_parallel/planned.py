@@ -11,13 +11,13 @@ from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Schedule
 from shardlab.pipeline_parallel.simulation import Timeline, simulate
 
-PLAYED = {"1f1b": "1f1b", "gpipe": "gpipe", "zero-bubble": "zb-h1"}
+PLAYED = {"1f1b": "1f1b", "gpipe": "gpipe", "zero-bubble": "zb-h1", "zbv": "zbv", "dualpipe": "dualpipe"}
 ROUNDS = 4  # of p microbatches, after which every further one adds the same
 
 
 def play(pipeline: Pipeline, layout: Layout) -> Timeline:
     """The schedule of a layout, or of its first ROUNDS p microbatches, with hops as messages between its stages."""
-    times = [stage.times(1 / layout.virtual) for stage in _chunks(pipeline, layout)]
+    times = [stage.times(layout.pp / layout.chunks) for stage in _chunks(pipeline, layout)]
     return simulate(
         _schedule(layout),
         Durations(
@@ -46,6 +46,7 @@ def _played(layout: Layout) -> int:
 
 
 def _chunks(pipeline: Pipeline, layout: Layout):
-    """Passes of each of the p v stages, v times as long as they are; the output layer is in the last one alone."""
-    layers = [pipeline.layer.times(count) for count in pipeline.layers] * layout.virtual
-    return [*layers[:-1], layers[-1] + pipeline.output.times(layout.virtual)]
+    """Passes of each of the p v chunks, v times as long as they are; the output layer is in the last one alone."""
+    each = layout.chunks // layout.pp
+    layers = [pipeline.layer.times(count) for count in pipeline.layers] * each
+    return [*layers[:-1], layers[-1] + pipeline.output.times(each)]

@@ -133,6 +133,10 @@ def _problems(model: Transformer, layout: Layout) -> Iterator[str]:
             yield f"{model.name} has {name} = {given}, and the course's GPT {ours}: use a file with {name} = {ours}"
     if model.vocab < 256:
         yield f"a vocabulary of {model.vocab}, and tokens are bytes: use 256 or more"
+    if layout.schedule not in SCHEDULES:
+        yield f"its schedule is {layout.schedule}, which the trainer has not: use --schedule 1f1b"
+    if layout.recompute == "norms" or layout.recomputed:
+        yield "it recomputes parts that the trainer keeps: use --recompute none --recompute full"
     if layout.virtual not in (1, 2):
         yield f"{layout.virtual} chunks on each stage, and the interleaved schedule here has 2: use --schedule gpipe"
 

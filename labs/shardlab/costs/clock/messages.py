@@ -5,6 +5,7 @@ from shardlab.costs.axis_traffic import (
     activation_bytes_of,
     cp_layer_bytes,
     cp_passes,
+    gathered_bytes_each,
     gathers_of,
     pp_boundary_bytes,
     reductions_of,
@@ -27,7 +28,7 @@ def exposed(communication: float, work: float, hidden: float) -> float:
 def tensor_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
     """A layer's all-reduces of a microbatch: 2 forward, 2 backward, 2 more with full recomputation."""
     half = ring_all_gather_bytes(layout.tp, activation_bytes_of(model, layout))
-    all_reduces = 6 if layout.recompute == "full" else 4
+    all_reduces = 4 + 2 * layout.again
     seconds = all_reduces * 2 * ring_seconds(setup.gpu, setup.efficiency, layout.tp, 1, half)
     return seconds * (1 - setup.efficiency.hidden) if layout.tensor_overlap else seconds
 
@@ -45,15 +46,19 @@ def context_seconds(model: Transformer, layout: Layout, setup: Setup, attention:
 
 
 def expert_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
-    """A layer's all-to-alls of a microbatch: dispatch and combine, forward and backward, and the forward's again."""
+    """A layer's all-to-alls of a microbatch: dispatch and combine, forward and backward, and the forward's again.
+
+    DualPipe runs those of one microbatch behind the layers of another (arXiv 2412.19437, section 3.2.1).
+    """
     if layout.ep == 1 or not model.moe_layers:
         return 0.0
     tokens = tokens_of(model, layout) / layout.tp
     once = dispatch_seconds(
         setup.gpu, setup.efficiency, layout.ep, 1, BF16 * tokens * model.hidden, model.active_experts
     )
-    seconds = (6 if layout.recompute == "full" else 4) * once * setup.imbalance * model.moe_layers / model.layers
-    return seconds * (1 - setup.efficiency.hidden) if setup.software.expert_overlap else seconds
+    seconds = (4 + 2 * layout.again) * once * setup.imbalance * model.moe_layers / model.layers
+    hides = setup.software.expert_overlap or layout.schedule == "dualpipe"
+    return seconds * (1 - setup.efficiency.hidden) if hides else seconds
 
 
 def hop_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
@@ -67,7 +72,8 @@ def hop_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
 def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) -> float:
     """Reduction of gradients and gathers of parameters, less what hides behind the work.
 
-    One call for all gradients, or one a layer where they are to overlap.
+    Without ZeRO an all-reduce of gradients: both halves in their number format. One call for all gradients, or one a
+    layer where they are to overlap. ZeRO-2 beside a pipeline reduces as often as `gradient_rounds` says.
 
     What every microbatch sends hides behind all of them, what the last one sends behind that one.
     """
@@ -85,7 +91,21 @@ def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) 
         stride = around // layout.expert_sharers
         return seconds + ring_seconds(gpu, efficiency, layout.expert_sharers, stride, experts, calls)
 
-    communication = reductions_of(layout) * one_way(setup.gradient_bytes) + gathers_of(layout) * one_way(BF16)
+    reductions = gradient_rounds(layout)
+    gathered = one_way(gathered_bytes_each(layout, setup.gradient_bytes))
+    communication = reductions * one_way(setup.gradient_bytes) + gathers_of(layout) * gathered
     if not layout.overlap:
         return communication
-    return exposed(communication, work * reductions_of(layout), efficiency.hidden)
+    return exposed(communication, work * reductions, efficiency.hidden)
+
+
+def gradient_rounds(layout: Layout) -> int:
+    """How often in a step gradients are reduced by a program that never holds more of them whole than it must.
+
+    ZeRO-2 beside a pipeline: interleaved chunks run p microbatches in a row, after which a chunk's gradients can be
+    cut, m/p times (Llama 3, arXiv 2407.21783, section 3.3.2); one chunk per rank alternates with forwards, and each
+    microbatch is reduced alone.
+    """
+    if layout.zero == 2 and layout.pp > 1:
+        return layout.num_microbatches // (layout.pp if layout.virtual > 1 else 1)
+    return reductions_of(layout)

@@ -3,12 +3,11 @@
 Symbols: p stages, v chunks, m microbatches, t tensor parallel size, d data parallel size.
 """
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 from shardlab.costs.axis_traffic import BF16
 from shardlab.costs.clock.kernels import (
-    LayerSeconds,
     Passes,
     attention_seconds,
     dense_layer_seconds,
@@ -17,6 +16,7 @@ from shardlab.costs.clock.kernels import (
     total,
 )
 from shardlab.costs.clock.messages import context_seconds, data_seconds, expert_seconds, hop_seconds, tensor_seconds
+from shardlab.costs.clock.recomputation import norms_seconds, with_recomputation
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.software import CURRENT, Software
 from shardlab.costs.clock.speed import SUMMED_BYTES, Speed, speed_of
@@ -53,27 +53,17 @@ def bubble_share(stages: int, microbatches: int, virtual: int = 1) -> float:
 def work_seconds(
     model: Transformer, layout: Layout, speed: Speed, software: Software = CURRENT, *, imbalance: float = 1.0
 ) -> Passes:
-    """Seconds of a layer's forward, backward and recomputation, averaged over dense layers and layers of experts.
-
-    Full recomputation repeats the forward; selective one the attention (arXiv 2205.05198, section 5), or every other
-    product and what is elementwise (torchtitan).
-    """
+    """Seconds of a layer's forward, backward and recomputation, averaged over dense layers and layers of experts."""
     moe = model.moe_layers / model.layers
-    kinds = [(1 - moe, dense_layer_seconds), (moe, partial(moe_layer_seconds, imbalance=imbalance))]
+    routed = (model.active_experts + model.shared_experts) * model.expert_ffn
+    kinds = [(1 - moe, dense_layer_seconds, model.ffn), (moe, partial(moe_layer_seconds, imbalance=imbalance), routed)]
     return total(
-        _with_recomputation(layer(model, layout, speed), layout, software).times(share)
-        for share, layer in kinds
+        with_recomputation(
+            layer(model, layout, speed), layout, software, norms_seconds(model, layout, speed, width)
+        ).times(share)
+        for share, layer, width in kinds
         if share
     )
-
-
-def _with_recomputation(layer: LayerSeconds, layout: Layout, software: Software) -> Passes:
-    forward, backward, weights = layer.passes
-    selective = layer.attention.forward
-    if software.half_products:
-        selective = layer.products.forward / 2 + layer.elementwise.forward
-    again = {"none": 0.0, "selective": selective, "full": forward}[layout.recompute]
-    return Passes(forward, backward + again, weights)
 
 
 def optimizer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
@@ -131,6 +121,14 @@ class Pipeline:
 
 def pipeline_of(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
     """What each stage does in a microbatch. A recomputed forward repeats its messages, in the backward."""
+    alike = replace(layout, zero=3 if layout.zero == 3 else 0, num_microbatches=2 * layout.pp)
+    if layout.schedule != "dualpipe":
+        alike = replace(alike, schedule="1f1b")
+    return _pipeline(model, alike, setup)
+
+
+@lru_cache(maxsize=256)  # a planner asks for the same one with each ZeRO stage, schedule and number of microbatches
+def _pipeline(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
     software, summed = setup.software, summed_bytes(layout, setup.software, setup.gradient_bytes)
     speed = speed_of(setup.gpu, setup.efficiency, fp8=setup.fp8, software=software, summed=summed)
     # the output layer, even where layers are in fp8
@@ -138,7 +136,7 @@ def pipeline_of(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
     kernels = work_seconds(model, layout, speed, software, imbalance=setup.imbalance)
     attention = attention_seconds(model, layout, speed).both
     output = output_seconds(model, layout, half_precision)
-    forward = 1 / 3 if layout.recompute == "full" else 1 / 2
+    forward = 1 / (2 + layout.again)
     tensor, context, expert = (
         Passes(forward * seconds, (1 - forward) * seconds)
         for seconds in (
@@ -155,11 +153,22 @@ def pipeline_of(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
     return Pipeline(layers, kernels, tensor, context, expert, output, hop)
 
 
+def busiest(pipeline: Pipeline, layout: Layout) -> tuple[float, float]:
+    """Layers and output layers that a microbatch passes on the busiest rank: DualPipe halves those of two stages."""
+    ranks = [(float(count), float(stage == layout.pp - 1)) for stage, count in enumerate(pipeline.layers)]
+    if layout.schedule == "dualpipe":
+        ranks = [
+            tuple(sum(pair) / 2 for pair in zip(*both, strict=True)) for both in zip(ranks, ranks[::-1], strict=True)
+        ]
+    return max(ranks, key=lambda rank: rank[0] * pipeline.layer.both + rank[1] * pipeline.output.both)
+
+
 def bubble_seconds(pipeline: Pipeline, layout: Layout) -> float:
     """What the slowest stage waits for the others' one microbatch on the way in and out, and for its hops.
 
-    1F1B and GPipe: sum of T - T_max; v chunks: a v-th of it (arXiv 2104.04473, section 2.2). The zero-bubble schedule
-    fills the wait with gradients of weights: F + I - W of each other stage (ZB-H1, arXiv 2401.10241, section 3).
+    1F1B and GPipe: sum of T - T_max; v chunks: a v-th of it (arXiv 2104.04473, section 2.2). Zero-bubble schedules
+    fill the wait with gradients of weights: ZB-H1 waits F + I - W of each other stage (arXiv 2401.10241, section 3),
+    ZBV |F - W| and |I - W| of half of one. DualPipe waits F + B + B - 3W of p/2 - 1 stages (arXiv 2412.19437, table 2).
     `pipeline_parallel.planned` plays the same pipelines on a clock.
     """
     stages = pipeline.stages
@@ -167,7 +176,13 @@ def bubble_seconds(pipeline: Pipeline, layout: Layout) -> float:
     slowest = max(range(len(waits)), key=waits.__getitem__)
     if layout.schedule == "zero-bubble":
         waits = [max(0.0, stage.both - 2 * stage.weights) for stage in stages]
+    if layout.schedule == "zbv":
+        waits = [max(0.0, stage.both - 3 * stage.weights) / 2 for stage in stages]
+    if layout.schedule == "dualpipe":
+        waits = [max(0.0, stage.both + stage.backward - 3 * stage.weights) / 2 for stage in stages]
     waits.pop(slowest)
+    if layout.schedule == "dualpipe":
+        waits = sorted(waits)[:-1]
     return sum(waits) / layout.virtual + 2 * pipeline.hop * (layout.pp - 1)
 
 
@@ -177,12 +192,10 @@ def step_seconds(model: Transformer, layout: Layout, setup: Setup) -> StepSecond
     With equal stages that is (m + (p-1)/v) T + data + optimizer.
     """
     pipeline = pipeline_of(model, layout, setup)
-    stages = [stage.both for stage in pipeline.stages]
-    slowest = max(range(layout.pp), key=stages.__getitem__)
-    m, count = layout.num_microbatches, pipeline.layers[slowest]
+    m, (count, output) = layout.num_microbatches, busiest(pipeline, layout)
     kernels = count * pipeline.kernels.both
     return StepSeconds(
-        compute=m * (kernels + (pipeline.output.both if slowest == layout.pp - 1 else 0.0)),
+        compute=m * (kernels + output * pipeline.output.both),
         tensor=m * count * pipeline.tensor.both,
         context=m * count * pipeline.context.both,
         expert=m * count * pipeline.expert.both,

@@ -1,15 +1,18 @@
 """Rules of thumb as claims, what the planner finds best with and without them, and where it may be wrong itself."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import mean
 
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.model import Transformer
-from shardlab.costs.planning.neighbours import cuts_gradients_in_a_pipeline
 from shardlab.costs.planning.planner import Plan, plan
+from shardlab.costs.validation.published import Run
 from shardlab.costs.validation.validate import measured_runs, predict
 
 ALL = 1_000_000_000
+FEW = 5  # errors that are read one by one
 
 
 @dataclass(frozen=True)
@@ -49,30 +52,52 @@ def check_rules(model: Transformer, gpu: Accelerator, num_gpus: int, sequences: 
     ]
 
 
+def known_errors(kept: Callable[[Run], bool]) -> list[float]:
+    """Predicted against measured, p/m - 1, on the published runs of one kind."""
+    return [predict(run) / run.step_seconds - 1 for run in measured_runs() if run.step_seconds and kept(run)]
+
+
 def crossing_errors(gpu: Accelerator) -> list[float]:
-    """Predicted against measured, p/m - 1, on published runs whose tensor parallelism leaves a server of this kind."""
-    return [
-        predict(run) / run.step_seconds - 1
-        for run in measured_runs()
-        if run.step_seconds and run.layout.tp > run.gpu.per_node and run.gpu.generation == gpu.generation
-    ]
+    """The errors of runs whose tensor parallelism leaves a server of this kind."""
+    return known_errors(lambda run: run.layout.tp > run.gpu.per_node and run.gpu.generation == gpu.generation)
+
+
+def context_errors(gpu: Accelerator) -> list[float]:
+    """The errors of runs with context parallelism on this generation."""
+    return known_errors(lambda run: run.layout.cp > 1 and run.gpu.generation == gpu.generation)
+
+
+def fp8_expert_errors(gpu: Accelerator) -> list[float]:
+    """The errors of runs with experts in fp8 on this generation."""
+    return known_errors(lambda run: run.fp8 and run.model.experts > 0 and run.gpu.generation == gpu.generation)
 
 
 def crossing_doubt(layout: Layout, gpu: Accelerator) -> str:
     """What is known of predictions for a layout whose tensor parallelism leaves a server; "" where it stays inside."""
     if layout.tp <= gpu.per_node:
         return ""
-    errors = crossing_errors(gpu)
-    known = ", ".join(f"{error:+.0%}" for error in errors) if errors else "none is known"
-    return (
-        f"tp {layout.tp} leaves a server of {gpu.per_node}. On published {gpu.generation} runs that do so, predicted "
-        f"against measured step time: {known}."
-    )
+    return f"tp {layout.tp} leaves a server of {gpu.per_node}. {_known(gpu, 'do so', crossing_errors(gpu))}"
 
 
-def doubts(layout: Layout, gpu: Accelerator) -> list[str]:
-    """Sentences on what the time of a layout leaves out, or is known to miss."""
+def doubts(layout: Layout, gpu: Accelerator, *, fp8_experts: bool = False) -> list[str]:
+    """Sentences on what the time of a layout is known to miss. fp8_experts: whether experts compute in fp8."""
     said = [one] if (one := crossing_doubt(layout, gpu)) else []
-    if cuts_gradients_in_a_pipeline(layout):
-        said.append("ZeRO 2 beside a pipeline reduces gradients in every microbatch; the time counts it once per step.")
+    if layout.cp > 1:
+        known = _known(gpu, "use context parallelism", context_errors(gpu))
+        said.append(f"cp {layout.cp} hides its messages behind attention as well as few runs were measured to. {known}")
+    if fp8_experts:
+        known = _known(gpu, "train experts in fp8", fp8_expert_errors(gpu))
+        said.append(f"Experts in fp8 are many small products, whose speed differs most between programs. {known}")
     return said
+
+
+def _known(gpu: Accelerator, kind: str, errors: list[float]) -> str:
+    """Up to five errors one by one, of more their number, mean size and extremes."""
+    if not errors:
+        known = "none is known"
+    elif len(errors) <= FEW:
+        known = ", ".join(f"{error:+.0%}" for error in errors)
+    else:
+        size = mean(map(abs, errors))
+        known = f"{len(errors)} runs, {size:.0%} off on average, from {min(errors):+.0%} to {max(errors):+.0%}"
+    return f"On published {gpu.generation} runs that {kind}, predicted against measured step time: {known}."

@@ -8,13 +8,11 @@ from typing import get_args
 from shardlab.costs.clock.step import StepSeconds
 from shardlab.costs.context import ContextWay
 from shardlab.costs.hardware import GIB, Accelerator
-from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout, with_global_batch
-from shardlab.costs.memory import peak_memory
+from shardlab.costs.layout import Layout, check_layout, ends_alone, with_global_batch
 from shardlab.costs.model import Transformer
-from shardlab.costs.planning.planner import GRADIENT_BYTES, Plan, seconds_of, usable_bytes
+from shardlab.costs.planning.planner import Plan, Search, memory_of, seconds_of, usable_bytes
 
 UNTRIED = "the search did not try it"
-UNCOUNTED = ", but it reduces in every microbatch, which is not counted: see --pipeline-zero"
 TRADED = (("tp", "dp"), ("tp", "pp"), ("pp", "dp"), ("cp", "dp"))  # one doubles, the other halves: the GPUs stay
 
 
@@ -29,15 +27,36 @@ class Neighbour:
 
 
 def neighbours(
-    model: Transformer, gpu: Accelerator, winner: Plan, *, fp8: bool = False, imbalance: float = 1.0
+    model: Transformer,
+    gpu: Accelerator,
+    winner: Plan,
+    *,
+    fp8: bool = False,
+    imbalance: float = 1.0,
+    search: Search | None = None,
+    clock: Callable[..., StepSeconds] | None = None,
 ) -> list[Neighbour]:
-    """The layouts around a plan, on as many GPUs and with the same batch, each with why it loses."""
-    clock = partial(seconds_of, fp8=fp8, imbalance=imbalance)
-    return [_neighbour(model, gpu, winner, change, changed, clock) for change, changed in _moves(model, winner.layout)]
+    """The layouts around a plan, on as many GPUs and with the same batch, each with why it loses.
+
+    search: whose recomputations and schedules are tried, by default the planner's own. clock: seconds of (model,
+    layout, gpu), where the winner was not timed by the formulas.
+    """
+    clock = clock or partial(seconds_of, fp8=fp8, imbalance=imbalance)
+    search = search or Search()
+    return [
+        _neighbour(model, gpu, winner, change, changed, clock, fp8)
+        for change, changed in _moves(model, winner.layout, search)
+    ]
 
 
 def _neighbour(
-    model: Transformer, gpu: Accelerator, winner: Plan, change: str, changed: dict, clock: Callable[..., StepSeconds]
+    model: Transformer,
+    gpu: Accelerator,
+    winner: Plan,
+    change: str,
+    changed: dict,
+    clock: Callable[..., StepSeconds],
+    fp8: bool,
 ) -> Neighbour:
     try:
         layout = _moved(model, winner.layout, changed)
@@ -46,7 +65,7 @@ def _neighbour(
         return Neighbour(change, None, False, f"cannot be: {error}")
     if "virtual" not in changed and layout.virtual != winner.layout.virtual:
         change += f", virtual {layout.virtual}"
-    memory = peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES)
+    memory = memory_of(model, layout, fp8=fp8)
     found = Plan(layout, memory, clock(model, layout, gpu))
     too_much = memory.total - usable_bytes(gpu)
     if too_much > 0:
@@ -62,32 +81,31 @@ def what_grew(winner: Plan, other: Plan) -> str:
     if slower > 1e-9 * winner.step.total:
         return f"{part}: {parts[part] - before[part]:.2f} s more"
     larger = other.memory.total - winner.memory.total
-    why = UNCOUNTED if cuts_gradients_in_a_pipeline(other.layout) else f": {UNTRIED}"
     if slower < -1e-9 * winner.step.total:
-        return f"faster{why}"
+        return f"faster: {UNTRIED}"
     if larger < 0:
-        return f"the same time, {-larger / GIB:.1f} GiB less{why}"
+        return f"the same time, {-larger / GIB:.1f} GiB less: {UNTRIED}"
     return f"the same time, {larger / GIB:.1f} GiB more" if larger else "these formulas see no difference"
-
-
-def cuts_gradients_in_a_pipeline(layout: Layout) -> bool:
-    """Whether each microbatch reduces its gradients, which the clock counts once per step: too quick for these."""
-    return layout.zero == 2 and layout.pp > 1
 
 
 def _moved(model: Transformer, layout: Layout, changed: dict) -> Layout:
     """The layout with these fields, as many microbatches as keep the batch, and no more chunks than can be."""
     fields = {name: value for name, value in changed.items() if name != "virtual"}
-    tp = changed.get("tp", layout.tp)
-    moved = with_global_batch(replace(layout, virtual=1, sequence_parallel=tp > 1, **fields), layout.sequences_per_step)
-    if "virtual" in changed:
-        return replace(moved, virtual=changed["virtual"])
+    tp, schedule = changed.get("tp", layout.tp), fields.pop("schedule", layout.schedule)
+    plain = {"virtual": 1, "schedule": "1f1b", "recomputed": None, "sequence_parallel": tp > 1}
+    moved = with_global_batch(replace(layout, **plain, **fields), layout.sequences_per_step)
+    moved = replace(moved, schedule=schedule if moved.pp > 1 else "1f1b")
     rounds_are_full = moved.pp > 1 and moved.num_microbatches % moved.pp == 0
     most = max(1, model.layers // moved.pp) if rounds_are_full else 1
-    return replace(moved, virtual=min(layout.virtual, most))
+    most += ends_alone(model, replace(moved, virtual=most + 1)) if rounds_are_full else 0
+    moved = replace(moved, virtual=changed.get("virtual", min(layout.virtual, most)))
+    if layout.recomputed is None or "recompute" in fields:
+        return moved
+    each = -(-model.layers // moved.chunks)
+    return replace(moved, recomputed=(max(1, round(layout.again * each)), each))
 
 
-def _moves(model: Transformer, layout: Layout) -> Iterator[tuple[str, dict]]:
+def _moves(model: Transformer, layout: Layout, search: Search) -> Iterator[tuple[str, dict]]:
     """What changes, in words and as fields."""
     for pair in TRADED:
         for more, less in (pair, pair[::-1]):
@@ -102,17 +120,18 @@ def _moves(model: Transformer, layout: Layout) -> Iterator[tuple[str, dict]]:
     for zero in (layout.zero - 1, layout.zero + 1):
         if layout.state_sharers > 1 and 0 <= zero <= (2 if layout.pp > 1 else 3):
             yield f"ZeRO {zero}", {"zero": zero}
-    yield from _choices(model, layout)
+    yield from _choices(model, layout, search)
 
 
-def _choices(model: Transformer, layout: Layout) -> Iterator[tuple[str, dict]]:
+def _choices(model: Transformer, layout: Layout, search: Search) -> Iterator[tuple[str, dict]]:
     """The same for what has names and no sizes."""
-    for recompute in get_args(Recompute):
-        if recompute != layout.recompute and (recompute != "selective" or not model.flash):
+    for recompute in search.recompute:
+        now = layout.recompute if layout.recomputed is None else "some"
+        if recompute != now and (recompute != "selective" or not model.flash):
             yield f"recompute {recompute}", {"recompute": recompute}
     for way in get_args(ContextWay):
         if layout.cp > 1 and way != layout.context:
             yield f"cp by {way.replace('ulysses', 'Ulysses')}", {"context": way}
-    for schedule in get_args(ScheduleName):
+    for schedule in search.schedules:
         if schedule != layout.schedule and layout.pp > 1 and layout.virtual == 1:
             yield schedule, {"schedule": schedule}

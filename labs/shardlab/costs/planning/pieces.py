@@ -44,7 +44,7 @@ def pieces_of(
     A layer is what a model of two of its kind costs above a model of one; what is left of the one belongs to the ends.
     """
     dense, routed = model.layers - model.moe_layers, model.moe_layers
-    kinds = [_of_kind(model, experts=experts) for experts, num in ((False, dense), (True, routed)) if num]
+    kinds = [of_kind(model, experts=experts) for experts, num in ((False, dense), (True, routed)) if num]
     setup = Setup(gpu, fp8=fp8, gradient_bytes=4, imbalance=imbalance)
     layers = [_layer(kind, layout, setup) for kind in kinds]
     kind, layer = kinds[-1], layers[-1]
@@ -59,7 +59,8 @@ def _left(whole: float, layer: float) -> float:
     return max(0.0, whole - layer)
 
 
-def _of_kind(model: Transformer, *, experts: bool) -> Transformer:
+def of_kind(model: Transformer, *, experts: bool) -> Transformer:
+    """The model with layers of one kind alone: with experts, or without."""
     if experts:
         return replace(model, dense_layers=0)
     return replace(model, dense_layers=0, experts=0, active_experts=0, expert_ffn=0, shared_experts=0)

@@ -1,17 +1,17 @@
 """A plan for a model on a cluster: enumerate layouts, leave out what does not fit, rank the rest by predicted time."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import prod
-from typing import get_args
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.step import StepSeconds, step_seconds
-from shardlab.costs.context import ContextWay
 from shardlab.costs.hardware import GIB, Accelerator
-from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout
+from shardlab.costs.layout import Layout
 from shardlab.costs.memory import MemoryBytes, peak_memory
-from shardlab.costs.model import Transformer, divisors, num_parameters
+from shardlab.costs.memory_frameworks import DEEPSEEK_FP8, MEGATRON
+from shardlab.costs.model import Transformer, num_parameters
+from shardlab.costs.planning.candidates import Search, candidates, check_fixed
 
 USABLE = 0.92  # of a GPU's memory: the rest is the driver's, the collectives' buffers and fragments
 GRADIENT_BYTES = 4  # summed in fp32
@@ -19,39 +19,15 @@ GRADIENT_BYTES = 4  # summed in fp32
 
 @dataclass(frozen=True)
 class Plan:
-    """A layout with what it costs: bytes of the fullest rank, seconds of a step."""
+    """A layout with what it costs: bytes of the fullest rank, seconds of a step.
+
+    cut: layers of each chunk, in order, where the step was timed with them; () where it is the formulas' mean chunk.
+    """
 
     layout: Layout
     memory: MemoryBytes
     step: StepSeconds
-
-
-@dataclass(frozen=True)
-class Search:
-    """What a planner tries. The defaults are wider than the rules of thumb, so that these can be tested.
-
-    virtual: chunks on a stage; the number that leaves one layer a chunk is tried as well, up to the largest of these.
-    zero_with_pipeline: the highest ZeRO stage beside a pipeline. 1 as in Megatron; Llama 3 was trained with 2 (arXiv
-    2407.21783, section 3.3.2), for which the time model reduces once per step and the memory model cuts gradients.
-    context: the ways of context parallelism, the first for cp = 1. fixed: degrees that are not searched, by axis, such
-    as {"tp": 8, "pp": 16}; for these axes the other bounds do not hold.
-    """
-
-    max_tp: int = 16
-    max_cp: int = 16
-    least_sequence_for_cp: int = 16384  # shorter ones leave a rank's attention too little to hide the ring behind
-    microbatches: Sequence[int] = (1, 2, 4, 8, 16)
-    zero: Sequence[int] = (0, 1, 2, 3)
-    recompute: Sequence[Recompute] = get_args(Recompute)
-    zero_with_pipeline: int = 1
-    virtual: Sequence[int] = (1, 2, 4, 8)
-    schedules: Sequence[ScheduleName] = get_args(ScheduleName)
-    context: Sequence[ContextWay] = get_args(ContextWay)
-    fixed: Mapping[str, int] = field(default_factory=dict)
-
-    def allows(self, axis: str, degree: int, others: bool = True) -> bool:
-        """Whether a degree is tried: the fixed one of its axis, or what `others`, its bounds, let through."""
-        return self.fixed[axis] == degree if axis in self.fixed else others
+    cut: tuple[int, ...] = ()
 
 
 class NothingFits(ValueError):
@@ -64,27 +40,32 @@ def plan(
     num_gpus: int,
     sequences: int,
     *,
-    search: Search = Search(),
+    search: Search | None = None,
     fp8: bool = False,
     imbalance: float = 1.0,
     best: int = 5,
 ) -> list[Plan]:
     """The fastest layouts that fit, best first, those of equal time by memory.
 
-    imbalance: rows of the rank with the fullest experts over the mean, 1.0 for even ones (`costs.fullest_expert`).
+    search: what is tried. imbalance: rows of the rank with the fullest experts over the mean, 1.0
+    for even ones (`costs.fullest_expert`).
 
     Raises NothingFits when there is none: which came closest, and what it lacks; ValueError for sizes below 1.
     """
     if num_gpus < 1 or sequences < 1 or best < 1:
         raise ValueError(f"{num_gpus} GPUs, {sequences} sequences per step, the {best} best: use 1 or more of each")
-    _check_fixed(search.fixed, num_gpus)
+    search = search or Search()
+    check_fixed(search.fixed, num_gpus)
     limit = usable_bytes(gpu)
     fitting: list[Plan] = []
     closest: tuple[float, Layout] | None = None
     for layout in candidates(model, gpu, num_gpus, sequences, search):
-        memory = peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES)
+        memory = memory_of(model, layout, fp8=fp8)
         if memory.total <= limit:
             fitting.append(Plan(layout, memory, seconds_of(model, layout, gpu, fp8=fp8, imbalance=imbalance)))
+            if search.some_layers and (fewer := fewest_recomputed(model, layout, limit, fp8=fp8)):
+                held = memory_of(model, fewer, fp8=fp8)
+                fitting.append(Plan(fewer, held, seconds_of(model, fewer, gpu, fp8=fp8, imbalance=imbalance)))
         elif closest is None or memory.total < closest[0]:
             closest = (memory.total, layout)
     if not fitting:
@@ -97,11 +78,31 @@ def usable_bytes(gpu: Accelerator) -> float:
     return gpu.memory_bytes * USABLE
 
 
+def memory_of(model: Transformer, layout: Layout, *, fp8: bool = False) -> MemoryBytes:
+    """The fullest rank as plans count it: gradients in fp32; "norms" in fp8 keeps what DeepSeek-V3 keeps."""
+    kept = DEEPSEEK_FP8 if fp8 and layout.recompute == "norms" else MEGATRON
+    return peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES, framework=kept)
+
+
 def seconds_of(
     model: Transformer, layout: Layout, gpu: Accelerator, *, fp8: bool = False, imbalance: float = 1.0
 ) -> StepSeconds:
     """A step as plans count it, with gradients that are summed in fp32."""
     return step_seconds(model, layout, Setup(gpu, fp8=fp8, gradient_bytes=GRADIENT_BYTES, imbalance=imbalance))
+
+
+def fewest_recomputed(model: Transformer, layout: Layout, limit: float, *, fp8: bool = False) -> Layout | None:
+    """A layout of full recomputation with the fewest layers of each chunk recomputed that fits; None for all or none."""
+    each = -(-model.layers // layout.chunks)
+    if layout.recompute != "full" or each == 1:
+        return None
+
+    def fits(k: int) -> bool:
+        some = replace(layout, recomputed=(k, each)) if k else replace(layout, recompute="none")
+        return memory_of(model, some, fp8=fp8).total <= limit
+
+    fewest = bisect_left(range(each), True, key=fits)
+    return replace(layout, recomputed=(fewest, each)) if 0 < fewest < each else None
 
 
 def pareto(plans: Iterable[Plan]) -> list[Plan]:
@@ -123,96 +124,6 @@ def _ranked(plans: list[Plan]) -> list[Plan]:
 
 def _time_and_memory(one: Plan) -> tuple[float, float]:
     return one.step.total, one.memory.total
-
-
-# ---- what is tried --------------------------------------------------------------------------------------------------
-
-
-def candidates(model: Transformer, gpu: Accelerator, num_gpus: int, sequences: int, search: Search) -> Iterator[Layout]:
-    """Every layout of this world and batch that model and servers allow.
-
-    Sequence parallel wherever there is tensor parallel, whose groups fill a server or part it evenly.
-    """
-    for tp, pp, cp, dp in _degrees(model, gpu, num_gpus, search):
-        for way in search.context if cp > 1 else search.context[:1]:
-            mesh = Layout(tp=tp, pp=pp, cp=cp, dp=dp, sequence_parallel=tp > 1, context=way)
-            for shape in _shapes(model, mesh, sequences, search):
-                yield from _variants(model, shape, search)
-
-
-def _degrees(
-    model: Transformer, gpu: Accelerator, num_gpus: int, search: Search
-) -> Iterator[tuple[int, int, int, int]]:
-    """tp, pp, cp and dp whose product is the number of GPUs."""
-    sizes = divisors(num_gpus)
-    long_enough = model.sequence >= search.least_sequence_for_cp
-    for tp in sizes:
-        if not search.allows("tp", tp, tp <= search.max_tp and not (gpu.per_node % tp and tp % gpu.per_node)):
-            continue
-        for pp in (d for d in sizes if num_gpus // tp % d == 0 and d <= model.layers and search.allows("pp", d)):
-            for cp in (d for d in sizes if num_gpus // tp // pp % d == 0):
-                dp = num_gpus // (tp * pp * cp)
-                bounds = cp == 1 or (cp <= search.max_cp and long_enough)
-                if search.allows("cp", cp, bounds) and search.allows("dp", dp):
-                    yield tp, pp, cp, dp
-
-
-def _check_fixed(fixed: Mapping[str, int], num_gpus: int) -> None:
-    """Raise ValueError for degrees that cannot be of so many GPUs."""
-    for axis, degree in fixed.items():
-        if degree < 1 or num_gpus % degree:
-            raise ValueError(f"{axis} {degree} does not divide {num_gpus} GPUs: use one of {divisors(num_gpus)}")
-    dense = {axis: degree for axis, degree in fixed.items() if axis != "ep"}
-    whole = prod(dense.values())
-    if num_gpus % whole or (len(dense) == 4 and whole != num_gpus):
-        text = " x ".join(f"{axis} {degree}" for axis, degree in dense.items())
-        raise ValueError(f"{text} is {whole}, and there are {num_gpus} GPUs: give degrees whose product divides them")
-
-
-def _shapes(model: Transformer, mesh: Layout, sequences: int, search: Search) -> Iterator[Layout]:
-    """A mesh with each size of a microbatch that the batch allows, and each number of chunks on a stage."""
-    for microbatch in search.microbatches:
-        rounds, rest = divmod(sequences, microbatch * mesh.dp)
-        if rest or not rounds:
-            continue
-        for virtual in _chunks(model, mesh, search):
-            if virtual > 1 and rounds % mesh.pp:
-                continue
-            shape = replace(mesh, microbatch=microbatch, num_microbatches=rounds, virtual=virtual)
-            try:
-                check_layout(model, shape)
-            except ValueError:
-                break
-            yield shape
-
-
-def _chunks(model: Transformer, mesh: Layout, search: Search) -> list[int]:
-    if mesh.pp == 1:
-        return [1]
-    single = model.layers // mesh.pp
-    return sorted({*search.virtual, *([single] if single < max(search.virtual) else [])})
-
-
-def _variants(model: Transformer, shape: Layout, search: Search) -> Iterator[Layout]:
-    """A shape with its experts, ZeRO stages, recomputations and schedules.
-
-    ZeRO-3 comes without a pipeline: with one it would gather in every microbatch. Selective recomputation comes where
-    scores are kept at all. Without a pipeline there is nothing to schedule, and chunks are interleaved 1F1B's alone.
-    """
-    sharers = shape.tp * shape.cp * shape.dp
-    eps = [e for e in divisors(model.experts) if sharers % e == 0] if model.experts else [1]
-    eps = [e for e in eps if search.allows("ep", e)]
-    most = search.zero_with_pipeline if shape.pp > 1 else 3
-    stages = [zero for zero in search.zero if zero <= most] if shape.state_sharers > 1 else [0]
-    again = [one for one in search.recompute if one != "selective" or not model.flash]
-    schedules = search.schedules if shape.pp > 1 else ("1f1b",)
-    if shape.virtual > 1:
-        schedules = [one for one in schedules if one == "1f1b"]
-    for ep in eps:
-        for zero in stages:
-            for recompute in again:
-                for schedule in schedules:
-                    yield replace(shape, ep=ep, zero=zero, recompute=recompute, schedule=schedule)
 
 
 # ---- what nothing fits into ------------------------------------------------------------------------------------------

@@ -1,0 +1,37 @@
+"""Seconds that a backward spends on doing parts of the forward again."""
+
+from shardlab.costs.clock.kernels import LayerSeconds, Passes, linear_seconds, tokens_of
+from shardlab.costs.clock.software import Software
+from shardlab.costs.clock.speed import Speed
+from shardlab.costs.layout import Layout
+from shardlab.costs.model import Transformer
+
+
+def with_recomputation(layer: LayerSeconds, layout: Layout, software: Software, norms: float) -> Passes:
+    """A layer's passes with what its backward repeats; norms: seconds of what "norms" repeats, `norms_seconds`.
+
+    Full recomputation repeats the forward, of a share of the layers where k of n are named; selective one the attention
+    (arXiv 2205.05198, section 5), or every other product and what is elementwise (torchtitan).
+    """
+    forward, backward, weights = layer.passes
+    selective = layer.attention.forward
+    if software.half_products:
+        selective = layer.products.forward / 2 + layer.elementwise.forward
+    again = {"none": 0.0, "selective": selective, "norms": norms, "full": layout.again * forward}[layout.recompute]
+    return Passes(forward, backward + again, weights)
+
+
+def norms_seconds(model: Transformer, layout: Layout, speed: Speed, width: float) -> float:
+    """Two norms, 4h bytes each per position, the activation of `width`, and latent attention's up-projections.
+
+    What DeepSeek-V3 repeats (arXiv 2412.19437, section 3.2.3).
+    """
+    tokens, t = tokens_of(model, layout), layout.tp
+    norms = 8 * model.hidden / (t if layout.sequence_parallel else 1)
+    activation = (6 if model.gated else 4) * width / t
+    seconds = speed.eager * tokens * (norms + activation) / speed.memory
+    if (part := model.latent) is None:
+        return seconds
+    up = linear_seconds(speed, tokens, model.heads * (part.nope + part.value) / t, part.kv_rank).forward
+    query = linear_seconds(speed, tokens, model.query_width / t, part.q_rank).forward if part.q_rank else 0.0
+    return seconds + up + query

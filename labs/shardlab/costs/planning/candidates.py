@@ -1,0 +1,138 @@
+"""What a planner tries: every layout of a number of GPUs and a batch, within the bounds of a search."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import get_args
+
+from shardlab.costs.context import ContextWay
+from shardlab.costs.hardware import Accelerator
+from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout
+from shardlab.costs.model import Transformer, divisors
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a planner tries. The defaults are wider than the rules of thumb, so that these can be tested.
+
+    virtual: chunks on a stage; the number that leaves one layer a chunk is tried as well, up to the largest of these.
+    zero_with_pipeline: the highest ZeRO stage beside a pipeline. 1 as in Megatron; Llama 3 was trained with 2 (arXiv
+    2407.21783, section 3.3.2), for which the time model reduces once per step and the memory model cuts gradients.
+    some_layers: whether full recomputation may be of the fewest layers of each chunk that make a layout fit.
+    context: the ways of context parallelism, the first for cp = 1. fixed: degrees that are not searched, by axis, such
+    as {"tp": 8, "pp": 16}; for these axes the other bounds do not hold.
+    """
+
+    max_tp: int = 16
+    max_cp: int = 16
+    least_sequence_for_cp: int = 16384  # shorter ones leave a rank's attention too little to hide the ring behind
+    microbatches: Sequence[int] = (1, 2, 4, 8, 16)
+    zero: Sequence[int] = (0, 1, 2, 3)
+    recompute: Sequence[Recompute] = ("none", "selective", "full")
+    some_layers: bool = False
+    zero_with_pipeline: int = 1
+    virtual: Sequence[int] = (1, 2, 4, 8)
+    schedules: Sequence[ScheduleName] = ("1f1b", "gpipe", "zero-bubble")
+    context: Sequence[ContextWay] = get_args(ContextWay)
+    fixed: Mapping[str, int] = field(default_factory=dict)
+
+    def allows(self, axis: str, degree: int, others: bool = True) -> bool:
+        """Whether a degree is tried: the fixed one of its axis, or what `others`, its bounds, let through."""
+        return self.fixed[axis] == degree if axis in self.fixed else others
+
+
+def candidates(model: Transformer, gpu: Accelerator, num_gpus: int, sequences: int, search: Search) -> Iterator[Layout]:
+    """Every layout of this world and batch that model and servers allow.
+
+    Sequence parallel wherever there is tensor parallel, whose groups fill a server or part it evenly.
+    """
+    for tp, pp, cp, dp in _degrees(model, gpu, num_gpus, search):
+        for way in search.context if cp > 1 else search.context[:1]:
+            mesh = Layout(tp=tp, pp=pp, cp=cp, dp=dp, sequence_parallel=tp > 1, context=way)
+            for shape in _shapes(model, mesh, sequences, search):
+                yield from _variants(model, shape, search)
+
+
+def _degrees(
+    model: Transformer, gpu: Accelerator, num_gpus: int, search: Search
+) -> Iterator[tuple[int, int, int, int]]:
+    """tp, pp, cp and dp whose product is the number of GPUs."""
+    sizes = divisors(num_gpus)
+    long_enough = model.sequence >= search.least_sequence_for_cp
+    for tp in sizes:
+        if not search.allows("tp", tp, tp <= search.max_tp and not (gpu.per_node % tp and tp % gpu.per_node)):
+            continue
+        for pp in (d for d in sizes if num_gpus // tp % d == 0 and d <= model.layers and search.allows("pp", d)):
+            for cp in (d for d in sizes if num_gpus // tp // pp % d == 0):
+                dp = num_gpus // (tp * pp * cp)
+                bounds = cp == 1 or (cp <= search.max_cp and long_enough)
+                if search.allows("cp", cp, bounds) and search.allows("dp", dp):
+                    yield tp, pp, cp, dp
+
+
+def check_fixed(fixed: Mapping[str, int], num_gpus: int) -> None:
+    """Raise ValueError for degrees that cannot be of so many GPUs."""
+    for axis, degree in fixed.items():
+        if degree < 1 or num_gpus % degree:
+            raise ValueError(f"{axis} {degree} does not divide {num_gpus} GPUs: use one of {divisors(num_gpus)}")
+    dense = {axis: degree for axis, degree in fixed.items() if axis != "ep"}
+    whole = prod(dense.values())
+    if num_gpus % whole or (len(dense) == 4 and whole != num_gpus):
+        text = " x ".join(f"{axis} {degree}" for axis, degree in dense.items())
+        raise ValueError(f"{text} is {whole}, and there are {num_gpus} GPUs: give degrees whose product divides them")
+
+
+def _shapes(model: Transformer, mesh: Layout, sequences: int, search: Search) -> Iterator[Layout]:
+    """A mesh with each size of a microbatch that the batch allows, and each number of chunks on a stage."""
+    for microbatch in search.microbatches:
+        rounds, rest = divmod(sequences, microbatch * mesh.dp)
+        if rest or not rounds:
+            continue
+        for virtual in _chunks(model, mesh, search):
+            if virtual > 1 and rounds % mesh.pp:
+                continue
+            shape = replace(mesh, microbatch=microbatch, num_microbatches=rounds, virtual=virtual)
+            try:
+                check_layout(model, shape)
+            except ValueError:
+                break
+            yield shape
+
+
+def _chunks(model: Transformer, mesh: Layout, search: Search) -> list[int]:
+    if mesh.pp == 1:
+        return [1]
+    single = model.layers // mesh.pp
+    return sorted({*search.virtual, *([single] if single < max(search.virtual) else [])})
+
+
+def _variants(model: Transformer, shape: Layout, search: Search) -> Iterator[Layout]:
+    """A shape with its experts, ZeRO stages, recomputations and schedules.
+
+    ZeRO-3 comes without a pipeline: with one it would gather in every microbatch. Selective recomputation comes where
+    scores are kept at all. Without a pipeline there is nothing to schedule, and chunks are interleaved 1F1B's alone.
+    """
+    sharers = shape.tp * shape.cp * shape.dp
+    eps = [e for e in divisors(model.experts) if sharers % e == 0] if model.experts else [1]
+    eps = [e for e in eps if search.allows("ep", e)]
+    most = search.zero_with_pipeline if shape.pp > 1 else 3
+    stages = [zero for zero in search.zero if zero <= most] if shape.state_sharers > 1 else [0]
+    again = [one for one in search.recompute if one != "selective" or not model.flash]
+    schedules = search.schedules if shape.pp > 1 else ("1f1b",)
+    if shape.virtual > 1:
+        schedules = [one for one in schedules if one == "1f1b"]
+    schedules = [one for one in schedules if _may_be(model, shape, one)]
+    for ep in eps:
+        for zero in stages:
+            for recompute in again:
+                for schedule in schedules:
+                    yield replace(shape, ep=ep, zero=zero, recompute=recompute, schedule=schedule)
+
+
+def _may_be(model: Transformer, shape: Layout, schedule: ScheduleName) -> bool:
+    """Whether a V-shaped schedule takes these sizes; the plain ones take all."""
+    try:
+        check_layout(model, replace(shape, schedule=schedule))
+    except ValueError:
+        return False
+    return True

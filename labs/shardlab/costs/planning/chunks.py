@@ -1,0 +1,67 @@
+"""Which layers each chunk has, when ranks hold several: ranks and chunks together, in whole layers.
+
+A rank's chunks share its time, so the ranks are balanced first; then each rank deals its layers to its chunks, all in
+the same places, so that the wave of microbatches through a round of chunks meets equal ones.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from shardlab.costs.layout import Layout, ends_alone
+from shardlab.costs.memory_states import layers_of_stages
+from shardlab.costs.model import Transformer
+from shardlab.costs.planning.partition import NOTHING, Piece, partition
+
+Cut = tuple[int, ...]  # layers of each chunk, in the order of the model
+
+
+def cuts(model: Transformer, layout: Layout, layer_seconds: Sequence[float], output: float) -> Iterator[Cut]:
+    """The cuts worth playing, the one that the formulas assume first.
+
+    layer_seconds: of a microbatch through each layer; output: through the output layer. No rank gets more layers than
+    ceil(L/p), with which its memory was counted.
+    """
+    p, each = layout.pp, layout.chunks // layout.pp
+    if ends_alone(model, layout):
+        yield (0, *[1] * model.layers, 0)
+        return
+    plain = layers_of_stages(model.layers, p)
+    ends = [NOTHING] * (p - 1)
+    extras = [Piece(output), *ends] if layout.schedule == "zbv" else [*ends, Piece(output)]
+    counted = [Piece(seconds, state_bytes=1.0) for seconds in layer_seconds]
+    balanced = partition(counted, p, extras=extras, limit_bytes=math.ceil(model.layers / p)).sizes
+    for sizes in dict.fromkeys((plain, balanced)):
+        if each == 1:
+            yield sizes
+        else:
+            dealt = at_least(sizes, each)
+            for places in dict.fromkeys((tuple(range(each)), tuple(range(each))[::-1], spread(each))):
+                yield deal(dealt, places, v_shaped=layout.schedule == "zbv")
+
+
+def at_least(sizes: Sequence[int], least: int) -> list[int]:
+    """The same number of layers with `least` or more on each rank, taken from the fullest ones."""
+    dealt = list(sizes)
+    while min(dealt) < least:
+        dealt[dealt.index(max(dealt))] -= 1
+        dealt[dealt.index(min(dealt))] += 1
+    return dealt
+
+
+def spread(num_chunks: int) -> tuple[int, ...]:
+    """Places of a rank's chunks in the order in which they get a layer more: every second one first."""
+    return (*range(0, num_chunks, 2), *range(1, num_chunks, 2))
+
+
+def deal(sizes: Sequence[int], places: Sequence[int], *, v_shaped: bool = False) -> Cut:
+    """Each rank's layers dealt to its chunks, those left over to the first of `places`: chunk k of rank r is kp + r.
+
+    v_shaped: the second chunk of rank r is the (r+1)-th from the end.
+    """
+    p, each = len(sizes), len(places)
+    rounds = []
+    for chunk in range(each):
+        row = [layers // each + (places.index(chunk) < layers % each) for layers in sizes]
+        rounds += row[::-1] if v_shaped and chunk else row
+    assert len(rounds) == p * each and sum(rounds) == sum(sizes)
+    return tuple(rounds)
