@@ -14,6 +14,7 @@ from shardlab.commands.mesh import mesh
 from shardlab.commands.plan import plan
 from shardlab.commands.predict import predict
 from shardlab.commands.schedule import schedule
+from shardlab.commands.study import study
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The lab package of SYS-602.")
 
@@ -49,6 +50,7 @@ app.command()(mesh)
 app.command()(plan)
 app.command()(memory)
 app.command()(predict)
+app.add_typer(study, name="study")
 
 
 def _show(finding) -> None:
