@@ -15,6 +15,7 @@ from shardlab.study.progress import HONEST, Standing, standings
 from shardlab.study.update import answer_cell
 
 MEASURE_SECONDS = 120
+PROGRAM = ["-m", "autograder.cli", "measure"]  # asked as a program: the package knows nothing of its grader
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _compared(folder: Folder, exercise: Exercise) -> tuple[list[Case], str]:
     mine = {_key(one): one for row in checks[-1:] for one in row.get("measured") or []}
     if not mine:
         return [], "nothing was measured in your last check: it runs on no ranks, or failed before it sent anything"
-    program = [sys.executable, "-m", "autograder.cli", "measure", exercise.name]
+    program = [sys.executable, *PROGRAM, exercise.name]
     try:
         ended = subprocess.run(program, capture_output=True, text=True, timeout=MEASURE_SECONDS, check=True)
         course = {_key(one): one for one in json.loads(ended.stdout)}
