@@ -21,7 +21,7 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import ClearSolutions
 from nbgrader.utils import compute_checksum, is_solution
-from shardlab.study.page import content_id, exercise_id
+from shardlab.study.page import content_id, exercise_id  # noqa: F401 - the other way of `grade_id`
 from traitlets.config import Config
 
 from autograder.course import ROOT, load_config, run_step
@@ -67,9 +67,9 @@ def release_path(week: str, root: Path = ROOT) -> Path:
     return Path(root) / "course" / name / f"{name}.ipynb"
 
 
-def grade_id(exercise_id: str) -> str:
+def grade_id(exercise: str) -> str:
     """Return the name that nbgrader uses for an exercise: "week01.exchange" becomes "week01-exchange"."""
-    return exercise_id.replace(".", "-")
+    return exercise.replace(".", "-")
 
 
 def page(week: str, root: Path = ROOT) -> NotebookNode:

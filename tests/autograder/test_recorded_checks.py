@@ -146,7 +146,7 @@ def test_the_solutions_bytes_are_measured_as_the_learners():
     program = [sys.executable, "-m", "autograder.cli", "measure", EXERCISE]
     ended = subprocess.run(program, capture_output=True, text=True, check=True)
     theirs = json.loads(ended.stdout)
-    assert [one["sent_bytes"] for one in theirs][0] == [16, 16]
+    assert theirs[0]["sent_bytes"] == [16, 16]
     lost = subprocess.run([*program[:-1], "week00.nothing"], capture_output=True, text=True, check=False)
     assert lost.returncode == 1 and "no exercise" in lost.stderr
 
@@ -192,5 +192,3 @@ def test_a_real_week_passes_its_checks_after_twenty_updates(tmp_path, judge):
     graded = grade_one("ada", week, tmp_path / "submitted", judge, 1)
     lost = {name: one["text"] for name, one in graded["exercises"].items() if one["points"] < one["max"]}
     assert lost == {} and len(graded["exercises"]) == len(weeks.of_week(week))
-
-

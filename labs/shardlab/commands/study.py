@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 study = typer.Typer(add_completion=False, help="Where you stand, what to do next, newer pages, hints, cards.")
-WHAT = typer.Argument(help="An exercise, such as week02.assign-buckets; a part that no other has will do: week02.bucket.")
+WHAT = typer.Argument(
+    help="An exercise, such as week02.assign-buckets; a part that no other has will do: week02.bucket."
+)
 Exercise = Annotated[str, WHAT]
 
 
@@ -47,7 +49,9 @@ def begin(context: typer.Context) -> None:
     if laid_out:
         typer.echo(f"{found.path}: {len(laid_out)} pages laid out. Your answers live here; updates keep them.")
     if behind := [week for week in found.weeks() if _or_fail(lambda week=week: update.is_behind(found, week))]:
-        typer.echo(f"The course has newer pages ({len(behind)}): `shardlab study update` brings them under your answers.")
+        typer.echo(
+            f"The course has newer pages ({len(behind)}): `shardlab study update` brings them under your answers."
+        )
 
 
 @study.command()
@@ -158,7 +162,9 @@ def cards(
 
 
 @study.command("export")
-def export_(context: typer.Context, file: Annotated[Path, typer.Argument(help="A new file, such as mine.zip.")]) -> None:
+def export_(
+    context: typer.Context, file: Annotated[Path, typer.Argument(help="A new file, such as mine.zip.")]
+) -> None:
     """Write everything of yours to one file: pages, attempts, records, cards."""
     from shardlab.study.bundle import export
 

@@ -1,4 +1,4 @@
-"""Self-study that keeps going: the learner's pages, newer pages under the same answers, and where the learner stands."""
+"""Self-study that keeps going: the learner's pages, newer text under the same answers, and progress."""
 
 from shardlab.exports import lazily
 

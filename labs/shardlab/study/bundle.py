@@ -73,7 +73,9 @@ def bring(folder: Folder, source: Path, *, replace: bool = False) -> Path | None
     """
     blank = is_blank(folder)
     if not (replace or blank):
-        raise ValueError(f"{folder.path} holds work: export it, or say --replace, which puts it away beside the new one")
+        raise ValueError(
+            f"{folder.path} holds work: export it, or say --replace, which puts it away beside the new one"
+        )
     with tempfile.TemporaryDirectory(dir=folder.path, prefix=UNPACKING) as unpacked:
         _unpack(source, Path(unpacked))
         kept = page.free(folder.path / PUT_AWAY)
@@ -119,7 +121,9 @@ def _unpack(source: Path, target: Path) -> None:
                     while piece := packed.read(min(left + 1, 2**20)):
                         left -= len(piece)
                         if left < 0:
-                            raise ValueError(f"{source} unpacks to more than {MOST_BYTES // 2**20} MiB: nothing was changed")
+                            raise ValueError(
+                                f"{source} unpacks to more than {MOST_BYTES // 2**20} MiB: nothing was changed"
+                            )
                         file.write(piece)
             if json.loads((target / MARK).read_text(encoding="utf-8")).get("format") != FORMAT:
                 raise ValueError(f"{source} has another format than this course reads: update the course first")
@@ -143,7 +147,9 @@ def _refuse_foreign(bundle: zipfile.ZipFile, source: Path) -> None:
     for info in infos:
         is_link = stat.S_ISLNK(info.external_attr >> 16)
         if is_link or (reason := _foreign(info.filename)) is not None:
-            raise ValueError(f"{source} holds {info.filename!r}, {'a link' if is_link else reason}: nothing was changed")
+            raise ValueError(
+                f"{source} holds {info.filename!r}, {'a link' if is_link else reason}: nothing was changed"
+            )
         if (low := info.filename.rstrip("/").lower()) in seen:
             raise ValueError(f"{source} holds {info.filename!r} twice: nothing was changed")
         seen.add(low)

@@ -1,6 +1,6 @@
 """Interview questions at growing intervals: Leitner's boxes, computed from the records of what was known.
 
-Sebastian Leitner, So lernt man lernen (1972): a card that was known moves to the next box, one that was not to the first.
+Sebastian Leitner, So lernt man lernen (1972): a card that was known goes to the next box, another one to the first.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ class Folder:
         of_week = [one for one in everything if one.startswith(f"{week}.")]
         found = [one for one in of_week if part and part in one.partition(".")[2]]
         if len(found) != 1:
-            raise ValueError(f"{name!r} names no single exercise: use one of {', '.join(found or of_week or everything)}")
+            raise ValueError(
+                f"{name!r} names no single exercise: use one of {', '.join(found or of_week or everything)}"
+            )
         return everything[found[0]]
 
 
@@ -101,7 +103,9 @@ def find(path: Path | None = None, course: Path | None = None) -> Folder:
     except FileNotFoundError:
         raise ValueError(f"{chosen} is not laid out: `shardlab study begin` does it, as `make lab` does") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{chosen / NAME / 'folder.json'} cannot be read ({error}): delete it and begin again") from None
+        raise ValueError(
+            f"{chosen / NAME / 'folder.json'} cannot be read ({error}): delete it and begin again"
+        ) from None
     if kept != FORMAT:
         raise ValueError(f"{chosen} has format {kept!r} and this course reads {FORMAT}: update the course first")
     return Folder(chosen.resolve(), source)

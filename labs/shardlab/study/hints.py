@@ -30,7 +30,7 @@ class Hints:
 
 @dataclass(frozen=True)
 class Case:
-    """One visible case: what each rank sent, in bytes, and held at most above what it began with, yours and the course's."""
+    """One visible case: what each rank of the learner's answer sent and held, in bytes, and of the course's."""
 
     name: str
     mine: dict[str, Any]
@@ -93,7 +93,9 @@ def solution(folder: Folder, name: str, *, measured: bool = True) -> Solution:
 def _refuse_without_attempt(folder: Folder, exercise: Exercise, mine: str, blank: str) -> None:
     if exercise.is_written:
         if mine.strip() == blank.strip():
-            raise ValueError(f"{exercise.name} is still blank: write your answer first, then compare it with the course's")
+            raise ValueError(
+                f"{exercise.name} is still blank: write your answer first, then compare it with the course's"
+            )
         return
     standing = standing_of(folder, exercise)
     if not standing.was_attempted:

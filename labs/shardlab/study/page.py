@@ -52,7 +52,7 @@ def is_answer(cell: NotebookNode) -> bool:
 
 
 def checksum(cell: NotebookNode) -> str:
-    """What nbgrader writes on a cell that it releases; as `nbgrader.utils.compute_checksum`, whose import takes seconds."""
+    """What nbgrader writes on a cell that it releases, as its `compute_checksum`, whose import takes seconds."""
     facts = marks(cell)
     flags = [str(bool(facts.get(flag))) for flag in ("grade", "solution", "locked")]
     points = [str(float(facts["points"]))] if facts.get("grade") else []

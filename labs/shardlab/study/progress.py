@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from shardlab.study import records
 from shardlab.study.folder import Folder
@@ -89,7 +90,7 @@ def standings(exercises: Mapping[str, Exercise], rows: Sequence[Record]) -> dict
 def seconds_by_week(rows: Sequence[Record]) -> dict[str, float]:
     """{"week02": seconds from each record to the next one of any week, at most half an hour apart}."""
     spent: dict[str, float] = defaultdict(float)
-    for before, row in zip(rows, rows[1:], strict=False):
+    for before, row in pairwise(rows):
         seconds = (records.when(row) - records.when(before)).total_seconds()
         if row["exercise"] and 0 <= seconds <= PAUSE:
             spent[row["exercise"].partition(".")[0]] += seconds

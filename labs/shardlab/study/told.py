@@ -49,7 +49,9 @@ def time(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
 
 
-def _below(folder: Folder, weeks: Sequence[Week], rows: Sequence[Record], unreadable: int, now: datetime | None) -> list:
+def _below(
+    folder: Folder, weeks: Sequence[Week], rows: Sequence[Record], unreadable: int, now: datetime | None
+) -> list:
     lines = []
     last = max((records.when(row) for row in rows), default=None)
     if last is not None:
@@ -81,7 +83,10 @@ def _next(folder: Folder, standing: Standing | None) -> str:
 
 def hints(found: Hints) -> Group:
     """All hints that were opened, the new one last, and what comes after the last one."""
-    lines = [Text(f"Hint {level} of {found.count} for {found.exercise}: {text}") for level, text in enumerate(found.opened, 1)]
+    lines = [
+        Text(f"Hint {level} of {found.count} for {found.exercise}: {text}")
+        for level, text in enumerate(found.opened, 1)
+    ]
     if not found.is_new:
         lines.append(Text(f"There are no more. After an honest attempt: `shardlab study solution {found.exercise}`."))
     return Group(*lines)
@@ -106,5 +111,7 @@ def _cases(cases: Sequence[Case]) -> Table:
         for name, label in (("sent_bytes", "bytes sent"), ("calls", "calls"), ("peak_bytes", "peak bytes held")):
             mine, course = case.mine.get(name), case.course.get(name)
             if mine and course:
-                table.add_row(case.name if name == "sent_bytes" else "", label, f"{max(mine):,.0f}", f"{max(course):,.0f}")
+                table.add_row(
+                    case.name if name == "sent_bytes" else "", label, f"{max(mine):,.0f}", f"{max(course):,.0f}"
+                )
     return table

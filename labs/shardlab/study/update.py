@@ -82,7 +82,9 @@ def reset_exercise(folder: Folder, exercise: str) -> Path | None:
 
 def answer_cell(notebook: NotebookNode, exercise: str) -> NotebookNode:
     """The cell that an exercise is answered in, the last one of its grade id; raises ValueError without one."""
-    found = [cell for cell in notebook.cells if page.is_answer(cell) and page.exercise_id(page.name_of(cell)) == exercise]
+    found = [
+        cell for cell in notebook.cells if page.is_answer(cell) and page.exercise_id(page.name_of(cell)) == exercise
+    ]
     if not found:
         raise ValueError(f"the page has no cell of {exercise}: `shardlab study update` brings back what was deleted")
     return found[-1]

@@ -7,7 +7,7 @@ from random import Random
 from nbformat import NotebookNode, v4
 from shardlab.study.page import content_id, is_answer, marks, name_of
 
-WORDS = "rank group bucket ring stage shard expert token layer wire".split()
+WORDS = ("rank", "group", "bucket", "ring", "stage", "shard", "expert", "token", "layer", "wire")
 
 
 def given(source: str, kind: str = "markdown") -> NotebookNode:
@@ -64,33 +64,63 @@ def learners_turn(cells: list[NotebookNode], rng: Random, number: int) -> None:
             cells.insert(0 if what == "add on top" else place + 1, cell)
 
 
-def courses_turn(page: list[NotebookNode], rng: Random, number: int, *, keeps_exercises: bool = False) -> list[NotebookNode]:
+def courses_turn(page: list[NotebookNode], rng: Random, number: int) -> list[NotebookNode]:
     """A newer page: cells in other words, new, gone and swapped; exercises with another blank, new and gone."""
     cells = deepcopy(page)
     for turn in range(rng.randrange(1, 4)):
-        plain = [place for place, cell in enumerate(cells) if not marks(cell)]
-        place, what = rng.choice(plain), rng.choice(["words", "words", "new", "gone", "swap", "blank", "check", "more", "less"])
-        if what == "words" and cells[place].cell_type == "markdown":
-            cells[place].source += f"\nIn other words, {number}.{turn}: {rng.choice(WORDS)}."
-        elif what == "new":
-            cells.insert(place, given(f"New {number}.{turn}: {sentence(rng)}"))
-        elif what == "gone" and cells[place].cell_type == "markdown" and len(plain) > 2:
-            del cells[place]
-        elif what == "swap" and not keeps_exercises:
-            other = rng.choice(plain)
-            cells[place], cells[other] = cells[other], cells[place]
-        elif what == "blank" and not keeps_exercises:
-            for cell in cells:
-                if is_answer(cell) and rng.random() < 0.5:
-                    cell.source += f"  # blank {number}.{turn}"
-        elif what == "check" and not keeps_exercises:
-            for cell in cells:
-                if marks(cell).get("grade") and not is_answer(cell):
-                    cell.source = cell.source.split("  #")[0] + f"  # check {number}.{turn}"
-        elif what == "more" and not keeps_exercises:
-            cells[place:place] = exercise(f"more_{number}_{turn}")
-        elif what == "less" and not keeps_exercises:
-            names = {name_of(cell).removesuffix("-check") for cell in cells if marks(cell)}
-            gone = rng.choice(sorted(names)) if len(names) > 1 else ""
-            cells = [cell for cell in cells if not gone or name_of(cell).removesuffix("-check") != gone]
+        turns = [_words, _words, _new, _gone, _swapped, _blanks, _checks, _more, _less]
+        cells = rng.choice(turns)(cells, rng, f"{number}.{turn}")
     return named(cells)
+
+
+def _any_given(cells, rng, kinds=("markdown", "code")):
+    return rng.choice([place for place, cell in enumerate(cells) if not marks(cell) and cell.cell_type in kinds])
+
+
+def _words(cells, rng, number):
+    cells[_any_given(cells, rng, ["markdown"])].source += f"\nIn other words, {number}: {rng.choice(WORDS)}."
+    return cells
+
+
+def _new(cells, rng, number):
+    cells.insert(_any_given(cells, rng) + 1, given(f"New {number}: {sentence(rng)}"))
+    return cells
+
+
+def _gone(cells, rng, number):
+    place = _any_given(cells, rng, ["markdown"])
+    return cells if place == 0 else [*cells[:place], *cells[place + 1 :]]
+
+
+def _swapped(cells, rng, number):
+    place, other = _any_given(cells, rng), _any_given(cells, rng)
+    if 0 not in (place, other):
+        cells[place], cells[other] = cells[other], cells[place]
+    return cells
+
+
+def _blanks(cells, rng, number):
+    for cell in filter(is_answer, cells):
+        cell.source += f"  # blank {number}"
+    return cells
+
+
+def _checks(cells, rng, number):
+    for cell in cells:
+        if marks(cell).get("grade"):
+            cell.source = f"{cell.source.split('  #')[0]}  # check {number}"
+    return cells
+
+
+def _more(cells, rng, number):
+    place = _any_given(cells, rng) + 1
+    return [*cells[:place], *exercise(f"more-{number}"), *cells[place:]]
+
+
+def _less(cells, rng, number):
+    gone = rng.choice(sorted({_exercise(cell) for cell in cells if marks(cell)} | {"none"}))
+    return [cell for cell in cells if not marks(cell) or _exercise(cell) != gone]
+
+
+def _exercise(cell):
+    return name_of(cell).removesuffix("-check")

@@ -1,6 +1,7 @@
 """A newer page under the same answers: whatever the learner and the course do to a page, nothing written is lost."""
 
 from copy import deepcopy
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -23,9 +24,10 @@ def lost(mine, old, new):
     return [cell.source for cell in mine if cell.source not in theirs and cell.source not in kept]
 
 
-@settings(max_examples=60, deadline=None)
-@drawn(st.randoms(use_true_random=False))
-def test_twenty_updates_lose_nothing(rng):
+@settings(max_examples=40, deadline=None)
+@drawn(st.integers(0, 2**32))
+def test_twenty_updates_lose_nothing(seed):
+    rng = Random(seed)
     old = first_page(rng)
     mine = deepcopy(old)
     for number in range(20):
@@ -33,7 +35,9 @@ def test_twenty_updates_lose_nothing(rng):
         new = courses_turn(old, rng, number)
         merged = merge(mine, old, new).cells
         assert lost(mine, old, new) == []
-        assert sorted(map(name_of, new)) == sorted(name for cell in merged if (name := name_of(cell)) in set(map(name_of, new)))
+        assert sorted(map(name_of, new)) == sorted(
+            name for cell in merged if (name := name_of(cell)) in set(map(name_of, new))
+        )
         assert len({cell.id for cell in merged}) == len(merged)
         page = {name_of(cell): cell for cell in new}
         for cell in merged:
@@ -50,7 +54,7 @@ def test_twenty_updates_lose_nothing(rng):
 def assert_same_neighbours(mine, merged, old, new):
     """A cell of the learner's own stands below the cell that it stood below, in old words or new ones."""
     pages, texts = set(map(name_of, [*old, *new])), sources(merged)
-    for above, cell in zip(mine, mine[1:], strict=False):
+    for above, cell in pairwise(mine):
         if name_of(cell) in pages or (name_of(above) in pages and above.source not in texts):
             continue
         assert texts.count(cell.source) == 1

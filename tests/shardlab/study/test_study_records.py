@@ -95,7 +95,9 @@ def test_the_same_answer_again_is_no_further_attempt(folder):
 
 def test_time_leaves_pauses_out():
     times = [0, 10, 25, 125, 130]
-    made = [{"at": (NOON + timedelta(minutes=m)).isoformat(), "event": "check", "exercise": "week01.one"} for m in times]
+    made = [
+        {"at": (NOON + timedelta(minutes=m)).isoformat(), "event": "check", "exercise": "week01.one"} for m in times
+    ]
     assert progress.seconds_by_week(made) == {"week01": 30 * 60}
 
 
@@ -120,7 +122,7 @@ def test_hints_open_one_at_a_time_and_a_check_has_shown_the_first(folder):
 
 
 def test_hints_that_are_not_there_get_a_sentence(folder):
-    with pytest.raises(ValueError, match="no hints for week02.four"):
+    with pytest.raises(ValueError, match=r"no hints for week02\.four"):
         hints.next_hint(folder, "week02.four")
     with pytest.raises(ValueError, match="written answer"):
         hints.next_hint(folder, "week02.interview")
