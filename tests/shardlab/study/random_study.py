@@ -114,7 +114,7 @@ def _checks(cells, rng, number):
 
 def _more(cells, rng, number):
     place = _any_given(cells, rng) + 1
-    return [*cells[:place], *exercise(f"more-{number}"), *cells[place:]]
+    return [*cells[:place], *exercise(f"more-{number.replace('.', '-')}"), *cells[place:]]
 
 
 def _less(cells, rng, number):

@@ -24,7 +24,7 @@ def lost(mine, old, new):
     return [cell.source for cell in mine if cell.source not in theirs and cell.source not in kept]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @drawn(st.integers(0, 2**32))
 def test_twenty_updates_lose_nothing(seed):
     rng = Random(seed)
