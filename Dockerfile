@@ -32,8 +32,10 @@ RUN pip install --no-cache-dir --disable-pip-version-check -c constraints.txt -e
 
 # Students have no formgrader; a teacher starts with -e JUPYTER_CONFIG_PATH= and the working folder above.
 ENV JUPYTER_CONFIG_PATH=/home/student/sys602/course/.jupyter
-WORKDIR /home/student/sys602/course
+# The learner's folder, laid out at the first start: a volume mounted here keeps the answers.
+RUN mkdir work
+WORKDIR /home/student/sys602/work
 EXPOSE 8888
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
   CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8888/api', timeout=4)"]
-CMD ["jupyter", "lab", "--ip=0.0.0.0", "--port=8888", "--no-browser"]
+CMD ["sh", "-c", "shardlab study --folder . begin && exec jupyter lab start.ipynb --ip=0.0.0.0 --port=8888 --no-browser"]

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 8888
 LAB_IP ?= 127.0.0.1
-AT ?= course
+AT ?= work
 GPU ?=
 QUICK ?=
 VENV := .venv
@@ -15,8 +15,10 @@ SUBMITTED ?= autograder/submitted
 TORCH := $(if $(GPU),torch>=2.14.1,torch==2.13.0)
 READY := $(VENV)/.setup-done$(if $(GPU),-gpu)
 LAB_FLAGS := --ip=$(LAB_IP) --port=$(PORT) $(if $(HEADLESS),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
-# Students have no formgrader: course/.jupyter switches it off. Teachers open the whole course with AT=.
-STUDENT := $(if $(filter course,$(AT)),JUPYTER_CONFIG_PATH="$(CURDIR)/course/.jupyter")
+# Learners work in a folder of their own, which updates never overwrite. They have no formgrader: course/.jupyter switches
+# it off. Teachers open the whole course with AT=.
+LEARNER := $(filter work,$(AT))
+STUDENT := $(if $(LEARNER),JUPYTER_CONFIG_PATH="$(CURDIR)/course/.jupyter")
 OLD_PYTHON := Python 3.11 or newer is needed. If you have it under another name: make PYTHON=python3.12 ...
 
 export PATH := $(BIN):$(PATH)
@@ -40,9 +42,10 @@ $(READY): pyproject.toml constraints.txt
 
 setup: $(READY)  ## make .venv and install the pinned versions (GPU=1: a torch with NCCL 2.30)
 
-lab: setup  ## look at the machine and open JupyterLab in course/ (HEADLESS=1, PORT=8888, GPU=1, AT=. for teachers)
+lab: setup  ## look at the machine and open JupyterLab in work/, which is yours (HEADLESS=1, PORT=8888, GPU=1, AT=. for teachers)
 	@"$(BIN)/shardlab" doctor --brief || true
-	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(LAB_FLAGS)
+	$(if $(LEARNER),@"$(BIN)/shardlab" study --folder "$(AT)" begin)
+	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(if $(LEARNER),start.ipynb) $(LAB_FLAGS)
 
 test: setup $(if $(FAST),style,check)  ## style, types, tests, a third of their cases (WHOLE=1: all; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
 	"$(BIN)/python" -m pytest -q -n $(JOBS) --reruns 1 --durations=20 --durations-min=1 $(CHOSEN)

@@ -33,20 +33,32 @@ def build(
     check: Annotated[bool, typer.Option("--check", help="write nothing; fail if course/ is stale")] = False,
     force: Annotated[bool, typer.Option("--force", help="overwrite a notebook that holds answers")] = False,
 ) -> None:
-    """Build the students' notebooks of course/ from solutions/."""
-    from autograder import agreement, notebooks
+    """Build the students' notebooks of course/ from solutions/, and the file with all hints."""
+    from autograder import agreement, hints, notebooks
 
     try:
         chosen = [notebooks.find_week(week)] if week else notebooks.weeks()
         for name in chosen:
             agreement.refuse_disagreement(name)
         stale = [name for name in chosen if notebooks.is_stale(name)]
-        if check and stale:
-            _fail(
-                f"course/ is older than solutions/ for {', '.join(stale)}: run `make notebooks` and commit the result"
-            )
+        old = [*stale, *(["the hints"] if hints.are_stale() else [])]
+        if check and old:
+            _fail(f"course/ is older than solutions/ for {', '.join(old)}: run `make notebooks` and commit the result")
         for name in [] if check else chosen:
             print(f"{notebooks.build(name, force=force)}{' (new)' if name in stale else ''}")
+        if not check:
+            hints.path_of().write_text(hints.text(), encoding="utf-8")
+    except ValueError as error:
+        _fail(str(error))
+
+
+@app.command()
+def measure(exercise: Annotated[str, typer.Argument(help="week02.assign-buckets")]) -> None:
+    """Print as JSON what the course's own solution sends and holds on an exercise's visible cases."""
+    from autograder.own_solutions import measured
+
+    try:
+        print(json.dumps(measured(exercise)))
     except ValueError as error:
         _fail(str(error))
 

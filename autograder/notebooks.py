@@ -6,7 +6,6 @@ A source marks its cells `exercise="week01.name"`, `check="week01.name" points=3
 `manual="week01.name" points=2`. The same source always gives the same bytes.
 """
 
-import hashlib
 import tempfile
 import threading
 from collections import Counter
@@ -22,6 +21,7 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import ClearSolutions
 from nbgrader.utils import compute_checksum, is_solution
+from shardlab.study.page import content_id, exercise_id  # noqa: F401 - the other way of `grade_id`
 from traitlets.config import Config
 
 from autograder.course import ROOT, load_config, run_step
@@ -67,14 +67,9 @@ def release_path(week: str, root: Path = ROOT) -> Path:
     return Path(root) / "course" / name / f"{name}.ipynb"
 
 
-def grade_id(exercise_id: str) -> str:
+def grade_id(exercise: str) -> str:
     """Return the name that nbgrader uses for an exercise: "week01.exchange" becomes "week01-exchange"."""
-    return exercise_id.replace(".", "-")
-
-
-def exercise_id(grade_id: str) -> str:
-    """Return the exercise of a cell: "week01-ring-all-reduce-check" becomes "week01.ring-all-reduce"."""
-    return grade_id.removesuffix("-check").replace("-", ".", 1)
+    return exercise.replace(".", "-")
 
 
 def page(week: str, root: Path = ROOT) -> NotebookNode:
@@ -206,7 +201,7 @@ def _name_cells(notebook: NotebookNode) -> None:
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
         if name is None:
             seen[cell.source] += 1
-            name = hashlib.sha256(f"{cell.cell_type} {seen[cell.source]} {cell.source}".encode()).hexdigest()[:12]
+            name = content_id(cell.cell_type, seen[cell.source], cell.source)
         cell.id = name[:64]
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import nbformat
 
-from autograder import notebooks
+from autograder import notebooks, weeks
 from autograder.course import ROOT
+from autograder.dossier import open_dossier
 from autograder.grade import grade_one
 from autograder.judge import Judge, JudgePool
+from autograder.measured import Measured, noting
+from autograder.self_check import PUBLIC_SEED
 
 STUDENT = "own-solution"
 
@@ -51,6 +54,23 @@ def hand_in(week: str, submitted: Path, root: Path = ROOT) -> Path:
     path.parent.mkdir(parents=True)
     nbformat.write(notebook, path)
     return path
+
+
+def measured(exercise: str, root: Path = ROOT) -> list[Measured]:
+    """What the solution of one exercise sends and holds on its visible cases, a rank at a time.
+
+    Raises ValueError for an exercise without a check, and where the course came without its solutions.
+    """
+    check = weeks.find(exercise)
+    week = notebooks.find_week(exercise.partition(".")[0], root)
+    if not notebooks.source_path(week, root).is_file():
+        raise ValueError(f"this copy of the course came without its solutions: there is none of {exercise}")
+    found: list[Measured] = []
+    with tempfile.TemporaryDirectory() as folder, Judge() as judge:
+        hand_in(week, Path(folder), root)
+        answer = open_dossier(STUDENT, week, Path(folder), root).answers[exercise]
+        judge.judge(noting(check, found), answer or {}, PUBLIC_SEED, check.public)
+    return found
 
 
 def row_of(judge: Judge, week: str, seed: int, submitted: Path, root: Path = ROOT) -> Row:

@@ -7,17 +7,21 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
+from shardlab import study
 from shardlab.ranks.travel import by_value, cell_sources
+from shardlab.study.records import digest
 
 from autograder import weeks
 from autograder.checks.base import Case, Check
 from autograder.judge import Judge, Verdict
+from autograder.measured import Measured, noting
 
 PUBLIC_SEED = 0  # the visible cases have the same numbers at every run
 MOST_RANKS = 8
+NOT_ANSWERED = "Not answered yet:"  # how the judge's sentence about an answer that is still released begins
 TRY_AGAIN = " Nothing was counted. Run the cell again; if this stays, restart the kernel, then run `shardlab doctor`."
 
 _judges: dict[int, Judge] = {}
@@ -50,13 +54,37 @@ def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hin
     chosen = [dict(case) for case in (cases if cases is not None else found.public)]
     _refuse_bad_cases(found, chosen)
     answer = {"pickle": _pickle(found, answers)}
+    measured: list[Measured] = []
+    completed = [_complete(found, case) for case in chosen]
     with _one_at_a_time[os.getpid()]:
-        verdict = _judge().judge(found, answer, PUBLIC_SEED, [_complete(found, case) for case in chosen])
+        verdict = _judge().judge(noting(found, measured), answer, PUBLIC_SEED, completed)
     print(shown(verdict, len(chosen)))
     if not verdict.is_right:
         for number in range(2, hint + 1):
             print(f"Hint {number}: {found.hints[number - 1]}")
+    if not (verdict.fault or verdict.look):
+        _record(found, verdict, answers, hint, measured, whole=all(case in completed for case in found.public))
     return Points(verdict.points)
+
+
+def _record(
+    found: Check, verdict: Verdict, answers: Sequence[Any], hint: int, measured: list[Measured], *, whole: bool
+) -> None:
+    """Note a check in a learner's own folder, if there is one around, and offer the next hint; nothing here raises."""
+    shown_hint = 0 if verdict.is_right or _is_blank(verdict) else hint
+    facts = {"points": verdict.points, "max": verdict.max, "answer": digest(answers), "whole": whole}
+    facts |= {"hint": shown_hint} if shown_hint else {}
+    facts |= {"blank": True} if _is_blank(verdict) else {}
+    facts |= {"measured": measured} if measured else {}
+    if trouble := study.note("check", exercise=verdict.exercise, **facts):
+        print(trouble)
+    if not verdict.is_right and found.hints:
+        with suppress(Exception):
+            study.offer_hint(verdict.exercise)
+
+
+def _is_blank(verdict: Verdict) -> bool:
+    return not verdict.points and NOT_ANSWERED in verdict.text
 
 
 def shown(verdict: Verdict, num_cases: int) -> str:

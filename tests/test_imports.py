@@ -21,6 +21,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
     "shardlab": [
         ("exports",),
         ("costs",),
+        ("study",),
         ("meter",),
         ("ranks",),
         (ITSELF,),
@@ -36,7 +37,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("answer_html", "cgroups", "course", "hashes", "jobs", "names", "notebook_file", "terminal", "told"),
         ("checks", "known", "notebooks", "surroundings"),
         ("bubblewrap", "containers", "ingest", "new_exercise", "weeks"),
-        ("agreement", "answers", "sandbox"),
+        ("agreement", "answers", "hints", "measured", "sandbox"),
         ("doctor", "dossier", "judge"),
         ("exhibits", "self_check", "verdict_files"),
         (ITSELF, "judging", "kill_matrix"),
@@ -145,7 +146,7 @@ def test_no_modules_import_one_another(package):
 # who, and what none of its files may import, although it lies below
 FORBIDDEN = [
     (("shardlab",), ("autograder",)),
-    (("shardlab.costs",), ("torch",)),
+    (("shardlab.costs", "shardlab.study"), ("torch",)),
     (
         ("shardlab.figures",),
         ("torch.distributed", "shardlab.ranks", "shardlab.meter", "shardlab.collectives", "shardlab.hybrid"),

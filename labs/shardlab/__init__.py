@@ -12,7 +12,7 @@
 | 11 experts, 12 expert parallel | `model` routes, drops and computes; `expert_parallel` spreads experts over ranks |
 | 14 long context | `context_parallel` |
 | 15 capstone | `train`: recipes, the loop, checkpoints that any mesh can load |
-| every week | `model` is what is trained, `figures` draws, `commands` are `shardlab` in a shell |
+| every week | `model` is what is trained, `figures` draws, `commands` are `shardlab` in a shell, `study` keeps pages |
 """
 
 from __future__ import annotations

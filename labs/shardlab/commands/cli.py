@@ -17,6 +17,7 @@ from shardlab.commands.mesh import mesh
 from shardlab.commands.plan import plan
 from shardlab.commands.predict import predict
 from shardlab.commands.schedule import schedule
+from shardlab.commands.study import study
 
 if TYPE_CHECKING:
     from shardlab.commands.machine import Finding
@@ -55,6 +56,7 @@ app.command()(mesh)
 app.command()(plan)
 app.command()(memory)
 app.command()(predict)
+app.add_typer(study, name="study")
 
 
 def _apart(findings: Iterator[Finding]) -> Iterator[Finding]:

@@ -1,0 +1,213 @@
+"""The command `shardlab study`: where a learner stands, newer pages, hints, cards, everything as one file; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from shardlab.study.folder import Folder
+
+Result = TypeVar("Result")
+study = typer.Typer(add_completion=False, help="Where you stand, what to do next, newer pages, hints, cards.")
+WHAT = typer.Argument(
+    help="An exercise, such as week02.assign-buckets; a part that no other has will do: week02.bucket."
+)
+Exercise = Annotated[str, WHAT]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The learner's folder that was named, or None for the one around here, else work/."""
+
+    folder: Path | None
+
+
+@study.callback(invoke_without_command=True)
+def overview(
+    context: typer.Context,
+    folder: Annotated[Path | None, typer.Option(help="Your folder; else the one around here, else work/.")] = None,
+) -> None:
+    """Show weeks, points, tries, hints, time, and what to do next."""
+    context.obj = Chosen(folder)
+    if context.invoked_subcommand is None:
+        from shardlab.study import told
+
+        _show(_or_fail(lambda: told.overview(_folder(context))))
+
+
+@study.command()
+def begin(context: typer.Context) -> None:
+    """Lay out your folder: a page for each week; what is there already stays as it is."""
+    from shardlab.study import folder, update
+
+    found, laid_out = _or_fail(lambda: folder.begin(context.obj.folder))
+    if laid_out:
+        typer.echo(f"{found.path}: {len(laid_out)} pages laid out. Your answers live here; updates keep them.")
+    if behind := [week for week in found.weeks() if _or_fail(lambda week=week: update.is_behind(found, week))]:
+        typer.echo(
+            f"The course has newer pages ({len(behind)}): `shardlab study update` brings them under your answers."
+        )
+
+
+@study.command()
+def update(
+    context: typer.Context,
+    week: Annotated[str | None, typer.Argument(help="week02; all weeks without it.")] = None,
+) -> None:
+    """Bring newer pages under the same answers, and say what changed. Save and close the pages first."""
+    from shardlab.study import folder
+    from shardlab.study.update import update as update_page
+
+    found, laid_out = _or_fail(lambda: folder.begin(_folder(context).path))
+    weeks = [_or_fail(lambda: found.week(week))] if week else found.weeks()
+    failed = False
+    for name in weeks:
+        if name in laid_out:
+            typer.echo(f"{name}: laid out, it was not there.")
+            continue
+        try:
+            done = update_page(found, name)
+        except ValueError as error:
+            typer.echo(f"{name}: {error}.", err=True)
+            failed = True
+            continue
+        if done is not None:
+            typer.echo(f"{name}: updated; the page as it was: {done.backup.relative_to(found.path)}")
+            for line in done.told:
+                typer.echo(f"  {line}")
+        elif week:
+            typer.echo(f"{name}: this is the newest page.")
+    if not week and not failed and all(name not in laid_out for name in weeks):
+        typer.echo("Every page is the newest now.")
+    raise typer.Exit(1 if failed else 0)
+
+
+@study.command()
+def reset(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="week02 for a whole page, week02.assign-buckets for one exercise.")],
+) -> None:
+    """Make an exercise or a page blank again; what you had goes to attempts/."""
+    from shardlab.study import records
+    from shardlab.study.update import reset_exercise, reset_week
+
+    found = _folder(context)
+    if "." in what:
+        names = [_or_fail(lambda: found.exercise(what)).name]
+        kept = _or_fail(lambda: reset_exercise(found, names[0]))
+    else:
+        week = _or_fail(lambda: found.week(what))
+        names = [one for one in found.exercises() if one.startswith(f"{week.split('_')[0]}.")]
+        kept = _or_fail(lambda: reset_week(found, week))
+    if kept is None:
+        typer.echo(f"{names[0]} is blank already.")
+        return
+    for name in names:
+        records.note("reset", path=found.path, exercise=name)
+    typer.echo(f"Blank again. What you had: {kept.relative_to(found.path)}. Reload the page in JupyterLab.")
+
+
+@study.command()
+def hint(context: typer.Context, exercise: Exercise) -> None:
+    """Open the next of an exercise's three hints."""
+    from shardlab.study import hints, told
+
+    _show(_or_fail(lambda: told.hints(hints.next_hint(_folder(context), exercise))))
+
+
+@study.command()
+def solution(
+    context: typer.Context,
+    exercise: Exercise,
+    compare: Annotated[bool, typer.Option(help="Run it on the visible cases, to compare bytes.")] = True,
+) -> None:
+    """Show the course's solution beside yours: after three different answers, or with all points."""
+    from shardlab.study import hints, told
+
+    _show(_or_fail(lambda: told.solution(hints.solution(_folder(context), exercise, measured=compare))))
+
+
+@study.command()
+def cards(
+    context: typer.Context,
+    most: Annotated[int, typer.Option(min=1, help="How many to ask.")] = 10,
+    all: Annotated[bool, typer.Option("--all", help="Weeks that you have not begun, too.")] = False,
+) -> None:
+    """Ask the interview questions that are due: say your answer aloud, read the model answer, be honest."""
+    from shardlab.study import records
+    from shardlab.study.cards import DAYS, answered, due
+
+    found = _folder(context)
+    waiting = due(found, records.read(found.records)[0], every_week=all)
+    if not waiting:
+        typer.echo("No card is due. `--all` asks about weeks that you have not begun, too.")
+    for number, card in enumerate(waiting[:most], 1):
+        typer.echo(f"\n{number} of {min(most, len(waiting))} · {card.week}\n{card.question}")
+        try:
+            typer.prompt("Say your answer, then press Enter", default="", show_default=False)
+            known = typer.confirm(f"{card.answer}\nDid you know it?")
+        except typer.Abort:
+            typer.echo("\nEnough for now. What you answered is kept.")
+            return
+        if trouble := answered(found, card, known):
+            typer.echo(trouble, err=True)
+            raise typer.Exit(1)
+        days = DAYS[min(card.box, len(DAYS) - 1)] if known else DAYS[0]
+        typer.echo(f"It comes back in {days} {'day' if days == 1 else 'days'}.")
+
+
+@study.command("export")
+def export_(
+    context: typer.Context, file: Annotated[Path, typer.Argument(help="A new file, such as mine.zip.")]
+) -> None:
+    """Write everything of yours to one file: pages, attempts, records, cards."""
+    from shardlab.study.bundle import export
+
+    done = _or_fail(lambda: export(_folder(context), file))
+    typer.echo(f"{file}: {done.count} files. `shardlab study import {file.name}` on the other machine.")
+    if done.left_out:
+        typer.echo(f"Left out, as no import would take them: {', '.join(done.left_out)}")
+
+
+@study.command("import")
+def import_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="What `shardlab study export` wrote.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Put away the work that is here.")] = False,
+) -> None:
+    """Bring everything from one file into your folder. Import only files that you trust: a notebook is a program."""
+    from shardlab.study import folder
+    from shardlab.study.bundle import bring
+
+    found, _ = _or_fail(lambda: folder.begin(context.obj.folder))
+    kept = _or_fail(lambda: bring(found, file, replace=replace))
+    found, _ = _or_fail(lambda: folder.begin(found.path))
+    typer.echo(f"{found.path} holds what {file.name} held. `shardlab study` says where you stand.")
+    if kept is not None:
+        typer.echo(f"What was here before: {kept.relative_to(found.path)}")
+
+
+def _folder(context: typer.Context) -> Folder:
+    from shardlab.study.folder import find
+
+    return _or_fail(lambda: find(context.obj.folder))
+
+
+def _or_fail(work: Callable[[], Result]) -> Result:
+    """The result, or the sentence of a ValueError and exit code 1."""
+    try:
+        return work()
+    except ValueError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def _show(shown) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(shown)

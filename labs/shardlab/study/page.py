@@ -1,0 +1,123 @@
+"""A page as a file: the cells of a notebook, what names each of them, and writes that leave a whole file or the old."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat import NotebookNode, v4
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise of a page; points are those of its check, or those a teacher gives where it `is_written`."""
+
+    name: str
+    points: float
+    is_written: bool = False
+
+    @property
+    def week(self) -> str:
+        return self.name.partition(".")[0]
+
+
+def exercise_id(grade_id: str) -> str:
+    """Return the exercise of a cell: "week01-ring-all-reduce-check" becomes "week01.ring-all-reduce"."""
+    return grade_id.removesuffix("-check").replace("-", ".", 1)
+
+
+def content_id(kind: str, times: int, source: str) -> str:
+    """Return the id of a page's cell without a grade id: of its text, and of how often that stood above already."""
+    return hashlib.sha256(f"{kind} {times} {source}".encode()).hexdigest()[:12]
+
+
+def marks(cell: NotebookNode) -> dict:
+    """What nbgrader has written on a cell; {} for a cell that it does not know."""
+    found = cell.get("metadata", {}).get("nbgrader")
+    return found if isinstance(found, dict) else {}
+
+
+def name_of(cell: NotebookNode) -> str:
+    """What a cell is known by from one page to the next: its grade id, or its id; "" where it has neither."""
+    return str(marks(cell).get("grade_id") or cell.get("id") or "")
+
+
+def is_answer(cell: NotebookNode) -> bool:
+    """Whether a learner writes into it."""
+    return bool(marks(cell).get("solution"))
+
+
+def checksum(cell: NotebookNode) -> str:
+    """What nbgrader writes on a cell that it releases, as its `compute_checksum`, whose import takes seconds."""
+    facts = marks(cell)
+    flags = [str(bool(facts.get(flag))) for flag in ("grade", "solution", "locked")]
+    points = [str(float(facts["points"]))] if facts.get("grade") else []
+    parts = [cell.source, cell.cell_type, *flags, facts["grade_id"], *points]
+    return hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
+
+
+def read(path: Path) -> NotebookNode:
+    """Read a notebook; raises ValueError with one sentence for a file that is none."""
+    try:
+        notebook = v4.reads(path.read_text(encoding="utf-8"))
+        if notebook.get("nbformat") != 4 or not isinstance(notebook.get("cells"), list):
+            raise ValueError("it has no list of cells of notebook format 4")
+        for cell in notebook.cells:
+            if cell["cell_type"] not in ("code", "markdown", "raw") or not isinstance(cell["source"], str):
+                raise ValueError("one of its cells is not code, markdown or raw text")
+    except FileNotFoundError:
+        raise ValueError(f"there is no notebook {path}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read as a notebook, so nothing was changed: {error}") from None
+    return notebook
+
+
+def text_of(notebook: NotebookNode) -> str:
+    """A notebook as its file has it."""
+    return v4.writes(notebook) + "\n"
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file as a whole: whoever reads it, and whoever pulls the plug, finds the old text or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def free(path: Path) -> Path:
+    """The first path that is not taken of `name-1.ipynb`, `name-2.ipynb`, …, for a path `name.ipynb`."""
+    number = 1
+    while (found := path.with_name(f"{path.stem}-{number}{path.suffix}")).exists():
+        number += 1
+    return found
+
+
+def weeks_of(course: Path) -> list[str]:
+    """The weeks of a course by name, such as "week01_collectives", in order."""
+    pages = course.glob("week*/week*.ipynb")
+    return sorted(path.stem for path in pages if path.stem == path.parent.name)
+
+
+def page_path(folder: Path, week: str) -> Path:
+    """Where the page of a week lies, in the course and in a learner's folder."""
+    return folder / week / f"{week}.ipynb"
+
+
+def exercises_of(course: Path, week: str) -> list[Exercise]:
+    """The exercises of a week in the page's order, with the points of their checks."""
+    cells = json.loads(page_path(course, week).read_text(encoding="utf-8"))["cells"]
+    graded = [found for cell in cells if (found := marks(cell)).get("grade")]
+    return [Exercise(exercise_id(one["grade_id"]), one["points"], bool(one.get("solution"))) for one in graded]

@@ -1,0 +1,118 @@
+"""The study inside a notebook: a table with buttons where widgets are, and the same text where they are not."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+
+from rich.console import Console, RenderableType
+
+from shardlab.study import hints, told
+from shardlab.study.folder import Folder, find
+
+WIDTH = 116
+
+
+def panel() -> None:
+    """Show where the learner stands, with buttons for the next hint and for the solution of any exercise."""
+    try:
+        folder = find()
+    except ValueError as error:
+        print(error)
+        return
+    if (widgets := _widgets()) is None:
+        _print(told.overview(folder))
+        return
+    from IPython.display import display
+
+    display(_panel(folder, widgets))
+
+
+def hint(exercise: str) -> None:
+    """Show the next hint of an exercise, such as "week02.assign-buckets"."""
+    _print(told.hints(hints.next_hint(find(), exercise)))
+
+
+def solution(exercise: str) -> None:
+    """Show the course's solution beside the learner's answer, after an honest attempt."""
+    _print(told.solution(hints.solution(find(), exercise)))
+
+
+def offer_hint(exercise: str) -> None:
+    """Below a check that failed: a button that opens the next hint. Nothing outside of a learner's folder."""
+    widgets = _widgets()
+    try:
+        folder = find()
+    except ValueError:
+        return
+    if widgets is None:
+        return
+    from IPython.display import display
+
+    display(_button("Next hint", widgets, lambda: told.hints(hints.next_hint(folder, exercise))))
+
+
+def _panel(folder: Folder, widgets):
+    table, said = widgets.HTML(), widgets.HTML()
+    chosen = widgets.Dropdown(options=[one.name for one in folder.exercises().values()], description="Exercise")
+
+    def refresh(_: object = None) -> None:
+        table.value = _as_html(lambda: told.overview(folder))
+
+    def say(what: Callable[[], RenderableType]) -> Callable[[object], None]:
+        def on_click(_: object) -> None:
+            said.value = "<p>…</p>"
+            said.value = _as_html(what)
+            refresh()
+
+        return on_click
+
+    buttons = {
+        "Next hint": say(lambda: told.hints(hints.next_hint(folder, str(chosen.value)))),
+        "Solution": say(lambda: told.solution(hints.solution(folder, str(chosen.value)))),
+        "Refresh": refresh,
+    }
+    row = []
+    for name, action in buttons.items():
+        row.append(widgets.Button(description=name))
+        row[-1].on_click(action)
+    refresh()
+    return widgets.VBox([table, widgets.HBox([chosen, *row]), said])
+
+
+def _button(name: str, widgets, what: Callable[[], RenderableType]):
+    button, said = widgets.Button(description=name), widgets.HTML()
+    button.on_click(lambda _: setattr(said, "value", _as_html(what)))
+    return widgets.VBox([button, said])
+
+
+def _widgets():
+    """ipywidgets where a notebook's kernel can show them, else None."""
+    try:
+        import ipywidgets
+        from IPython.core.getipython import get_ipython
+    except ImportError:
+        return None
+    return ipywidgets if getattr(get_ipython(), "kernel", None) is not None else None
+
+
+def _as_html(what: Callable[[], RenderableType]) -> str:
+    """What the terminal would show, as a page shows it; a ValueError as its sentence."""
+    try:
+        shown = what()
+    except ValueError as error:
+        return f"<p>{html.escape(str(error))}</p>"
+    console = Console(record=True, width=WIDTH, file=open_nowhere(), force_jupyter=False)
+    console.print(shown, highlight=False)
+    return console.export_html(inline_styles=True, code_format='<pre style="line-height:1.25">{code}</pre>')
+
+
+def open_nowhere():
+    """A file that keeps nothing: the console's record is what is shown."""
+    import io
+
+    return io.StringIO()
+
+
+def _print(shown: RenderableType) -> None:
+    Console(highlight=False, force_jupyter=False).print(shown)

@@ -1,0 +1,117 @@
+"""What a study says, as rich tables and text: the same in a terminal, and in a notebook without widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from shardlab.study import cards, progress, records
+from shardlab.study.folder import Folder
+from shardlab.study.hints import Case, Hints, Solution
+from shardlab.study.progress import Standing, Week
+from shardlab.study.records import Record
+from shardlab.study.update import is_behind
+
+
+def overview(folder: Folder, now: datetime | None = None) -> Group:
+    """The table of weeks, and below it what to do next."""
+    rows, unreadable = records.read(folder.records)
+    weeks = progress.weeks(folder, rows)
+    return Group(_table(weeks), *[Text(line) for line in _below(folder, weeks, rows, unreadable, now)])
+
+
+def _table(weeks: Sequence[Week]) -> Table:
+    table = Table(title="Where you stand")
+    table.add_column("week")
+    for name in ("points", "of", "tries", "hints", "time"):
+        table.add_column(name, justify="right")
+    for week in weeks:
+        begun = any(one.last >= 0 for one in week.standings)
+        mark = "✓" if week.points >= week.most else "·" if begun else ""
+        values = [f"{week.points:g}", f"{week.most:g}", str(week.tries), str(week.hints), time(week.seconds)]
+        table.add_row(f"{week.name} {mark}", *(values if begun else ["", f"{week.most:g}", "", "", ""]))
+    table.add_section()
+    total = [f"{sum(getattr(week, name) for week in weeks):g}" for name in ("points", "most", "tries", "hints")]
+    table.add_row("all", *total, time(sum(week.seconds for week in weeks)))
+    return table
+
+
+def time(seconds: float) -> str:
+    """A time of work: minutes, from an hour on hours and minutes."""
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _below(
+    folder: Folder, weeks: Sequence[Week], rows: Sequence[Record], unreadable: int, now: datetime | None
+) -> list:
+    lines = []
+    last = max((records.when(row) for row in rows), default=None)
+    if last is not None:
+        days = ((now or datetime.now(UTC)) - last).days
+        lines.append(f"You were here {'today' if days < 1 else 'yesterday' if days < 2 else f'{days} days ago'}.")
+    lines.append(_next(folder, progress.next_exercise(weeks)))
+    if behind := [week for week in folder.weeks() if folder.notebook(week).exists() and is_behind(folder, week)]:
+        count = "1 page" if len(behind) == 1 else f"{len(behind)} pages"
+        lines.append(f"The course has newer text for {count}: `shardlab study update` brings it under your answers.")
+    if waiting := len(cards.due(folder, rows, now=now)):
+        lines.append(f"{waiting} interview questions of your weeks are due: `shardlab study cards`.")
+    if unreadable:
+        lines.append(f"{unreadable} lines of {folder.records} cannot be read and were left out.")
+    return lines
+
+
+def _next(folder: Folder, standing: Standing | None) -> str:
+    if standing is None:
+        return "Every check passes. The written answers remain, and the interview: `shardlab study cards`."
+    one = standing.exercise
+    path = folder.notebook(folder.week(one.week)).relative_to(folder.path)
+    text = f"Next: {one.name} in {path}, {standing.points:g} of {one.points:g} points"
+    if not standing.tries:
+        return f"{text}."
+    tries = "1 try" if standing.tries == 1 else f"{standing.tries} tries"
+    more = "solution" if standing.was_attempted else "hint"
+    return f"{text} after {tries}. `shardlab study {more} {one.name}` says more."
+
+
+def hints(found: Hints) -> Group:
+    """All hints that were opened, the new one last, and what comes after the last one."""
+    lines = [
+        Text(f"Hint {level} of {found.count} for {found.exercise}: {text}")
+        for level, text in enumerate(found.opened, 1)
+    ]
+    if not found.is_new:
+        lines.append(Text(f"There are no more. After an honest attempt: `shardlab study solution {found.exercise}`."))
+    return Group(*lines)
+
+
+def solution(found: Solution) -> Group:
+    """Two answers side by side, and what both send and hold."""
+    language = "markdown" if found.why_not.startswith("a written") else "python"
+    boxes = [
+        Panel(Syntax(text, language, word_wrap=True, background_color="default"), title=title, width=76)
+        for title, text in (("yours", found.mine), (f"the course's: {found.exercise}", found.course))
+    ]
+    below: RenderableType = Text(f"What the two send and hold is not compared: {found.why_not}.")
+    return Group(Columns(boxes), _cases(found.cases) if found.cases else below)
+
+
+def _cases(cases: Sequence[Case]) -> Table:
+    table = Table(title="On the visible cases of your last check: the largest of any rank")
+    for name in ("case", "", "yours", "the course's"):
+        table.add_column(name, justify="left" if name in ("case", "") else "right", overflow="fold")
+    for case in cases:
+        for name, label in (("sent_bytes", "bytes sent"), ("calls", "calls"), ("peak_bytes", "peak bytes held")):
+            mine, course = case.mine.get(name), case.course.get(name)
+            if mine and course:
+                table.add_row(
+                    case.name if name == "sent_bytes" else "", label, f"{max(mine):,.0f}", f"{max(course):,.0f}"
+                )
+    return table
