@@ -46,7 +46,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("integrity", "roster"),
         ("nbgrader_bridge",),
         ("reports", "tables"),
-        ("demo",),
+        ("demo", "site"),
         ("cli",),
     ],
 }
