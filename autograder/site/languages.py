@@ -67,6 +67,12 @@ def heading_in_chinese(heading: str) -> str:
     return place + _table("headings")[key].format(*numbers)
 
 
+def prompt_in_chinese(prompt: str) -> str | None:
+    """The Chinese of a question, hint or promise of a page, as of a heading; None where there is none."""
+    _, key, numbers = heading_key(" ".join(prompt.replace("`", "").split()))
+    return chinese.format(*numbers) if (chinese := _table("prompts").get(key)) else None
+
+
 def both(english: str, chinese: str) -> str:
     """HTML that holds both; the page's style shows one. `english` and `chinese` are HTML."""
     return f'<span class="en" lang="en">{english}</span><span class="zh" lang="zh-CN">{chinese}</span>'

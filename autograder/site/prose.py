@@ -12,7 +12,7 @@ from mistune.util import striptags
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
 from autograder.answer_html import formula_html
-from autograder.site.languages import both, heading_in_chinese, inline_code
+from autograder.site.languages import both, heading_in_chinese, inline_code, prompt_in_chinese
 from autograder.site.links import Links
 
 
@@ -53,6 +53,15 @@ class _Renderer(IPythonRenderer):
         said = both(text, inline_code(heading_in_chinese(plain)))
         return f'<h{level} id="{anchor}">{said}<a class="anchor" href="#{anchor}" aria-hidden="true">#</a></h{level}>\n'
 
+    def paragraph(self, text: str) -> str:
+        return f"<p>{_asked(text)}</p>\n"
+
+    def emphasis(self, text: str) -> str:
+        return f"<em>{_asked(text)}</em>"
+
+    def block_html(self, html: str) -> str:
+        return re.sub(r"(?<=<summary>).*?(?=</summary>)", lambda match: _asked(match[0]), html, flags=re.DOTALL) + "\n"
+
     def link(self, text: str, url: str, title: str | None = None) -> str:
         if re.match(r"https?:|mailto:", url):
             return f'<a href="{escape(url)}" rel="noopener noreferrer">{text}</a>'
@@ -77,3 +86,9 @@ class _Renderer(IPythonRenderer):
 
     def latex_environment(self, name: str, body: str) -> str:
         return formula_html(f"\\begin{{{name}}}{body}\\end{{{name}}}", display=True)
+
+
+def _asked(html: str) -> str:
+    """HTML in both languages where its words have Chinese, else as it is."""
+    chinese = prompt_in_chinese(unescape(striptags(html)))
+    return both(html, inline_code(chinese)) if chinese else html

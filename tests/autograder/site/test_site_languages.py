@@ -63,12 +63,29 @@ def test_places_and_numbers_are_kept(heading, chinese):
     assert languages.heading_in_chinese(heading) == chinese
 
 
-@pytest.mark.parametrize("key", languages._table("headings"))
-def test_a_line_is_chinese_and_has_all_numbers(key):
-    line = languages._table("headings")[key]
-    assert CHINESE.search(line) or key in NO_WORDS
-    assert len(list(places(line))) == key.count("{}")
-    assert not re.search(r"[\u4e00-\u9fff][,;:?!]", line), "Chinese sentences take ，；：？！"
+def folded_questions():
+    summary = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
+    found = [one for week in WEEKS for text in MARKDOWN[week] for one in summary.findall(text)]
+    return [" ".join(re.sub(r"<[^>]+>|`", "", one).split()) for one in found]
+
+
+def test_every_folded_question_of_a_week_has_its_chinese():
+    assert [question for question in folded_questions() if languages.prompt_in_chinese(question) is None] == []
+
+
+def test_no_line_is_left_of_a_prompt_that_is_gone():
+    every = " ".join(re.sub(r"[`*]", "", text) for week in WEEKS for text in MARKDOWN[week])
+    written = languages.heading_key(" ".join(every.split()))[1]
+    used = {languages.heading_key(question)[1] for question in folded_questions()}
+    assert {key for key in languages._table("prompts") if key not in used and key not in written} == set()
+
+
+@pytest.mark.parametrize("table", ["headings", "prompts"])
+def test_lines_are_chinese_and_have_all_numbers(table):
+    for key, line in languages._table(table).items():
+        assert CHINESE.search(line) or key in NO_WORDS, key
+        assert len(list(places(line))) == key.count("{}"), key
+        assert not re.search(r"[\u4e00-\u9fff][,;:?!]", line), f"{line}: Chinese sentences take ，；：？！"
 
 
 def places(line):

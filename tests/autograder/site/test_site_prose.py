@@ -72,6 +72,14 @@ def test_a_heading_has_two_languages_and_an_anchor_of_its_own(links):
     assert soup.h3.find(class_="en").code.text == soup.h3.find(class_="zh").code.text == "exchange"
 
 
+def test_a_prompt_has_two_languages_with_its_numbers(links):
+    soup = html(
+        "Write it. *About 7 lines.*\n\n<details><summary>Hint 2: the index</summary>\n\nno\n</details>\n", links
+    )
+    assert [one.text for one in soup.select(".zh")] == ["约 7 行。", "提示 2：下标"]
+    assert [one.text for one in soup.select(".en")] == ["About 7 lines.", "Hint 2: the index"]
+
+
 def test_a_folded_answer_keeps_its_markdown(links):
     soup = html("<details><summary>Why?</summary>\n\nBecause *rank 0* waits.\n</details>\n", links)
     assert soup.details.summary.text == "Why?" and soup.details.em.text == "rank 0"
