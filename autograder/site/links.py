@@ -21,19 +21,22 @@ class Links:
         self.addresses, self.folder, self.root = addresses, folder, root
         self.files: dict[str, str] = {}
 
-    def address(self, page: str, link: str) -> str | None:
-        """The address of a link of a page, relative to that page's own; None where the site has no such page.
+    def address(self, page: str, link: str, written_in: str = "") -> str | None:
+        """The address of a link, relative to that of the page that shows it; None where the site has no such page.
 
+        written_in: the path in the repository that the link starts from, if it is not `page`.
         Raises ValueError for a link to what the repository has not got.
         """
         path, _, anchor = link.partition("#")
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page
+        source = written_in or page
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path)) if path else source
         if not (self.root / target).exists():
-            raise ValueError(f"{page} links to {link}, which is not there")
+            raise ValueError(f"{source} links to {link}, which is not there")
         there = self._address_of(target)
         if there is None:
             return None
-        return (relative(self._address_of(page) or "", there) if path else "") + (f"#{anchor}" if anchor else "")
+        way = "" if target == page else relative(self._address_of(page) or "", there)
+        return way + (f"#{anchor}" if anchor else "")
 
     def picture(self, page: str, link: str) -> str:
         """The address of a picture of the repository, as the page that shows it needs it; the file is copied."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -137,6 +138,7 @@ def glossary_page(weeks: list[str], links: Links) -> Page:
 def reading_page(solved: Mapping[str, NotebookNode], links: Links) -> Page:
     """The code and the papers that the weeks send their readers to, week by week, in the weeks' own words."""
     parts = [f"<h1>{_title('Sources to read')}</h1><p>{say('reading-is')}</p>"]
+    anchors = Counter[str]()
     for week in solved:
         source = f"course/{week}/{week}.ipynb"
         cells = [cell.source for cell in notebooks.release(week).cells if cell.cell_type == "markdown"]
@@ -144,7 +146,7 @@ def reading_page(solved: Mapping[str, NotebookNode], links: Links) -> Page:
         if found:
             title = _title(first_heading(cells[0]))
             parts.append(f'<h2 id="{week}"><a href="{links.address("reading", source)}">{title}</a></h2>')
-            prose = Prose("reading", links, below=1)
+            prose = Prose("reading", links, below=1, written_in=source, anchors=anchors)
             parts += [prose.html(section) for section in found]
     return Page("reading.html", "reading", "Sources to read", _title("Sources to read"), "\n".join(parts), "list")
 

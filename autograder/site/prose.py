@@ -18,15 +18,17 @@ from autograder.site.links import Links
 
 @dataclass
 class Prose:
-    """What turns the Markdown of one page into HTML; anchors are unique over all that one page renders.
+    """What turns the Markdown of one page into HTML; `anchors` counts those that the page has, so that each is one.
 
-    page: the page's path in the repository, from which its links are read.
+    page: where the HTML stands, a path in the repository or a page of the site's own.
+    written_in: the path whose links these are, if the Markdown is another page's.
     """
 
     page: str
     links: Links
     below: int = 0  # levels that all headings are moved down
-    _anchors: Counter[str] = field(default_factory=Counter)
+    written_in: str = ""
+    anchors: Counter[str] = field(default_factory=Counter)
 
     def html(self, markdown: str) -> str:
         """The HTML of some Markdown of this page.
@@ -38,8 +40,8 @@ class Prose:
     def anchor(self, heading: str) -> str:
         """The name that GitHub gives to a heading, so that links of the repository lead here too."""
         name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        self._anchors[name] += 1
-        return name if self._anchors[name] == 1 else f"{name}-{self._anchors[name] - 1}"
+        self.anchors[name] += 1
+        return name if self.anchors[name] == 1 else f"{name}-{self.anchors[name] - 1}"
 
 
 class _Renderer(IPythonRenderer):
@@ -65,7 +67,7 @@ class _Renderer(IPythonRenderer):
     def link(self, text: str, url: str, title: str | None = None) -> str:
         if re.match(r"https?:|mailto:", url):
             return f'<a href="{escape(url)}" rel="noopener noreferrer">{text}</a>'
-        address = self.prose.links.address(self.prose.page, url)
+        address = self.prose.links.address(self.prose.page, url, self.prose.written_in)
         return f'<a href="{escape(address)}">{text}</a>' if address else text
 
     def image(self, text: str, url: str, title: str | None = None) -> str:

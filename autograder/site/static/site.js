@@ -21,6 +21,8 @@ function label() {
     one.title = say(one.dataset.label);
     if (one.tagName === "INPUT") one.placeholder = say(one.dataset.label);
   }
+  const title = document.querySelector(`h1 .${inChinese() ? "zh" : "en"}`);
+  if (title) document.title = `${title.textContent} · SYS-602`;
 }
 
 function switchLanguage() {
@@ -81,15 +83,12 @@ function score(section, wanted) {
 async function search() {
   await load();
   const wanted = query().value.toLowerCase().split(/\s+/).filter(Boolean);
-  found().replaceChildren();
   found().hidden = wanted.length === 0;
-  query().setAttribute("aria-expanded", String(!found().hidden));
   if (found().hidden) return;
   const hits = sections.map((one) => [score(one, wanted), one]).filter(([points]) => points > 0);
   hits.sort((one, other) => other[0] - one[0]);
-  const status = element("p", "status", hits.length ? `${hits.length} ${say("found")}` : say("nothing"));
-  status.setAttribute("role", "status");
-  found().append(status, ...hits.slice(0, MOST).map(([, section]) => result(section, wanted)));
+  found().querySelector(".status").textContent = hits.length ? `${hits.length} ${say("found")}` : say("nothing");
+  document.getElementById("hits").replaceChildren(...hits.slice(0, MOST).map(([, section]) => result(section, wanted)));
 }
 
 function result(section, wanted) {
@@ -117,7 +116,6 @@ function element(tag, kind, text) {
 
 function close() {
   found().hidden = true;
-  query().setAttribute("aria-expanded", "false");
 }
 
 // Arrow keys walk from the field through the results and back.

@@ -59,6 +59,12 @@ def test_every_link_inside_leads_to_a_page_and_its_heading(pages):
     assert lost == set()
 
 
+def test_no_anchor_stands_twice_on_a_page(pages):
+    for path, page in pages.items():
+        ids = [tag["id"] for tag in page.find_all(id=True)]
+        assert sorted(ids) == sorted(set(ids)), path.name
+
+
 def test_nothing_is_loaded_from_elsewhere(built, pages):
     for page in pages.values():
         loaded = [tag.get(name, "") for tag_name, name in LOADS.items() for tag in page.find_all(tag_name)]

@@ -46,6 +46,11 @@ def test_what_the_site_has_no_page_of_is_plain_text(links):
     assert soup.a is None and soup.text.strip() == "traces"
 
 
+def test_a_link_that_another_page_wrote_starts_from_there(links):
+    prose = Prose("reading", links, written_in="course/week01_collectives/week01_collectives.ipynb")
+    assert 'href="labs/index.html"' in prose.html("[labs](../../labs/README.md)")
+
+
 def test_a_link_to_nothing_is_refused(links):
     with pytest.raises(ValueError, match=r"docs/syllabus\.md links to nothing\.md, which is not there"):
         html("[x](nothing.md)", links)
