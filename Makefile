@@ -24,7 +24,7 @@ OLD_PYTHON := Python 3.11 or newer is needed. If you have it under another name:
 export PATH := $(BIN):$(PATH)
 
 .PHONY: help setup lab test check style notebooks grade own-solutions kill-matrix forged-matrix stability demo bench validate \
-	figures clean
+	figures site clean
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -87,6 +87,9 @@ bench: setup  ## measurements beside their peers, as a table; it says how long i
 
 figures: setup  ## draw the figures of docs/images again
 	"$(BIN)/python" -m shardlab.figures
+
+site: setup  ## the course as pages to read offline in build/site: weeks with their outputs, docs, glossary, search
+	"$(BIN)/autograder" site
 
 clean:  ## remove what can be made again (the gradebook stays)
 	rm -rf build .pytest_cache .ruff_cache autograder/autograded autograder/feedback

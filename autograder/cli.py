@@ -16,6 +16,7 @@ from autograder.leaderboard import commands as leaderboard
 from autograder.lms import commands as lms
 from autograder.matrices import commands as matrices
 from autograder.names import not_a_student
+from autograder.site import commands as site
 
 app = typer.Typer(help="Build the notebooks of SYS-602, grade submissions, prove the checks.", no_args_is_help=True)
 
@@ -182,6 +183,7 @@ app.add_typer(lms.app)  # collect, export, anonymise
 app.add_typer(integrity.app)  # audit, replay, similarity
 app.add_typer(matrices.app)  # forged-matrix, stability
 app.add_typer(leaderboard.app, name="leaderboard")
+app.add_typer(site.app)
 
 
 @app.command()

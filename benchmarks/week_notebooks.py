@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
-from nbclient import NotebookClient
-
 from autograder import notebooks
+from autograder.site.execute import client_of
 from benchmarks.row import Row, at_most
 
 EACH, TOGETHER = 60, 15 * 60  # seconds at most
@@ -26,9 +25,7 @@ def measure() -> list[Row]:
 
 def seconds_of(week: str) -> float:
     """How long one week takes."""
-    notebook = notebooks.read_source(week)
-    folder = str(notebooks.source_path(week).parent)
-    client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": folder}})
+    client = client_of(week, notebooks.read_source(week), cell_seconds=120)
     began = time.perf_counter()
     client.execute()
     return time.perf_counter() - began

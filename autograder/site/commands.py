@@ -1,0 +1,51 @@
+"""The command `autograder site`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autograder.course import ROOT
+
+app = typer.Typer()
+
+
+@app.command()
+def site(
+    week: Annotated[list[str] | None, typer.Argument(help="weeks to execute, week01 …; all of them without it")] = None,
+    to: Annotated[Path, typer.Option(help="the folder of the site")] = ROOT / "build" / "site",
+    side_by_side: Annotated[int, typer.Option(help="how many notebooks run at once", min=1)] = 2,
+) -> None:
+    """Write the course as pages to read offline: weeks with outputs, docs, glossary, search.
+
+    Outputs are kept for the next time. With weeks named, only these are executed, and the others have no outputs.
+    """
+    from autograder import notebooks
+    from autograder.site.execute import execute_all
+    from autograder.site.write import write_site
+
+    began = time.monotonic()
+
+    def done(name: str) -> None:
+        typer.echo(f"{name}: outputs are there after {time.monotonic() - began:.0f} s")
+
+    try:
+        _refuse_without_sources()
+        everything = notebooks.weeks()
+        chosen = [notebooks.find_week(one) for one in week] if week else everything
+        with_outputs = execute_all(chosen, side_by_side=side_by_side, done=done)
+        solved = {name: with_outputs.get(name) or notebooks.read_source(name) for name in everything}
+        pages = write_site(solved, to)
+    except ValueError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from error
+    size = sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
+    typer.echo(f"{len(pages)} pages, {size / 1e6:.1f} MB: open {to / 'index.html'}")
+
+
+def _refuse_without_sources() -> None:
+    if not any((ROOT / "solutions").glob("week*/week*.py")):
+        raise ValueError("the outputs of the site come from solutions/, which this copy of the course has not got")

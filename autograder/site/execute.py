@@ -1,0 +1,141 @@
+"""The weeks with their outputs: executed once for each content of page and package, then read from a folder."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from copy import deepcopy
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+
+from autograder import notebooks
+from autograder.course import ROOT
+
+CACHE = ROOT / "build" / "executed"
+CELL_SECONDS = 300  # at most; the longest trains for a minute on two busy cores
+SHAPES_OUTPUTS = ("torch", "numpy", "matplotlib", "ipywidgets", "nbclient")
+
+
+def client_of(week: str, notebook: NotebookNode, *, cell_seconds: int = CELL_SECONDS) -> NotebookClient:
+    """What executes a week's notebook from top to bottom, in a kernel of its own and in the folder of its source."""
+    folder = str(notebooks.source_path(week).parent)
+    resources = {"metadata": {"path": folder}}
+    quiet = ["--log-level=ERROR"]  # no word about loopback's ports for each kernel
+    return NotebookClient(
+        notebook, timeout=cell_seconds, kernel_name="python3", resources=resources, extra_arguments=quiet
+    )
+
+
+def executed(week: str, *, folder: Path = CACHE) -> NotebookNode:
+    """The notebook of a week with its solutions and outputs; it is executed if the folder has not got it.
+
+    Checks stay without outputs: they run a student's answers, and a page shows none.
+    Raises ValueError that names the week and the error of a cell that raises.
+    """
+    notebook = notebooks.read_source(week)
+    kept = folder / f"{week}-{key_of(notebook)}.ipynb"
+    if not kept.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        for older in folder.glob(f"{week}-*.ipynb"):
+            older.unlink(missing_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}.part")  # two builds may run at once
+        nbformat.write(_execute(week, notebook), part)
+        part.rename(kept)  # an interrupted build leaves nothing that looks whole
+    return _with_outputs_of(nbformat.read(kept, 4), notebook)
+
+
+def execute_all(
+    weeks: Sequence[str],
+    *,
+    folder: Path = CACHE,
+    side_by_side: int = 2,
+    done: Callable[[str], None] = lambda week: None,
+) -> dict[str, NotebookNode]:
+    """{week: executed notebook}, some side by side; `done` is called after each.
+
+    A week that fails gets a second try at the end, alone: ranks of a page have timeouts, which a busy machine breaks.
+    Raises ValueError as `executed` does, where the second try fails too.
+    """
+    found: dict[str, NotebookNode] = {}
+    with ThreadPoolExecutor(side_by_side) as pool:
+        running = {pool.submit(executed, week, folder=folder): week for week in weeks}
+        for one in as_completed(running):
+            if one.exception() is None:
+                found[running[one]] = one.result()
+                done(running[one])
+    for week in weeks:
+        if week not in found:
+            found[week] = executed(week, folder=folder)
+            done(week)
+    return {week: found[week] for week in weeks}
+
+
+def key_of(notebook: NotebookNode) -> str:
+    """A name for everything that outputs come from: the cells' code, all files of shardlab, and versions."""
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    text = "\0".join([*code, _package_hash(), sys.version, *(f"{name} {version(name)}" for name in SHAPES_OUTPUTS)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@cache
+def _package_hash() -> str:
+    digest = hashlib.sha256()
+    package = ROOT / "labs" / "shardlab"
+    for path in sorted(package.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _execute(week: str, notebook: NotebookNode) -> NotebookNode:
+    """The notebook with its outputs; no check is called, but what its cell assigns is there for the cells below."""
+    running = deepcopy(notebook)
+    for cell in running.cells:
+        if _is_check(cell):
+            cell.source = without_check(cell.source)
+    try:
+        client_of(week, running).execute()
+    except CellExecutionError as error:
+        raise ValueError(f"{week} does not run from top to bottom: {error.ename}: {error.evalue}") from error
+    for cell, before in zip(running.cells, notebook.cells, strict=True):
+        cell.source = before.source
+        cell.metadata.pop("execution", None)  # times of this one build
+    return running
+
+
+def _with_outputs_of(ran: NotebookNode, notebook: NotebookNode) -> NotebookNode:
+    """The notebook as it is now; the same code may have run below other prose."""
+    together = deepcopy(notebook)
+    together.metadata["widgets"] = ran.metadata.get("widgets", {})
+    code = [cell for cell in ran.cells if cell.cell_type == "code"]
+    for cell, before in zip((one for one in together.cells if one.cell_type == "code"), code, strict=True):
+        cell.outputs = before.outputs
+    return together
+
+
+def without_check(source: str) -> str:
+    """The code of a check's cell without its calls of `check`."""
+    statements = ast.parse(source).body
+    return ast.unparse(ast.Module([one for one in statements if not _calls_check(one)], []))
+
+
+def _calls_check(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Name(id="check"))):
+            return True
+    return False
+
+
+def _is_check(cell: NotebookNode) -> bool:
+    marks = cell.metadata.get("nbgrader", {})
+    return cell.cell_type == "code" and bool(marks.get("grade")) and not marks.get("solution")

@@ -1,0 +1,109 @@
+"""Outputs of a cell as HTML: text, figures as files with their words, and the first picture of what has sliders."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from typing import Any
+
+from nbconvert.filters.ansi import ansi2html
+from nbformat import NotebookNode
+
+from autograder.site.languages import say
+
+WIDGETS = "application/vnd.jupyter.widget-view+json"
+STATES = "application/vnd.jupyter.widget-state+json"
+Keep = Callable[[bytes], str]  # writes a picture, returns its address
+_EMBEDDED = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")
+_ABSENT = object()
+
+
+def outputs_html(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) -> str:
+    """The HTML of a cell's outputs.
+
+    states: the notebook's widgets, {model id: its state}, from its metadata.
+    Raises ValueError for a kind of output that no page shows.
+    """
+    return "".join(_parts(outputs, states, keep))
+
+
+def widget_states(notebook: NotebookNode) -> dict[str, Any]:
+    """The states of a notebook's widgets by model id, as nbclient has kept them."""
+    kept = notebook.metadata.get("widgets", {}).get(STATES, {}).get("state", {})
+    return {model: one.get("state", {}) for model, one in kept.items()}
+
+
+def _parts(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) -> Iterator[str]:
+    caption = ""  # the sentence of the figure above: `figures.show` prints it, and here it stands below the picture
+    for output in _joined(outputs):
+        if output["output_type"] == "stream":
+            text = output["text"]
+            if caption and text.startswith(caption):
+                text = text.removeprefix(caption).lstrip("\n")
+            caption = ""
+            if text.strip():
+                yield f'<pre class="output">{ansi2html(text.rstrip())}</pre>'
+        elif output["output_type"] == "error":
+            yield f'<pre class="output error">{ansi2html(chr(10).join(output["traceback"]))}</pre>'
+        else:
+            data = output["data"]
+            if WIDGETS in data:
+                yield _widget(data[WIDGETS]["model_id"], states, keep)
+            elif "image/png" in data:
+                about = output["metadata"].get("image/png", {})
+                caption = about.get("alt", "")
+                yield _figure(data["image/png"], caption, about.get("width"), keep)
+            elif "text/html" in data:
+                yield f'<div class="output">{_without_embedded(data["text/html"], keep)}</div>'
+            elif "text/plain" in data:
+                yield f'<pre class="output">{ansi2html(data["text/plain"])}</pre>'
+            else:
+                raise ValueError(f"no page shows an output of {', '.join(data)}: display a PNG, HTML or text")
+
+
+def _joined(outputs: Sequence[NotebookNode]) -> Iterator[dict[str, Any]]:
+    """The outputs with neighbouring pieces of text as one, standard error left out as no page is about it."""
+    text = ""
+    for output in outputs:
+        if output["output_type"] == "stream":
+            text += output["text"] if output["name"] == "stdout" else ""
+            continue
+        if text:
+            yield {"output_type": "stream", "text": text}
+        text = ""
+        yield output
+    if text:
+        yield {"output_type": "stream", "text": text}
+
+
+def _figure(png: str, alt: str, width: int | None, keep: Keep) -> str:
+    if not alt:
+        raise ValueError("a figure has no words: show it with figures.show")
+    size = f' width="{width}"' if width else ""
+    image = f'<img class="figure" alt="{escape(alt)}"{size} src="{keep(base64.b64decode(png))}" loading="lazy">'
+    return f"<figure>{image}<figcaption>{escape(alt, quote=False)}</figcaption></figure>"
+
+
+def _widget(model: str, states: dict[str, Any], keep: Keep) -> str:
+    """What a widget shows before anyone has moved it, and a word about where it moves."""
+    inside = "".join(_shown_by(model, states, keep))
+    return f'<div class="still"><p class="note">{say("still")}</p>{inside}</div>'
+
+
+def _shown_by(model: str, states: dict[str, Any], keep: Keep) -> Iterator[str]:
+    state = states.get(model, {})
+    if state.get("outputs"):
+        yield outputs_html(state["outputs"], states, keep)
+    elif state.get("_model_name") == "HTMLModel":
+        yield _without_embedded(state["value"], keep)
+    elif state.get("description") and state.get("value", _ABSENT) is not _ABSENT:
+        yield f'<p class="slider">{escape(state["description"])}: <b>{escape(str(state["value"]))}</b></p>'
+    for child in state.get("children", []):
+        yield from _shown_by(child.removeprefix("IPY_MODEL_"), states, keep)
+
+
+def _without_embedded(html: str, keep: Keep) -> str:
+    """HTML whose pictures are files too."""
+    return _EMBEDDED.sub(lambda match: keep(base64.b64decode(match[1])), html)

@@ -1,0 +1,68 @@
+"""What the search of the site looks through: one entry for each section of a page, its prose and no code cells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from bs4 import BeautifulSoup, Tag
+
+from autograder.site.pages import Page
+
+HEADINGS = ("h1", "h2", "h3")
+LEFT_OUT = "pre, .anchor, .highlight, .label, .folded"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section: its address with anchor, the page's and its own heading in both languages, and its words."""
+
+    address: str
+    page: tuple[str, str]
+    heading: tuple[str, str]
+    text: str
+
+
+def index_script(pages: Iterable[Page]) -> str:
+    """The index as a script: a page that was opened from a folder may load scripts, but no other files."""
+    rows = [[one.address, *one.page, *one.heading, one.text] for page in pages for one in sections_of(page)]
+    return f"window.SEARCH_INDEX = {json.dumps(rows, ensure_ascii=False, separators=(',', ':'))};\n"
+
+
+def sections_of(page: Page) -> Iterator[Section]:
+    """The sections of a page in its order; a term of the glossary is a section of its own. Source files have none."""
+    if page.kind in ("file", "index"):
+        return
+    soup = BeautifulSoup(page.body, "html.parser")
+    for tag in soup.select(LEFT_OUT):
+        tag.decompose()
+    title = _languages(BeautifulSoup(page.title, "html.parser"))
+    starts = soup.select(".term") or soup.find_all(HEADINGS)
+    for place, start in enumerate(starts):
+        anchor = f"#{start['id']}" if start.get("id") else ""
+        if "term" in (start.get("class") or []):
+            names = [_words(one) for one in start.select("dt b")]
+            yield Section(page.address + anchor, title, (names[0], names[1]), _words(start.find("dd")))
+            continue
+        following = starts[place + 1] if place + 1 < len(starts) else None
+        text = " ".join(_until(start, following))
+        yield Section(page.address + anchor, title, _languages(start), " ".join(text.split()))
+
+
+def _until(start: Tag, end: Tag | None) -> Iterator[str]:
+    """The words after a heading and before the next."""
+    for element in start.next_elements:
+        if element is end:
+            return
+        if isinstance(element, str) and start not in element.parents:
+            yield element
+
+
+def _languages(tag: Tag | BeautifulSoup) -> tuple[str, str]:
+    english, chinese = tag.find(class_="en"), tag.find(class_="zh")
+    return (_words(english), _words(chinese)) if english and chinese else (_words(tag), _words(tag))
+
+
+def _words(tag: Tag | None) -> str:
+    return " ".join(tag.get_text(" ").split()) if tag else ""

@@ -1,0 +1,79 @@
+"""Which cells of a week a reader sees: the students' page, with outputs that do not give answers away.
+
+An exercise is shown as it is handed out, a check without output. An output is folded where the page asks for a
+prediction first, and where the cell uses an answer, directly or through other cells: then it is the course's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from IPython.core.inputtransformer2 import TransformerManager
+from nbformat import NotebookNode
+
+from autograder import notebooks
+from autograder.jobs.needed import binds, reads
+
+Kind = Literal["text", "written", "code", "exercise", "check"]
+Folded = Literal["", "predict", "answer"]
+ASKS_FIRST = re.compile(r"\b(predict|guess|commit to|then run|before you run|estimate)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One cell of a page: `exercise` is its exercise's name or empty, `folded` why its outputs are not open."""
+
+    kind: Kind
+    source: str
+    exercise: str = ""
+    outputs: tuple[NotebookNode, ...] = ()
+    folded: Folded = ""
+
+
+def shown(solved: NotebookNode, released: NotebookNode) -> list[Shown]:
+    """The cells of a page, from the executed notebook with solutions and the students' one.
+
+    Raises ValueError where the two have different cells.
+    """
+    if [cell.cell_type for cell in solved.cells] != [cell.cell_type for cell in released.cells]:
+        raise ValueError("the notebook with solutions and the students' notebook have different cells: build course/")
+    found, answered, asked = [], set[str](), False
+    for cell, given in zip(solved.cells, released.cells, strict=True):
+        marks = cell.metadata.get("nbgrader", {})
+        exercise = notebooks.exercise_id(marks["grade_id"]) if marks else ""
+        if cell.cell_type == "markdown":
+            asked = bool(ASKS_FIRST.search(given.source))
+            found.append(Shown("written" if marks else "text", given.source, exercise))
+        elif marks:
+            if marks.get("solution"):
+                answered |= _names(cell.source)[0]
+            found.append(Shown("exercise" if marks.get("solution") else "check", given.source, exercise))
+        else:
+            bound, read = _names(cell.source)
+            uses_answer = bool(read & answered)
+            answered = answered | bound if uses_answer else answered - bound
+            folded: Folded = "answer" if uses_answer else "predict" if asked else ""
+            found.append(Shown("code", given.source, outputs=tuple(cell.outputs), folded=folded))
+    return found
+
+
+def solution_lines(solved: NotebookNode, released: NotebookNode) -> set[str]:
+    """The lines of solutions that the students' page has nowhere: what no page of the site may show."""
+    given = {line for cell in released.cells for line in _lines(cell.source)}
+    marked = [cell.source for cell in solved.cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    return {line for source in marked for line in _lines(source)} - given
+
+
+def _names(source: str) -> tuple[set[str], set[str]]:
+    """What the statements of a cell bind, and what they read of other cells."""
+    statements: Sequence[ast.stmt] = ast.parse(TransformerManager().transform_cell(source)).body
+    bound: set[str] = set().union(*map(binds, statements))
+    return bound, set().union(*map(reads, statements))
+
+
+def _lines(source: str) -> list[str]:
+    return [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("###")]

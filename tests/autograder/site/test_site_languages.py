@@ -1,0 +1,119 @@
+"""Both languages are complete: every heading, every word of the site, every term, and nothing that no page uses."""
+
+import re
+from string import Formatter
+
+import pytest
+from bs4 import BeautifulSoup
+
+from autograder import notebooks
+from autograder.course import ROOT
+from autograder.site import languages, pages
+
+CHINESE = re.compile(r"[\u4e00-\u9fff]+")
+OF_THE_SITE = {"Distributed Training and Hybrid Parallelism", "Weeks", "To look things up", "Pages", "Glossary"}
+OF_THE_SITE |= {"Sources to read", "Setting up"}
+NO_WORDS = {"DDP", "GPipe", "ZB-H1", "zero2_backward", "autograder", "JupyterLab", "Docker", "Ranks"}  # names alone
+
+
+def markdown_of_the_weeks():
+    return {
+        week: [cell.source for cell in notebooks.page(week).cells if cell.cell_type == "markdown"] for week in WEEKS
+    }
+
+
+def headings_of(text):
+    outside = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    return [re.sub(r"[`*]", "", heading) for heading in re.findall(r"^#+ (.+)$", outside, re.MULTILINE)]
+
+
+WEEKS = notebooks.weeks()
+MARKDOWN = markdown_of_the_weeks()
+TEXTS = {path: [(ROOT / path).read_text()] for path in pages.documents()} | MARKDOWN
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_heading_has_its_chinese(page):
+    for text in TEXTS[page]:
+        for heading in headings_of(re.sub(r"### (BEGIN|END) SOLUTION", "", text)):
+            languages.heading_in_chinese(heading)  # raises with the line to add
+
+
+def test_no_line_is_left_of_a_heading_that_is_gone():
+    there = [heading for texts in TEXTS.values() for text in texts for heading in headings_of(text)]
+    used = {languages.heading_key(heading)[1] for heading in there} | OF_THE_SITE
+    assert set(languages._table("headings")) - used == set()
+
+
+def test_a_heading_without_chinese_says_which_line_is_missing():
+    with pytest.raises(ValueError, match=r'add a line "Week \{\} of ZeRO-3" = "\.\.\."'):
+        languages.heading_in_chinese("4 · Week 7 of ZeRO-3")
+
+
+@pytest.mark.parametrize(
+    ("heading", "chinese"),
+    [
+        ("12 · Recap", "12 · 回顾"),
+        ("Hang hunt: exchange", "排查卡死：`exchange`"),
+        ("110 for 10: another parameter's gradient", "110，应为 10：拿到了别的参数的梯度"),
+        ("1 label in 3 is wrong", "每 3 个标签错 1 个"),
+    ],
+)
+def test_places_and_numbers_are_kept(heading, chinese):
+    assert languages.heading_in_chinese(heading) == chinese
+
+
+def folded_questions():
+    summary = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
+    found = [one for week in WEEKS for text in MARKDOWN[week] for one in summary.findall(text)]
+    return [" ".join(re.sub(r"<[^>]+>|`", "", one).split()) for one in found]
+
+
+def test_every_folded_question_of_a_week_has_its_chinese():
+    assert [question for question in folded_questions() if languages.prompt_in_chinese(question) is None] == []
+
+
+def test_no_line_is_left_of_a_prompt_that_is_gone():
+    every = " ".join(re.sub(r"[`*]", "", text) for week in WEEKS for text in MARKDOWN[week])
+    written = languages.heading_key(" ".join(every.split()))[1]
+    used = {languages.heading_key(question)[1] for question in folded_questions()}
+    assert {key for key in languages._table("prompts") if key not in used and key not in written} == set()
+
+
+@pytest.mark.parametrize("table", ["headings", "prompts"])
+def test_lines_are_chinese_and_have_all_numbers(table):
+    for key, line in languages._table(table).items():
+        assert CHINESE.search(line) or key in NO_WORDS, key
+        assert len(list(places(line))) == key.count("{}"), key
+        assert not re.search(r"[\u4e00-\u9fff][,;:?!]", line), f"{line}: Chinese sentences take ，；：？！"
+
+
+def places(line):
+    return [name for _, name, _, _ in Formatter().parse(line) if name is not None]
+
+
+def test_the_site_says_everything_in_both_languages():
+    for name, said in languages.words().items():
+        assert set(said) == {"en", "zh"} and all(said.values()), name
+        assert sorted(places(said["en"])) == sorted(places(said["zh"])), name
+        assert CHINESE.search(said["zh"]) or name in ("other-language", "label-language"), name
+
+
+def test_every_chinese_term_of_the_weeks_is_in_the_glossary():
+    known = " ".join(term.zh for term in languages.glossary())
+    used = {term: week for week in WEEKS for text in MARKDOWN[week] for term in CHINESE.findall(text)}
+    assert {term: week for term, week in used.items() if term not in known} == {}
+
+
+def test_a_term_is_complete_and_stands_once():
+    terms = languages.glossary()
+    assert len({term.en.lower() for term in terms}) == len(terms)
+    assert len({term.zh for term in terms}) == len(terms)
+    for term in terms:
+        assert term.week in range(17) and CHINESE.search(term.zh) and CHINESE.search(term.means_zh), term.en
+        assert term.means.endswith(".") and term.means_zh.endswith("。"), term.en
+
+
+def test_a_page_holds_both_languages():
+    soup = BeautifulSoup(languages.say("week", number=3), "html.parser")
+    assert {tag["lang"]: tag.text for tag in soup.find_all("span")} == {"en": "week 3", "zh-CN": "第 3 周"}
