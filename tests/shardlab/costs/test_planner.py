@@ -149,6 +149,20 @@ def test_chunks_follow_the_stages():
     assert any(one.change == "microbatch 2, virtual 1" for one in neighbours(model, H100, winner))
 
 
+@pytest.mark.parametrize("schedule", ["zero-bubble", "zbv", "dualpipe"])
+def test_neighbours_of_schedules_without_chunks(schedule):
+    layout = Layout(tp=8, pp=8, dp=4, num_microbatches=128, sequence_parallel=True, zero=1, schedule=schedule)
+    model = ZOO["gpt3-175b"]
+    winner = Plan(layout, memory_of(model, layout), seconds_of(model, layout, H100))
+    around = {one.change: one for one in neighbours(model, H100, winner)}
+    for change in ("tp 16, dp 2", "tp 4, dp 8", "dp 8, tp 4", "pp 16, dp 2", "ZeRO 0", "microbatch 2", "1f1b"):
+        if change in around:
+            assert around[change].plan, around[change].reason
+    assert around["tp 16, dp 2"].plan.layout.schedule == schedule and around["1f1b"].plan.layout.schedule == "1f1b"
+    flat = Plan(replace(layout, tp=1, sequence_parallel=False), winner.memory, winner.step)
+    assert all("sequence parallelism" not in one.reason for one in neighbours(model, H100, flat))
+
+
 def test_the_part_that_grew_is_named():
     model = ZOO["llama2-7b"]
     layout = Layout(dp=8, num_microbatches=8, zero=1)

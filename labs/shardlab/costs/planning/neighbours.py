@@ -95,7 +95,7 @@ def _moved(model: Transformer, layout: Layout, changed: dict) -> Layout:
     plain = {"virtual": 1, "schedule": "1f1b", "recomputed": None, "sequence_parallel": tp > 1}
     moved = with_global_batch(replace(layout, **plain, **fields), layout.sequences_per_step)
     moved = replace(moved, schedule=schedule if moved.pp > 1 else "1f1b")
-    rounds_are_full = moved.pp > 1 and moved.num_microbatches % moved.pp == 0
+    rounds_are_full = moved.pp > 1 and moved.num_microbatches % moved.pp == 0 and schedule == "1f1b"
     most = max(1, model.layers // moved.pp) if rounds_are_full else 1
     most += ends_alone(model, replace(moved, virtual=most + 1)) if rounds_are_full else 0
     moved = replace(moved, virtual=changed.get("virtual", min(layout.virtual, most)))

@@ -92,7 +92,7 @@ def seconds_of(
 
 
 def fewest_recomputed(model: Transformer, layout: Layout, limit: float, *, fp8: bool = False) -> Layout | None:
-    """A layout of full recomputation with the fewest layers of each chunk recomputed that fits; None for all or none."""
+    """A layout of full recomputation with the fewest layers of a chunk recomputed that fits; None for all or none."""
     each = -(-model.layers // layout.chunks)
     if layout.recompute != "full" or each == 1:
         return None
