@@ -300,7 +300,7 @@ for name, sides in zip(("gather", "scatter"), shardlab.run(dot_products, ranks=4
 #
 # <details><summary>Then open this</summary>
 #
-# That of `columns` and `rows`: their inputs hold all positions. `gain` and `shift` have met this rank's alone.
+# Those of `columns` and `rows`: their inputs hold all positions. `gain` and `shift` have only seen this rank's.
 # </details>
 
 
@@ -404,8 +404,8 @@ for ((split, way), due), num_bytes in zip(table.items(), measured, strict=True):
 # %% [markdown]
 # ## 7 · Bug hunt: gradients after the backward
 #
-# As found: one block on two ranks, SGD, and nobody has thought of the norms (`nothing`); then somebody has, and takes
-# the mean (`averaged`). One process, on all positions, is the judge. **Which of the two losses will look wrong?**
+# As found: one block on two ranks, trained with SGD. First the norms are forgotten (`nothing`); then their gradients
+# are averaged (`averaged`). One process, on all positions, is the judge. **Which of the two losses will look wrong?**
 
 
 # %%

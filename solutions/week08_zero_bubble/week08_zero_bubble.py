@@ -36,7 +36,7 @@
 #
 # <details><summary>Who waits for a backward?</summary>
 #
-# The stage before, for the gradient of *its* output. Nobody else: hold on to this, the week hangs on it.
+# The stage before, for the gradient of *its* output. Nobody else: the whole week rests on this.
 # </details>
 
 # %%
@@ -209,7 +209,7 @@ for v in (1, 2, 4):
 # stands *between* layers, so `inputs[l+1]` is the ReLU of that; no ReLU after the last layer.
 #
 # A gradient g arrives at the output of one linear layer. **I** needs the weights: it is `g @ weight.T`, and goes on
-# through the ReLU before. **W** is `input.T @ g`. It needs no weights and no other layer's gradient: only what came
+# through the ReLU before. **W** is `input.T @ g`. It needs no weights and no other layer's gradient: only what went
 # in and what arrived, two tensors per layer. Keep them, and W can wait.
 #
 # **By hand**, two layers, one row. The stage gets `[1]`, its first weight is `[[2, -1]]`, its second `[[3], [4]]`:

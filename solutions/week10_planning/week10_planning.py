@@ -567,7 +567,7 @@ check("week10.trillion", used_and_days)
 tokens = 2048 * trillion.sequence
 used, days = used_and_days(mine["parameters"], tokens, best.step.total, 1024, h100.bf16_flops, 10e12)
 mfu = costs.utilisation(costs.model_flops_per_token(trillion), tokens, best.step.total, 1024, h100.bf16_flops)
-print(f"{layout_text(best.layout)}: {best.memory.total / GIB:.1f} GiB, {best.step.total:.1f} s a step")
+print(f"{layout_text(best.layout)}: {best.memory.total / GIB:.1f} GiB, {best.step.total:.1f} s per step")
 print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take {days:.0f} days")
 
 # %% [markdown]
