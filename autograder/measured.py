@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,9 @@ def noting(check: Check, found: list[Measured]) -> Check:
     """The same check, which also appends to `found` what ranks sent and held on each case that is judged."""
 
     def judge(case: Case, task: Task, reply: Reply) -> str | None:
-        if check.program == "on_rank" and (measured := of_case(case, reply)):
-            found.append(measured)
+        with suppress(Exception):  # a rank may report anything; what is noted must not cost the check
+            if check.program == "on_rank" and (measured := of_case(case, reply)):
+                found.append(measured)
         return check.judge(case, task, reply)
 
     return replace(check, judge=judge)

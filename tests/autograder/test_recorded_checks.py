@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import nbformat
@@ -14,12 +15,22 @@ from shardlab.study import page, records, update
 from shardlab.study.folder import begin
 
 from autograder import check, hints, notebooks, self_check, weeks
+from autograder.checks.base import Reply, Task
 from autograder.course import ROOT
 from autograder.grade import grade_one
 from autograder.judge import Verdict
+from autograder.measured import noting
 
 WEEK = "week00_start"
 EXERCISE = "week00.first-all-reduce"
+
+
+def test_what_a_rank_reports_costs_no_check():
+    """Noting fails on a report without ranks' numbers; the check's own sentence stands."""
+    found = []
+    noted = noting(replace(weeks.find(EXERCISE), judge=lambda *_: "the check's own sentence"), found)
+    odd = Reply([{"events": [["send", None, None, "many", "bytes"]]}], None, 0, "")
+    assert noted.judge({}, Task(None, 1, [], []), odd) == "the check's own sentence" and found == []
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 from shardlab.study.page import exercise_id, is_answer, marks, name_of
 
 Cells = Sequence[NotebookNode]
+Named = dict[str, NotebookNode]  # cells of a page, by name
 ALIKE = 0.4  # of a text that stays, from which a page's cell counts as the same one in new words
 
 
@@ -65,7 +66,7 @@ def merge(mine: Cells, old: Cells, new: Cells) -> Merged:
     return Merged(placed, told)
 
 
-def _names(mine: Cells, before: dict, after: dict, heirs: dict[str, str]) -> list[str]:
+def _names(mine: Cells, before: Named, after: Named, heirs: dict[str, str]) -> list[str]:
     """For each of the learner's cells the name of the page's cell that it is, "" for one of their own.
 
     Of several with one grade id the last one counts, as in the grade; a cell whose id was lost is known by its text.
@@ -186,7 +187,7 @@ def _called(cell: NotebookNode) -> str:
     return f"the cell “{first[:40]}{'…' if len(first) > 40 else ''}”"
 
 
-def _of_the_page(before: dict, after: dict, heirs: dict[str, str]) -> list[str]:
+def _of_the_page(before: Named, after: Named, heirs: dict[str, str]) -> list[str]:
     """What is new, changed and gone on the page itself."""
     told = []
     come, gone = after.keys() - before.keys() - set(heirs.values()), before.keys() - after.keys() - heirs.keys()
