@@ -327,8 +327,9 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
 # all-reduce over 16 GPUs in two servers.
 #
 # *The search.* Beside a pipeline it tried ZeRO-1 at most, as Megatron has it. Meta cut gradients, too. The last line
-# allows that: compare it with section 10. (Keeping only slices has a price: gradients are reduced after every
-# round of microbatches, where a whole copy waits for the last one. Our clock counts it.) A planner's answer is the best of what it *tried*.
+# allows that: compare it with section 10. (Keeping only slices has a price: gradients are reduced after every round of
+# microbatches, where a whole copy waits for the last one. Our clock counts it.) A planner's answer is the best of what
+# it *tried*.
 #
 # ## 8 · A calculator with real errors
 #

@@ -102,7 +102,7 @@ def _below(axes: Sequence[Axes], label: str, timelines: Sequence[Timeline], mark
         ax.tick_params(axis="x", labelbottom=False)
     axes[-1].set_xlabel(label, fontsize=8)
     figure = cast(Figure, axes[0].figure)
-    handles = _handles([timeline.schedule for timeline in timelines], marks)
+    handles: dict = _handles([timeline.schedule for timeline in timelines], marks)
     tuples = {tuple: HandlerTuple(ndivide=None, pad=0)}
     figure.legend(
         list(handles.values()), list(handles), handler_map=tuples, loc="outside lower left", ncols=3, fontsize=7,

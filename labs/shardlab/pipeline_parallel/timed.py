@@ -119,7 +119,7 @@ def _parts(plan: Plan, cut: Cut, order: Sequence[bool], kinds: dict[bool, Pipeli
 
     def work(rank: int) -> dict[str, float]:
         share = 0.5 if layout.schedule == "dualpipe" else 1.0
-        parts = dict.fromkeys(("compute", "tensor", "context", "expert"), 0.0)
+        parts: dict[str, float] = dict.fromkeys(("compute", "tensor", "context", "expert"), 0.0)
         for chunk in chunks_of_rank(layout, rank):
             for experts in order[begins[chunk] : begins[chunk + 1]]:
                 kind = kinds[experts]

@@ -158,7 +158,8 @@ def busiest(pipeline: Pipeline, layout: Layout) -> tuple[float, float]:
     ranks = [(float(count), float(stage == layout.pp - 1)) for stage, count in enumerate(pipeline.layers)]
     if layout.schedule == "dualpipe":
         ranks = [
-            tuple(sum(pair) / 2 for pair in zip(*both, strict=True)) for both in zip(ranks, ranks[::-1], strict=True)
+            ((layers + others) / 2, (output + other) / 2)
+            for (layers, output), (others, other) in zip(ranks, ranks[::-1], strict=True)
         ]
     return max(ranks, key=lambda rank: rank[0] * pipeline.layer.both + rank[1] * pipeline.output.both)
 

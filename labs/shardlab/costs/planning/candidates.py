@@ -118,7 +118,7 @@ def _variants(model: Transformer, shape: Layout, search: Search) -> Iterator[Lay
     most = search.zero_with_pipeline if shape.pp > 1 else 3
     stages = [zero for zero in search.zero if zero <= most] if shape.state_sharers > 1 else [0]
     again = [one for one in search.recompute if one != "selective" or not model.flash]
-    schedules = search.schedules if shape.pp > 1 else ("1f1b",)
+    schedules: Sequence[ScheduleName] = search.schedules if shape.pp > 1 else ("1f1b",)
     if shape.virtual > 1:
         schedules = [one for one in schedules if one == "1f1b"]
     schedules = [one for one in schedules if _may_be(model, shape, one)]
