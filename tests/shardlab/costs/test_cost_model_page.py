@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from shardlab.costs.clock.efficiency import FITTED
+from shardlab.costs.uncertainty import covered_share, error_factor, held_out_coverage, held_out_residuals
 from shardlab.costs.validation.fitting import GUESSED
 from shardlab.costs.validation.validate import (
     Errors,
@@ -41,3 +42,13 @@ def test_the_mean_of_the_page_is_the_mean_of_its_rows():
     assert len(errors) == len({run.family for run in measured_runs()})
     mean = next(line.split() for line in PAGE.splitlines() if line.startswith("mean "))
     assert float(mean[2].rstrip("%")) == pytest.approx(sum(errors) / len(errors), abs=0.06)
+
+
+def test_the_page_says_how_wide_the_interval_is():
+    factor, inside = error_factor(held_out_residuals()), held_out_coverage(held_out_residuals())
+    assert (
+        f"a factor of {factor:.2f} up and\ndown" in PAGE
+        and f"it covers {covered_share(inside):.0%} of all runs" in PAGE
+    )
+    row = next(line.split() for line in PAGE.splitlines() if line.startswith("runs in the 90% interval"))
+    assert row[8] == f"{covered_share(inside):.1%}"

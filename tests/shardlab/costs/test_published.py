@@ -3,10 +3,13 @@
 import csv
 
 import pytest
+from shardlab.costs.validation import validate
 from shardlab.costs.validation.fitting import GUESSED, fit, predict
 from shardlab.costs.validation.predictions import ADDED, predicted_rows
 from shardlab.costs.validation.published import RUNS, gpu_of, read_rows, run_of
 from shardlab.costs.validation.validate import (
+    COVERED,
+    FACTOR,
     RANK,
     REGRET,
     Errors,
@@ -14,8 +17,11 @@ from shardlab.costs.validation.validate import (
     errors_of,
     held_out,
     measured_runs,
+    measures,
+    report,
     summary,
     table,
+    uncertain_rank,
 )
 
 
@@ -41,7 +47,7 @@ def test_no_reported_number_is_read():
     blind = {k: "" if k.startswith("reported") or k in ("tok_s_gpu", "step_s_derived") else v for k, v in known.items()}
     absurd = known | {"reported_step_s": "1e9", "reported_mfu": "nonsense", "reported_mem_GB": "-4"}
     answers = [[one[name] for name in ADDED] for one in predicted_rows([known, blind, absurd])]
-    assert answers[0] == answers[1] == answers[2] and answers[0][2] == ""
+    assert answers[0] == answers[1] == answers[2] and answers[0][-1] == ""
 
 
 @pytest.mark.parametrize(
@@ -122,6 +128,13 @@ def test_what_rows_leave_to_their_source_is_read_there():
     assert dropped.software.drops_tokens and not dropless.software.drops_tokens
     assert dropped.model.query_width == dropless.model.query_width == 32 * 128  # "(tokendrop)" in a name hides nothing
     assert by_id("NANO-1.34B-1n").software.balanced_stages
+
+
+def test_bloom_fused_its_softmax_in_every_row(runs):
+    """Its kernel wants heads/t x b to be a multiple of 4 (megatron/model/fused_softmax.py, is_kernel_available)."""
+    bloom = [run for run in runs if run.family == "BLOOM"]
+    assert bloom and all(run.model.heads // run.layout.tp * run.layout.microbatch % 4 == 0 for run in bloom)
+    assert all(run.software.fused for run in bloom)
     titan = by_id("TITAN-T1-8B-8-eager").software
     assert titan.half_products and not titan.fused and not titan.newest_attention
     assert (
@@ -169,6 +182,28 @@ def test_an_unknown_family_with_experts_context_and_fp4_is_predicted():
     )
     answer = predicted_rows([strange])[0]
     assert answer["not_predicted"] == "" and 0 < float(answer["predicted_step_s"]) < 1000
+
+
+def test_an_interval_misses_its_bar_by_covering_too_little_and_too_much():
+    for covered, missed in ((0.80, True), (0.86, False), (0.94, False), (0.99, True)):
+        assert ("missed" in summary({COVERED: covered}, {COVERED: 0.9})) == missed
+    assert summary({FACTOR: 1.25}, {FACTOR: 1.8}).split()[-2:] == ["1.25", "1.80"]
+
+
+def test_coverage_is_a_row_and_the_rank_has_an_interval(runs):
+    found = measures(runs, predict)
+    assert 0.8 < found[COVERED] < 1 < found[FACTOR] < 2
+    line = uncertain_rank(runs, predict)
+    low, high = float(line.split()[-3]), float(line.split()[-1])
+    assert low < found[RANK] < high and f"rank correlation {found[RANK]:.2f}" in line
+
+
+def test_the_report_says_first_that_constants_are_not_seen(monkeypatch, runs):
+    monkeypatch.setattr(validate, "fitted_model", lambda others: predict)
+    first, *rest = report().splitlines()
+    assert first.startswith(f"{len(runs)} published runs of 14 sources, constants not seen: ")
+    assert any(line.startswith(COVERED) and "85%–95%" in line for line in rest)
+    assert any(line.startswith("bootstrap of ") for line in rest)
 
 
 def test_the_summary_names_what_is_missed():
