@@ -17,7 +17,7 @@ from shardlab.costs.planning.planner import GRADIENT_BYTES, NothingFits, Plan, S
 from shardlab.costs.uncertainty import step_interval
 from shardlab.pipeline_parallel.timed import played_clock, timed
 
-PLAYED = 12  # plans that are timed slot by slot, at least
+PLAYED = 8  # plans that are timed slot by slot, at least
 
 
 @dataclass(frozen=True)

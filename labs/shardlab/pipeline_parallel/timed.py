@@ -55,9 +55,17 @@ def time_plan(model: Transformer, plan: Plan, setup: Setup) -> Plan:
     layers = [kinds[experts].layer for experts in order]
     tried = dict.fromkeys(cuts(model, plan.layout, [layer.both for layer in layers], output.both))
     hop = next(iter(kinds.values())).hop
-    played = {cut: seconds_of_cut(tuple(_chunks(layers, output, cut)), hop, plan.layout) for cut in tried}
+    pipeline = _alone(plan.layout)
+    played = {cut: seconds_of_cut(tuple(_chunks(layers, output, cut)), hop, pipeline) for cut in tried}
     best = min(played, key=played.__getitem__)
     return replace(plan, step=_parts(plan, best, order, kinds, played[best]), cut=best)
+
+
+def _alone(layout: Layout) -> Layout:
+    """What of a layout its schedule is made of, so that plans which differ in the rest are played once."""
+    return Layout(
+        pp=layout.pp, virtual=layout.virtual, num_microbatches=layout.num_microbatches, schedule=layout.schedule
+    )
 
 
 def played_clock(model: Transformer, setup: Setup):
@@ -89,9 +97,15 @@ def seconds_of_cut(chunks: tuple[Passes, ...], hop: float, layout: Layout) -> fl
 
 
 def _schedule(layout: Layout, num_microbatches: int) -> Schedule:
-    if layout.virtual > 1:
-        return BUILDERS["interleaved"](layout.pp, num_microbatches, layout.virtual)
-    return BUILDERS[PLAYED[layout.schedule]](layout.pp, num_microbatches)
+    return _built(
+        "interleaved" if layout.virtual > 1 else PLAYED[layout.schedule], layout.pp, num_microbatches, layout.virtual
+    )
+
+
+@lru_cache(maxsize=32)  # cuts and recomputations are played on the same schedule, which nobody changes
+def _built(name: str, num_ranks: int, num_microbatches: int, num_chunks: int) -> Schedule:
+    chunks = {"num_chunks": num_chunks} if name == "interleaved" else {}
+    return BUILDERS[name](num_ranks, num_microbatches, **chunks)
 
 
 @lru_cache(maxsize=512)
