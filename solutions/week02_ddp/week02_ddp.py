@@ -73,8 +73,8 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
 
 # %% [markdown]
 # Lecture notes say that DDP over PCIe costs 20–40% of a step and over NVLink 5–10%. You see what such ranges are made
-# of: bytes, bandwidth, seconds of compute. The number to watch is the **communication efficiency**: compute / (compute
-# + *exposed* communication), where exposed means that nothing is computed meanwhile.
+# of: bytes, bandwidth, seconds of compute. The number to watch is the **communication efficiency**:
+# compute / (compute + *exposed* communication), where exposed means that nothing is computed meanwhile.
 #
 # ### Warm-up: efficiency
 #
@@ -477,7 +477,9 @@ def losses(steps, batch, lr, backward):
 one, two = (shardlab.run(losses, 30, 8, 0.1, mean_afterwards, ranks=n, timeout=60)[0] for n in (1, 2))
 print(f"largest difference in 30 steps: {max(abs(a - b) for a, b in zip(one, two, strict=True)):.1e}")
 figure, ax = figures.new_axes(7, 2.4)
-figures.show(figure, figures.draw_losses(ax, [list(enumerate(one)), list(enumerate(two))]))
+words = figures.draw_losses(ax, [list(enumerate(one)), list(enumerate(two))])
+ax.set_ylim(0, 3.5)
+figures.show(figure, words)
 
 # %% [markdown]
 # One curve lies on the other: only the order of the sums differs. When your check has passed, put `ddp_backward` in

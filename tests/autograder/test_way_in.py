@@ -1,4 +1,4 @@
-"""A page is entered through few imports, and its terms are those of the first five weeks' checks."""
+"""A page is entered through few imports, is read in one sitting, and has small cases worked by hand."""
 
 import ast
 
@@ -29,3 +29,9 @@ def test_a_page_is_read_in_one_sitting(week):
 def test_cases_by_hand_stand_on_the_page(week):
     text = "\n".join(cell.source for cell in notebooks.release(week).cells if cell.cell_type == "markdown")
     assert text.lower().count("by hand") >= 4
+
+
+@pytest.mark.parametrize("week", ENTERED)
+def test_no_sum_in_the_text_becomes_a_bullet(week):
+    text = [cell.source for cell in notebooks.release(week).cells if cell.cell_type == "markdown"]
+    assert [line for one in text for line in one.splitlines() if line.lstrip("> ").startswith("+ ")] == []
