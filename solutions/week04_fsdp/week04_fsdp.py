@@ -339,7 +339,7 @@ wraps = {}
 for layers, prefetch in [(1, 0), (1, 1), (1, 2), (6, 1)]:
     due = costs.traffic.zero_bytes(2, num_bytes, 3), min((1 + prefetch) * layers, 6) * num_bytes // 6
     sent, most = shardlab.run(bytes_and_peak, layers, prefetch, ranks=2)[0]
-    name = f"{6 // layers} unit(s), prefetch {prefetch}"
+    name = f"{'1 unit' if layers == 6 else f'{6 // layers} units'}, prefetch {prefetch}"
     print(f"{name}: predicted to send {due[0]:,.0f}, sent {sent:,.0f};", end=" ")
     print(f"predicted to hold {due[1]:,} at most, held {most:,}")
     wraps[name] = most

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from shardlab.costs import traffic
 from shardlab.figures.palette import PALETTE
-from shardlab.figures.units import written_bytes
+from shardlab.figures.units import bytes_on_axis, written_bytes
 
 
 def draw_bars(
@@ -83,7 +83,7 @@ def _finish(ax: Axes, labels: Sequence[str], title: str, longest: float) -> None
     ax.invert_yaxis()
     ax.set_xlim(0, longest * 1.3 or 1)
     ax.xaxis.set_major_locator(MaxNLocator(5))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: written_bytes(value)))
+    ax.xaxis.set_major_formatter(bytes_on_axis(longest))
     ax.tick_params(axis="x", labelsize=8)
     ax.tick_params(axis="y", length=0)
     ax.set_title(title, loc="left", fontsize=10)

@@ -4,9 +4,12 @@ import textwrap
 from collections.abc import Sequence
 from itertools import combinations
 
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
+from matplotlib.ticker import LogLocator, NullLocator
 
+LONG_AXIS = 300  # times its beginning
 AIR = 2.0  # points between two labels
 SHORT = 0.6  # of the figure's width: a shorter title fits wherever the axes begin
 LEAST_LETTERS = 12  # of a line
@@ -24,6 +27,22 @@ def wrap_titles(figure: Figure) -> None:
         while (too_wide := drawn.get_window_extent().x1 - figure.bbox.width) > 0 and letters > LEAST_LETTERS:
             letters -= max(1, round(letters * too_wide / drawn.get_window_extent().width / 2))
             drawn.set_text("\n".join(textwrap.wrap(title, letters)))
+        drawn.set_text("\n".join(_even_lines(title, drawn.get_text().count("\n") + 1)))
+
+
+def _even_lines(text: str, num_lines: int) -> list[str]:
+    """The text in that many lines, the longest as short as it can be: no single word is left for the last."""
+    widths = range(max(map(len, text.split())), len(text) + 1)
+    return next(lines for width in widths if len(lines := textwrap.wrap(text, width)) <= num_lines)
+
+
+def number_log_axis(axis: Axis, low: float, high: float) -> None:
+    """Write 1, 2 and 5 of each power of ten on a logarithmic axis from low to high; the powers alone on a long one.
+
+    Powers of ten alone would be one or two numbers on a short one.
+    """
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < LONG_AXIS * low else (1,), numticks=8))
+    axis.set_minor_locator(NullLocator())
 
 
 def keep_apart(figure: Figure, labels: Sequence[Annotation]) -> None:

@@ -7,10 +7,10 @@ from typing import cast
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter
 
 from shardlab.costs.traffic import all_reduce_seconds, tree_ring_crossover_bytes
-from shardlab.figures.labels import keep_apart
+from shardlab.figures.labels import keep_apart, number_log_axis
 from shardlab.figures.palette import MEASURED, PALETTE
 from shardlab.figures.units import written_bytes, written_seconds
 
@@ -132,7 +132,5 @@ def _log_axes(ax: Axes, label: str) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: written_seconds(value)))
     ax.margins(x=0.06, y=0.12)
     for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
-        between = (1, 2, 5) if high < 300 * low else (1,)  # powers of ten alone would be one or two numbers
-        axis.set_major_locator(LogLocator(subs=between, numticks=8))
-        axis.set_minor_locator(NullLocator())
+        number_log_axis(axis, low, high)
     ax.tick_params(labelsize=8)

@@ -34,8 +34,10 @@ def draw_overlap(
     _box(ax, 0, 0.0, forward_seconds, "F", "forward")
     begin = forward_seconds
     for layer, seconds in zip(reversed(range(len(backward_seconds))), backward_seconds, strict=True):
-        _box(ax, 0, begin, begin + seconds / 2, str(layer), "backward")
-        _box(ax, 0, begin + seconds / 2, begin + seconds, "", "weights")
+        _box(ax, 0, begin, begin + seconds, str(layer), "backward")
+        half = {"facecolor": PALETTE["weights"], "linewidth": 0}  # no line between the halves: nothing travels between
+        ax.add_patch(Rectangle((begin + seconds / 2, -0.4), seconds / 2, 0.8, **half))
+        ax.add_patch(Rectangle((begin, -0.4), seconds, 0.8, fill=False, edgecolor="white", linewidth=0.6))
         begin += seconds
     for number, bucket in enumerate(timeline):
         _box(ax, 1, bucket.begin, bucket.end, str(number), "communication")

@@ -140,7 +140,8 @@ def draw_profile(ax: Axes, traces: Sequence[Path], *, name: str) -> str:
                 if mine:
                     seen.add(meaning)
                     ax.broken_barh(mine, (top, HEIGHT), facecolor=PALETTE[meaning], linewidth=0)
-    ax.set(xlim=(0, last - first), ylim=(len(by_rank) - 0.45, -0.55), xlabel="milliseconds", title=name)
+    ax.set(xlim=(0, last - first), ylim=(len(by_rank) - 0.45, -0.55), xlabel="milliseconds")
+    ax.set_title(name, loc="left", fontsize=10)
     ax.set_yticks(range(len(by_rank)), [f"rank {rank}" for rank in range(len(by_rank))])
     below = LEGEND / ax.figure.get_figheight()  # type: ignore[union-attr] - a figure of its own
     ax.legend(

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter
 
+from shardlab.figures.labels import number_log_axis
 from shardlab.figures.palette import MEASURED, PALETTE
 
 Point = tuple[str, float, float]
@@ -31,9 +32,9 @@ def draw_against_published(
     ax.scatter([p[1] for p in points], [p[2] for p in points], s=12, color=PALETTE["communication"], alpha=0.6, lw=0)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    for axis, label in ((ax.xaxis, "measured"), (ax.yaxis, "predicted")):
+    for axis, label, limits in ((ax.xaxis, "measured", ax.get_xlim()), (ax.yaxis, "predicted", ax.get_ylim())):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_locator(NullLocator())
+        number_log_axis(axis, *limits)
         axis.set_label_text(f"{label}, {unit}", fontsize=8)
     ax.tick_params(labelsize=8)
     _number(ax, worst)

@@ -1,5 +1,7 @@
 """Bytes and seconds as a person writes them: "24.5 GB", "490 ms". Powers of ten, as link speeds are given."""
 
+from matplotlib.ticker import FuncFormatter
+
 MEMORY = {"GB": 1e9, "GiB": 2.0**30}  # what a figure of memory can count in: bytes of each
 
 _BYTES = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B")]
@@ -19,6 +21,12 @@ def bytes_of_unit(unit: str) -> float:
 def written_bytes(num_bytes: float) -> str:
     """24500000000.0 -> "24.5 GB"."""
     return _written(num_bytes, _BYTES, digits=4)
+
+
+def bytes_on_axis(largest: float) -> FuncFormatter:
+    """Writes every number of an axis that ends at `largest` in one unit: 0, 0.6 MB, 1.2 MB."""
+    scale, unit = next((pair for pair in _BYTES if largest >= pair[0]), _BYTES[-1])
+    return FuncFormatter(lambda value, _: f"{value / scale:g} {unit}" if value else "0")
 
 
 def written_seconds(seconds: float) -> str:

@@ -40,3 +40,6 @@ def test_the_figure_says_what_is_exposed():
     sentence = draw_overlap(ax, 2.0, LAYERS, timeline, title="Three buckets", limit_seconds=10)
     assert sentence.endswith("8 s of compute, 3 buckets, 1 s of communication exposed, efficiency 88.9%.")
     assert ax.get_title(loc="left") == "Three buckets: 89% efficiency"
+    numbers = [text for text in ax.texts if text.get_position()[1] == 0]
+    assert [text.get_text() for text in numbers] == ["F", "2", "1", "0"]
+    assert numbers[1].get_position()[0] == 2 + LAYERS[0] / 2  # a layer's backward is one box: its number in the middle

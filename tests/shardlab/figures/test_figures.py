@@ -162,6 +162,14 @@ def test_show_gives_the_picture_an_alt_text_and_a_caption(monkeypatch, capsys):
         figures.show(figure, " ")
 
 
+def test_a_figure_brings_its_own_white_page_into_a_dark_jupyterlab():
+    figure, ax = figures.new_axes(4, 2)
+    figures.draw_bars(ax, {"a": 1.0}, title="One")
+    picture = imread(io.BytesIO(png(figure)))
+    corners = picture[[0, 0, -1, -1], [0, -1, 0, -1]]
+    assert (corners == 1.0).all(), "a black text on a page that shows through could not be read"
+
+
 def test_drawing_twice_gives_the_same_bytes():
     pictures = []
     for _ in range(2):

@@ -18,7 +18,9 @@ def test_a_title_stays_inside_its_figure(width):
     title = next(child for child in ax.get_children() if getattr(child, "get_text", str)() == ax.get_title(loc="left"))
     assert title.get_window_extent().x1 <= figure.bbox.width
     assert title.get_text().replace("\n", " ") == LONG
-    assert ("\n" in title.get_text()) == (width < 12)
+    lines = title.get_text().split("\n")
+    assert (len(lines) > 1) == (width < 12)
+    assert min(map(len, lines)) > max(map(len, lines)) / 2
 
 
 def test_labels_at_one_place_are_moved_apart_and_others_stay():
@@ -51,3 +53,18 @@ def test_a_range_within_one_power_of_ten_has_numbers_too():
     figures.draw_predicted_against_measured(ax, [(4, 1e6, 3e-3), (4, 3e6, 4e-3)], 5e-4, 5e-10)
     low, high = ax.get_ylim()
     assert sum(low <= tick <= high for tick in ax.yaxis.get_majorticklocs()) >= 2
+
+
+def test_bars_have_one_unit_on_their_axis():
+    figure, ax = figures.new_axes(7, 2)
+    figures.draw_bars(ax, {"a": 1.3e6, "b": 1.97e6}, title="Two bars")
+    figure.draw_without_rendering()
+    written = [label.get_text() for label in ax.get_xticklabels()]
+    assert written[0] == "0" and {text.split()[1] for text in written[1:]} == {"MB"}
+
+
+def test_published_runs_of_one_power_of_ten_have_numbers():
+    _, ax = figures.new_axes(8, 3)
+    figures.draw_against_published(ax, [("a", 11.0, 12.0), ("b", 60.0, 50.0)], what="Step time", unit="s")
+    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+        assert sum(low <= tick <= high for tick in axis.get_majorticklocs()) >= 2
