@@ -102,7 +102,7 @@ def _schedule(layout: Layout, num_microbatches: int) -> Schedule:
     )
 
 
-@lru_cache(maxsize=32)  # cuts and recomputations are played on the same schedule, which nobody changes
+@lru_cache(maxsize=4)  # cuts and recomputations are played on the same schedule, which nobody changes
 def _built(name: str, num_ranks: int, num_microbatches: int, num_chunks: int) -> Schedule:
     chunks = {"num_chunks": num_chunks} if name == "interleaved" else {}
     return BUILDERS[name](num_ranks, num_microbatches, **chunks)
