@@ -73,12 +73,7 @@ def test_without_kernels_operators_are_read(written):
 @pytest.mark.parametrize(
     "text",
     [b"no gzip", gzip.compress(b"no json"), gzip.compress(b"[1]"), gzip.compress(b"{}")],
-    ids=[
-        "no gzip",
-        "no JSON",
-        "a list",
-        "no events",
-    ],  # gzip writes the time: bytes as names differ between two workers
+    ids=["no gzip", "no JSON", "a list", "no events"],  # gzip writes the time: bytes as names differ between two workers
 )
 def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "x.json.gz"
