@@ -100,7 +100,7 @@ def _refuse_without_attempt(folder: Folder, exercise: Exercise, mine: str, blank
     standing = standing_of(folder, exercise)
     if not standing.was_attempted:
         raise ValueError(
-            f"{exercise.name}: {len(standing.answers)} different answers were checked so far. The solution opens after "
+            f"{exercise.name}, different answers checked so far: {len(standing.answers)}. The solution opens after "
             f"{HONEST}, or with all points; `shardlab study hint {exercise.name}` helps meanwhile"
         )
 
