@@ -76,11 +76,7 @@ def test_without_kernels_operators_are_read(written):
 @pytest.mark.parametrize(
     "text",
     [b"no gzip", gzip.compress(b"no json"), gzip.compress(b"[1]"), gzip.compress(b"{}")],
-<<<<<<< HEAD
     ids=["no gzip", "no JSON", "a list", "no events"],  # gzip writes the time, and a name must not
-=======
-    ids=["no gzip", "no JSON", "a list", "no events"],  # gzip writes the time: bytes as names differ between two workers
->>>>>>> h-study
 )
 def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "x.json.gz"
