@@ -135,7 +135,7 @@ def kernels_of(trace: bytes) -> bytes:
 def keep() -> None:
     """Write the copies that a notebook draws."""
     for path in sorted([*TRACES.glob("week07-*.json.gz"), *TRACES.glob("week13-*.json.gz")]):
-        copy = KEPT / path.name
+        copy = KEPT / f"of-{path.name}"
         copy.write_bytes(kernels_of(path.read_bytes()))
         print(f"{copy}: {copy.stat().st_size:,} bytes")
 
