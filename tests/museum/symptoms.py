@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -29,11 +30,20 @@ DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 Numbers = dict[str, Any]
 
 
+def is_other_name(statement: ast.stmt) -> bool:
+    """Whether it gives parts of modules a shorter name: `dist, pad = torch.distributed, torch.nn.functional.pad`."""
+    if not isinstance(statement, ast.Assign):
+        return False
+    values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
+    return all(re.fullmatch(r"torch(\.\w+)+", ast.unparse(value)) for value in values)
+
+
 @cache
 def page(week: str, *names: str) -> SimpleNamespace:
     """These functions and classes of a week's page, and those that they use; its demonstrations do not run."""
     source = notebooks.source_path(week).read_text(encoding="utf-8")
-    statements: list[ast.stmt] = [one for one in ast.parse(source).body if isinstance(one, DEFINITIONS)]
+    body = ast.parse(source).body
+    statements: list[ast.stmt] = [one for one in body if isinstance(one, DEFINITIONS) or is_other_name(one)]
     kept = [statements[place] for place in sorted(needed(statements, names))]
     namespace: dict[str, Any] = {"__name__": f"page_of_{week}"}
     exec(compile(ast.Module(kept, []), f"<{week}>", "exec"), namespace)
