@@ -159,7 +159,7 @@ def test_the_solutions_bytes_are_measured_as_the_learners():
     theirs = json.loads(ended.stdout)
     assert theirs[0]["sent_bytes"] == [16, 16]
     lost = subprocess.run([*program[:-1], "week00.nothing"], capture_output=True, text=True, check=False)
-    assert lost.returncode == 1 and "no exercise" in lost.stderr
+    assert lost.returncode == 2 and "no exercise" in lost.stderr
 
 
 def another_page(cells, rng, number):

@@ -139,7 +139,7 @@ def test_what_memory_calls_a_fit_is_what_plan_does(layout, verdict):
     typed = ("memory", "--model", "llama2-7b", *layout)
     shown, total = shardlab(*typed).stdout, json.loads(shardlab(*typed, "--json").stdout)["total"]
     assert verdict in shown
-    assert (total <= usable_bytes(ACCELERATORS["h100"])) == ("too" not in shown.splitlines()[-1])
+    assert (total <= usable_bytes(ACCELERATORS["h100"])) == (" too " not in shown)
 
 
 def test_the_help_names_every_accelerator():
@@ -197,7 +197,7 @@ def test_a_slower_network_is_slower_and_is_given_in_gbit():
     usual, same, slow = (
         json.loads(shardlab(*typed, *more).stdout) for more in ((), ("--network", "400"), ("--network", "10"))
     )
-    assert usual == same and slow["plans"][0]["step_seconds"] > 1.2 * usual["plans"][0]["step_seconds"]
+    assert usual == same and slow["plans"][0]["step_seconds"] > 1.05 * usual["plans"][0]["step_seconds"]
 
 
 def test_only_the_recomputations_that_are_asked_for():
@@ -220,7 +220,19 @@ def test_days_and_price_of_a_whole_run():
 
 
 def test_flags_for_a_framework():
-    typed = ("plan", "--model", "llama2-7b", "--gpus", "16", "--tokens-per-batch", "262144", "--best", "1")
+    typed = (
+        "plan",
+        "--model",
+        "llama2-7b",
+        "--gpus",
+        "16",
+        "--tokens-per-batch",
+        "262144",
+        "--best",
+        "1",
+        "--recompute",
+        "none",
+    )
     for name in ("megatron", "torchtitan"):
         text, data = (
             shardlab(*typed, "--export", name).stdout,
