@@ -52,11 +52,8 @@ def _shows_a_formula(root: ElementTree.Element) -> bool:
     return all(one.tag in _ELEMENTS and _ATTRIBUTES.issuperset(one.attrib) for one in root.iter())
 
 
-class _Renderer(IPythonRenderer):
-    """As nbconvert's, for a page without scripts and without anything from elsewhere."""
-
-    def image(self, text: str, url: str, title: str | None = None) -> str:
-        return f"[image {striptags(text)}: {escape(url)}, not shown]"
+class WithoutScripts(IPythonRenderer):
+    """As nbconvert's, for a page that loads no script: formulas become MathML, and drawings in words stay words."""
 
     def block_mermaidjs(self, code: str) -> str:
         return f"<pre><code>{escape(code)}</code></pre>"
@@ -69,3 +66,10 @@ class _Renderer(IPythonRenderer):
 
     def latex_environment(self, name: str, body: str) -> str:
         return formula_html(f"\\begin{{{name}}}{body}\\end{{{name}}}", display=True)
+
+
+class _Renderer(WithoutScripts):
+    """What a student wrote loads no picture from anywhere, either."""
+
+    def image(self, text: str, url: str, title: str | None = None) -> str:
+        return f"[image {striptags(text)}: {escape(url)}, not shown]"

@@ -9,9 +9,9 @@ from html import escape, unescape
 from typing import Any
 
 from mistune.util import striptags
-from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbconvert.filters.markdown_mistune import MarkdownWithMath
 
-from autograder.answer_html import formula_html
+from autograder.answer_html import WithoutScripts
 from autograder.site.languages import both, heading_in_chinese, inline_code, prompt_in_chinese
 from autograder.site.links import Links
 
@@ -44,7 +44,7 @@ class Prose:
         return name if self.anchors[name] == 1 else f"{name}-{self.anchors[name] - 1}"
 
 
-class _Renderer(IPythonRenderer):
+class _Renderer(WithoutScripts):
     def __init__(self, prose: Prose) -> None:
         super().__init__(escape=False)
         self.prose = prose
@@ -76,18 +76,6 @@ class _Renderer(IPythonRenderer):
 
     def table(self, text: str) -> str:
         return f'<div class="wide" tabindex="0"><table>{text}</table></div>\n'
-
-    def block_mermaidjs(self, code: str) -> str:
-        return f"<pre><code>{escape(code)}</code></pre>"
-
-    def block_math(self, body: str) -> str:
-        return formula_html(body, display=True)
-
-    def inline_math(self, body: str) -> str:
-        return formula_html(body)
-
-    def latex_environment(self, name: str, body: str) -> str:
-        return formula_html(f"\\begin{{{name}}}{body}\\end{{{name}}}", display=True)
 
 
 def _asked(html: str) -> str:

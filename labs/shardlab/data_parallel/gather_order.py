@@ -1,8 +1,9 @@
 """Do all ranks gather the same units in the same order? Units of one size would mix in silence if they did not.
 
-An order that has been agreed on costs one look at the group's store at the end of a pass, and no message. A rank whose
-order is a new one leaves a note there *before* it gathers, so that whoever has gathered with it finds the note when the
-pass ends; then all ranks compare what they have gathered, in words, before a weight is changed.
+What all ranks have gathered so far says which order is due next: the one that followed the last time. It costs one look
+at the group's store at the end of a pass, and no message. A rank that leaves it writes a note *before* it gathers, so
+that whoever has gathered with it finds the note when the pass ends; then all ranks compare, in words, what they have
+gathered, before a weight is changed. As every pass was agreed on or due, the same order is due on all ranks.
 """
 
 from __future__ import annotations
@@ -14,34 +15,42 @@ from datetime import timedelta
 import torch.distributed as dist
 
 MOST_NAMES = 8
-PATIENCE = timedelta(seconds=30)  # for ranks that have left the others' order so far that they wait for a gather
+PATIENCE = timedelta(seconds=30)  # for ranks that gather more than the others, which wait for them
+Order = tuple[int, ...]
 
 
 class GatherOrder:
     """One rank's gathers, pass by pass: a forward or a backward. names: of what is gathered, by its number."""
 
     def __init__(self, names: Sequence[str], group: dist.ProcessGroup | None) -> None:
-        self._names, self._group = names, group
+        self._names = names
         self._rank, self._size = dist.get_rank(group), dist.get_world_size(group)
         store = dist.distributed_c10d._world.pg_map[group or dist.distributed_c10d._get_default_group()][1]
         number = store.add(f"zero3-{self._rank}", 1)  # every rank wraps the same models, one after the other
         self._store = dist.PrefixStore(f"zero3-{number}", store)
-        self._known: set[tuple[int, ...]] = {()}
-        self._pass: tuple[int, ...] = ()
-        self._noted, self._talks = False, 0
+        self._before: tuple[Order, ...] = ()  # the last two passes, a forward and a backward
+        self._next: dict[tuple[Order, ...], Order] = {}  # the pass that followed two passes the last time
+        self._pass: Order = ()
+        self._noted, self._comparisons = False, 0
 
     def record(self, number: int) -> None:
-        """Call it before a gather: a beginning that was never agreed on is noted."""
+        """Call it before a gather."""
         self._pass = (*self._pass, number)
-        if self._pass not in self._known and not self._noted and self._size > 1:
-            self._store.set(self._note, "")
-            self._noted = True
+        due = self._next.get(self._before, ())
+        if due[: len(self._pass)] != self._pass:
+            self._leave_note()
 
     def end_pass(self) -> None:
         """Compare with the others if some rank has left a note. Raises ValueError, on every rank alike."""
-        if self._size > 1 and (self._noted or self._store.check([self._note])):
+        if self._size == 1:
+            return
+        if self._next.get(self._before) != self._pass:
+            self._leave_note()
+        if self._noted or self._store.check([self._note]):
             self._compare()
-        self._pass, self._noted = (), False
+        self._next[self._before] = self._pass
+        self._before = (*self._before, self._pass)[-2:]
+        self._pass = ()
 
     def forget(self) -> None:
         """Begin a new pass after one that was given up."""
@@ -49,16 +58,20 @@ class GatherOrder:
 
     @property
     def _note(self) -> str:
-        return f"note-{self._talks}"
+        return f"note-{self._comparisons}"
+
+    def _leave_note(self) -> None:
+        if not self._noted and self._size > 1:
+            self._store.set(self._note, "")
+            self._noted = True
 
     def _compare(self) -> None:
-        mine, talk = self._pass, self._talks
-        self._talks, self._pass, self._noted = talk + 1, (), False
-        keys = [f"said-{talk}-{rank}" for rank in range(self._size)]
+        mine, keys = self._pass, [f"said-{self._comparisons}-{rank}" for rank in range(self._size)]
+        self._comparisons, self._noted = self._comparisons + 1, False
         self._store.set(keys[self._rank], json.dumps(mine))
         try:
             self._store.wait(keys, PATIENCE)
-        except dist.DistStoreError:
+        except RuntimeError:  # of the store: nobody else had anything to say in time
             raise ValueError(
                 f"rank {self._rank} gathered {self._named(mine)}, and others still gather. {_REMEDY}"
             ) from None
@@ -67,9 +80,8 @@ class GatherOrder:
         if other is not None:
             theirs, first = self._named(said[other]), self._named(said[0])
             raise ValueError(f"rank {other} gathered {theirs} where rank 0 gathered {first}. {_REMEDY}")
-        self._known |= {mine[:length] for length in range(1, len(mine) + 1)}
 
-    def _named(self, order: tuple[int, ...]) -> str:
+    def _named(self, order: Order) -> str:
         names = [self._names[number] for number in order]
         shown = names if len(names) <= MOST_NAMES else [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} more"]
         return ", ".join(shown) or "nothing"

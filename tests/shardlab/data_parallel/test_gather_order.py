@@ -10,10 +10,10 @@ from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
 from tests.shardlab.data_parallel.test_branches import WIDTH, new_model
 
 RANKS = 3
-ODD = {0: 1, 1: 2, 2: 1}  # which branch a rank takes in the step that goes wrong
+NEW, KNOWN = (1, 2, 1), (0, 1, 0)  # which branch each rank takes in the step that goes wrong; right ones take 0 and 1
 
 
-def one_goes_astray(kind, prefetch, right_steps, training):
+def one_goes_astray(kind, prefetch, right_steps, training, taken=NEW):
     """Some steps alike, then one in which rank 1 takes another branch; its error, and whether weights were changed."""
     model = new_model()
     units = [model.first, *model.branches, model.last]
@@ -26,7 +26,7 @@ def one_goes_astray(kind, prefetch, right_steps, training):
     before = zero.full_parameters()
     try:
         with torch.set_grad_enabled(training):
-            output = model(x, ODD[dist.get_rank()])
+            output = model(x, taken[dist.get_rank()])
         if training:
             output.square().mean().backward()
         zero.step()
@@ -50,21 +50,49 @@ def test_all_ranks_are_told(kind, prefetch, right_steps, training):
     assert all(unchanged for _, unchanged in told)
 
 
-def stores_keys(steps):
-    """How many times the ranks compared their orders: keys of the store that were said by rank 0."""
+def one_gathers_more():
+    """As above, but what prefetch has gathered ahead makes the orders differ in length, and errors are not caught."""
+    model = new_model()
+    zero = Zero3(model, torch.optim.SGD, units=[model.first, *model.branches, model.last], lr=0.1, prefetch=1)
+    for branch in (0, 1, 0, 1, KNOWN[dist.get_rank()]):
+        model(torch.ones(2, WIDTH, dtype=torch.float64), branch).square().mean().backward()
+        zero.step()
+        zero.zero_grad()
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("right_steps", [4, 5])
+def test_orders_that_all_have_used_before_do_not_mix(right_steps, training):
+    told = shardlab.run(one_goes_astray, Zero3, 0, right_steps, training, KNOWN, ranks=RANKS, timeout=60)
+    assert len({sentence for sentence, _ in told}) == 1, told
+    sentence, unchanged = told[0]
+    assert sentence.startswith("rank 1 gathered first, ") and unchanged
+
+
+@pytest.mark.slow
+def test_a_rank_that_gathers_more_than_the_others_ends_in_a_sentence():
+    with pytest.raises(
+        shardlab.RanksFailed, match=r"gathered first, .*, and others still gather\. No weight was changed"
+    ):
+        shardlab.run(one_gathers_more, ranks=RANKS, timeout=100)
+
+
+def comparisons(branches):
+    """How many times the ranks had compared their orders after each step."""
     model = new_model()
     zero = Zero3(model, torch.optim.SGD, units=[model.first, *model.branches, model.last], lr=0.1)
     x = torch.ones(2, WIDTH, dtype=torch.float64)
     talks = []
-    for step in range(steps):
-        model(x, step % 3).square().mean().backward()
+    for branch in branches:
+        model(x, branch).square().mean().backward()
         zero.step()
         zero.zero_grad()
-        talks.append(zero._gathers._talks)
+        talks.append(zero._gathers._comparisons)
     return talks
 
 
-def test_known_orders_are_not_compared_again():
-    talks = shardlab.run(stores_keys, 9, ranks=2, timeout=60)
-    assert talks[0] == talks[1]
-    assert talks[0][-1] == talks[0][2] <= 6  # a forward and a backward of each branch, and no more after them
+@pytest.mark.parametrize(("branches", "settled"), [([0] * 6, 2), ([0, 1, 2] * 3, 4)], ids=["one", "in turn"])
+def test_an_order_that_comes_when_it_is_due_is_not_compared(branches, settled):
+    talks, others = shardlab.run(comparisons, branches, ranks=2, timeout=60)
+    assert talks == others and talks[0] == 2  # a forward and a backward
+    assert talks[settled - 1] == talks[-1]

@@ -1,17 +1,24 @@
-"""`python -m shardlab.costs.validation`: both reports; `--fit`: the constants, fitted on all published runs.
+"""`python -m shardlab.costs.validation`: both reports, some minutes; its options do one thing instead."""
 
-`--residuals` writes data/held_out_residuals.csv, from which prediction intervals are made, after a change of the model.
-"""
-
-import sys
+import argparse
 
 from shardlab.costs.validation import validate, validate_single_node
 from shardlab.costs.validation.fitting import fit
 from shardlab.costs.validation.residuals import write_residuals
 
-if "--fit" in sys.argv:
+parser = argparse.ArgumentParser(prog="python -m shardlab.costs.validation", description=__doc__)
+instead = parser.add_mutually_exclusive_group()
+instead.add_argument("--fit", action="store_true", help="print the constants, fitted on all published runs")
+instead.add_argument(
+    "--residuals",
+    action="store_true",
+    help="write data/held_out_residuals.csv, from which prediction intervals are made, after a change of the model",
+)
+chosen = parser.parse_args()
+
+if chosen.fit:
     print(fit(validate.measured_runs()))
-elif "--residuals" in sys.argv:
+elif chosen.residuals:
     runs = validate.measured_runs()
     write_residuals(runs, validate.held_out(runs, validate.fitted_model))
 else:
