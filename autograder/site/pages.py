@@ -137,7 +137,7 @@ def glossary_page(weeks: list[str], links: Links) -> Page:
 
 def reading_page(solved: Mapping[str, NotebookNode], links: Links) -> Page:
     """The code and the papers that the weeks send their readers to, week by week, in the weeks' own words."""
-    parts = [f"<h1>{_title('Sources to read')}</h1><p>{say('reading-is')}</p>"]
+    parts = [f'<h1 id="sources">{_title("Sources to read")}</h1><p>{say("reading-is")}</p>']
     anchors = Counter[str]()
     for week in solved:
         source = f"course/{week}/{week}.ipynb"

@@ -63,7 +63,7 @@ def shown(solved: NotebookNode, released: NotebookNode) -> list[Shown]:
 
 def solution_lines(solved: NotebookNode, released: NotebookNode) -> set[str]:
     """The lines of solutions that the students' page has nowhere: what no page of the site may show."""
-    given = {line for cell in released.cells for line in _lines(cell.source)}
+    given = {line.strip("`") for cell in released.cells for line in _lines(cell.source)}  # a hint quotes a line
     marked = [cell.source for cell in solved.cells if cell.metadata.get("nbgrader", {}).get("solution")]
     return {line for source in marked for line in _lines(source)} - given
 
