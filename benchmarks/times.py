@@ -28,7 +28,7 @@ def last_times(path: Path = FILE) -> dict[str, float]:
 
 
 def remember(name: str, seconds: float, path: Path = FILE) -> str:
-    """Keep a benchmark's time for the next run; returns a sentence on it. A folder without room is no error."""
+    """Keep a benchmark's time for the next run; returns a sentence on it. A folder without room is not an error."""
     try:
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(last_times(path) | {name: round(seconds, 1)}, indent=1))

@@ -52,8 +52,8 @@ def draw_predicted_against_measured(ax: Axes, points: Iterable[Sample], alpha: f
     ax.set_title(f"Measured (dots) against predicted (line): {middle:.0%} apart in the middle", loc="left", fontsize=10)
     return (
         f"In words: {len(points)} measurements differ from the prediction by {middle:.0%} in the middle and by "
-        f"{_signed(largest)} at most, at {worst}, with alpha = {written_seconds(alpha)} a message "
-        f"and beta = {written_seconds(beta * 1e9)} a gigabyte."
+        f"{_signed(largest)} at most, at {worst}, with alpha = {written_seconds(alpha)} per message "
+        f"and beta = {written_seconds(beta * 1e9)} per gigabyte."
     )
 
 

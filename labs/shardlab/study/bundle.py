@@ -136,13 +136,13 @@ def _unpack(source: Path, target: Path) -> None:
 
 
 def _refuse_foreign(bundle: zipfile.ZipFile, source: Path) -> None:
-    """Refuse names that lead elsewhere, links, files that start programs by lying there, and what is no export."""
+    """Refuse names that lead elsewhere, links, files that start programs by lying there, and what is not an export."""
     infos = bundle.infolist()
     if len(infos) > MOST_FILES or sum(info.file_size for info in infos) > MOST_BYTES:
         raise ValueError(f"{source} is larger than any learner's folder: nothing was changed")
     names = [info.filename for info in infos]
     if MARK not in names:
-        raise ValueError(f"{source} is no export of a learner's folder: it has no {MARK}")
+        raise ValueError(f"{source} is not an export of a learner's folder: it has no {MARK}")
     seen: set[str] = set()
     for info in infos:
         is_link = stat.S_ISLNK(info.external_attr >> 16)

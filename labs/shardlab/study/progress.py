@@ -67,7 +67,7 @@ class Week:
 def standings(exercises: Mapping[str, Exercise], rows: Sequence[Record]) -> dict[str, Standing]:
     """How each exercise stands after these records.
 
-    A check of an answer that is still blank is no try. Points count for checks on the page's own cases.
+    A check of an answer that is still blank is not a try. Points count for checks on the page's own cases.
     """
     found = {name: Standing(one) for name, one in exercises.items() if not one.is_written}
     for place, row in enumerate(rows):
