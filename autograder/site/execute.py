@@ -6,7 +6,7 @@ import ast
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from copy import deepcopy
 from functools import cache
@@ -104,13 +104,21 @@ def _execute(week: str, notebook: NotebookNode) -> NotebookNode:
         if _is_check(cell):
             cell.source = without_check(cell.source)
     try:
-        client_of(week, running).execute()
+        client_of(week, running).execute(env=_with_our_commands(os.environ))
     except CellExecutionError as error:
         raise ValueError(f"{week} does not run from top to bottom: {error.ename}: {error.evalue}") from error
     for cell, before in zip(running.cells, notebook.cells, strict=True):
         cell.source = before.source
         cell.metadata.pop("execution", None)  # times of this one build
+        for output in cell.get("outputs", []):
+            if output.output_type == "stream":
+                output.text = output.text.replace(f"{ROOT}/", "")  # where this one machine keeps the course
     return running
+
+
+def _with_our_commands(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which `!shardlab doctor` is found, as it is in the JupyterLab that `make lab` opens."""
+    return {**variables, "PATH": os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])}
 
 
 def _with_outputs_of(ran: NotebookNode, notebook: NotebookNode) -> NotebookNode:

@@ -31,11 +31,11 @@ Numbers = dict[str, Any]
 
 
 def is_other_name(statement: ast.stmt) -> bool:
-    """Whether it gives parts of modules a shorter name: `dist, pad = torch.distributed, torch.nn.functional.pad`."""
+    """Whether it gives parts of modules a shorter name: `f, g = tensor_parallel.to_all, tensor_parallel.sum_of_all`."""
     if not isinstance(statement, ast.Assign):
         return False
     values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
-    return all(re.fullmatch(r"torch(\.\w+)+", ast.unparse(value)) for value in values)
+    return all(re.fullmatch(r"\w+(\.\w+)+", ast.unparse(value)) for value in values)
 
 
 @cache

@@ -147,7 +147,7 @@ BROKEN = {
     "empty": (lambda path: path.write_text(""), "is broken"),
     "cut": (cut, "is broken"),
     "damaged": (damaged, "is broken"),
-    "no export": (lambda path: zipped(path, [("a.txt", "x")]), "no export"),
+    "not an export": (lambda path: zipped(path, [("a.txt", "x")]), "not an export"),
     "later format": (lambda path: zipped(path, [(".study/folder.json", '{"format": 9}')]), "another format"),
     "no format": (lambda path: zipped(path, [(".study/folder.json", "[]")]), "cannot be unpacked"),
     "a file as a folder": (
