@@ -42,6 +42,11 @@ def assign_buckets(
     return buckets
 
 
+def in_messages(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """Lists of parameters in their own order, none larger than a bucket but for a single large parameter."""
+    return assign_buckets(parameters[::-1], first_bucket_bytes=BUCKET_BYTES)
+
+
 class Bucket:
     """The gradients of some parameters in one flat tensor, and who of them has arrived in this backward."""
 

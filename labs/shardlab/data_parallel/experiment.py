@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from shardlab import meter
 from shardlab.costs.memory_states import StateBytes, shard_elements
 from shardlab.costs.traffic import ring_all_gather_bytes, zero_bytes
-from shardlab.data_parallel.buckets import assign_buckets
+from shardlab.data_parallel.buckets import assign_buckets, in_messages
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
@@ -173,11 +173,10 @@ def predicted(config: GPTConfig, stage: int, num_ranks: int) -> Predicted:
 
 
 def vector_sizes(model: GPT, stage: int) -> list[int]:
-    """Parameters of each vector: all, a bucket's, or a block's with the rest at the end."""
+    """Parameters of each vector: a message's, a bucket's, or a block's with the rest at the end."""
     parameters = list(model.parameters())
-    if stage == 1:
-        return [sum(parameter.numel() for parameter in parameters)]
-    if stage == 2:
-        return [sum(parameter.numel() for parameter in bucket) for bucket in assign_buckets(parameters)]
+    if stage < 3:
+        vectors = in_messages(parameters) if stage == 1 else assign_buckets(parameters)
+        return [sum(parameter.numel() for parameter in vector) for vector in vectors]
     blocks = [sum(parameter.numel() for parameter in block.parameters()) for block in model.blocks]
     return [*blocks, sum(parameter.numel() for parameter in parameters) - sum(blocks)]

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from shardlab.data_parallel.buckets import in_messages
 from shardlab.data_parallel.clipping import clip_shards
 from shardlab.data_parallel.elementwise import refuse_unshardable, refuse_what_needs_matrices
 from shardlab.data_parallel.flat import FlatParameters
@@ -23,7 +24,8 @@ class ShardedOptimizer:
     """`optimizer_class` over this rank's slice of the parameters, laid end to end; the others' weights are gathered.
 
     parameters: as torch's optimizers take them, groups with options of their own included; each group and dtype has
-    its own vector. master_dtype: torch.float32 keeps a precise copy of low-precision weights, sharded as well.
+    vectors of its own, of 25 MiB at most: whoever reduces them holds few at a time.
+    master_dtype: torch.float32 keeps a precise copy of low-precision weights, sharded as well.
     compute_dtype: turn the weights into this type for the passes, and gather them so; the master keeps what they were.
     offload: the optimizer works on the CPU; gradients' slices go there and weights' slices come back.
     layout: `whole.WholeParameters` gives each parameter one owner, for optimizers that look at matrices.
@@ -69,11 +71,16 @@ class ShardedOptimizer:
             del self.local.state[parameter]
 
     def _by_vector(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-        """Which parameters share a vector: here all of one dtype."""
+        """Which parameters share a vector: of one dtype, and as many as a message should hold.
+
+        Owners of whole parameters are chosen among all of them, so that their shares are even.
+        """
         by_kind: dict[Any, list[nn.Parameter]] = {}
         for parameter in parameters:
             by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
-        return list(by_kind.values())
+        if issubclass(self._layout, WholeParameters):
+            return list(by_kind.values())
+        return [some for all_of_kind in by_kind.values() for some in in_messages(all_of_kind)]
 
     def _lay_out(self, parameters: list[nn.Parameter]) -> FlatParameters:
         return self._layout(parameters, group=self.group, **self._vector_options)

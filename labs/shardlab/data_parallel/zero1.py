@@ -5,7 +5,7 @@ Where DDP all-reduces, ZeRO-1 reduce-scatters before the step and gathers weight
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -73,21 +73,31 @@ class Zero1(ShardedOptimizer):
         """The mean of every rank's gradients, of this rank's slices alone."""
         if change := self._snapshot.change(self._homes):
             self._ring(change)
-        gradients = [vector.gradient() for vector in self.vectors]
-        for vector, flat in zip(self.vectors, gradients, strict=True):
-            self.alarm.examine(vector.parameters, split_as(flat, vector.shapes), vector.heads(flat))
-        shards = self._means(gradients)
+        shards = self._means(self._outgoing())
         self.alarm.answer(shards)
         return shards
 
-    def _means(self, flats: Sequence[Tensor]) -> list[Tensor]:
-        """This rank's slice of the mean of each vector."""
-        sums = [self._reduce(flat, vector) for flat, vector in zip(flats, self.vectors, strict=True)]
-        for works, shard in sums:
-            for work in works:
-                work.wait()
-            self._turn_into_mean(shard)
-        return [shard for _, shard in sums]
+    def _outgoing(self) -> Iterator[Tensor]:
+        """Each vector of gradients, laid end to end only when it is about to leave."""
+        for vector in self.vectors:
+            flat = vector.gradient()
+            self.alarm.examine(vector.parameters, split_as(flat, vector.shapes), vector.heads(flat))
+            yield flat
+
+    def _means(self, flats: Iterable[Tensor]) -> list[Tensor]:
+        """This rank's slice of the mean of each vector; one is laid end to end while another is on its way."""
+        shards: list[Tensor] = []
+        on_the_way: tuple[list[dist.Work], Tensor] | None = None
+        for flat, vector in zip(flats, self.vectors, strict=True):
+            shards += [] if on_the_way is None else [self._mean(*on_the_way)]
+            on_the_way = self._reduce(flat, vector)
+        return shards if on_the_way is None else [*shards, self._mean(*on_the_way)]
+
+    def _mean(self, works: list[dist.Work], shard: Tensor) -> Tensor:
+        for work in works:
+            work.wait()
+        self._turn_into_mean(shard)
+        return shard
 
     def _reduce(self, flat: Tensor, vector: FlatParameters) -> tuple[list[dist.Work], Tensor]:
         """Start to sum a vector to its owners; the slice holds the sum when the works are done."""
@@ -97,7 +107,7 @@ class Zero1(ShardedOptimizer):
     def _ring(self, change: str | None) -> None:
         """Send NaN in place of the gradients that the other ranks wait for, then raise with them."""
         self.alarm.complaints += [] if change is None else [change]
-        arrived = self._means([vector.no_numbers() for vector in self.vectors]) if self.alarm.is_on else []
+        arrived = self._means(vector.no_numbers() for vector in self.vectors) if self.alarm.is_on else []
         self.alarm.answer(arrived)
 
     def _turn_into_mean(self, shard: Tensor) -> None:

@@ -87,10 +87,8 @@ class Zero2(Zero1):
         """Wait for the oldest buckets, free them, and add the means to this rank's slices."""
         while len(self._on_the_way) > leave:
             number, works, shard = self._on_the_way.popleft()
-            for work in works:
-                work.wait()
+            self._mean(works, shard)
             self.buckets[number].free()
-            self._turn_into_mean(shard)
             self._add(number, shard)
 
     @torch.no_grad()
