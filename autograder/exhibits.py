@@ -89,7 +89,7 @@ def _request(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pictures(claimed: Any, notes: list[str]) -> list[bytes]:
-    """The pictures of a report as PNG; what is none leaves a note."""
+    """The pictures of a report as PNG; what is not a picture leaves a note."""
     pictures = []
     for one in claimed[:MOST_PICTURES] if isinstance(claimed, list) else []:
         png = _png(one)

@@ -34,7 +34,7 @@ class Entry:
 
 
 class Archive:
-    """A zip file, opened for reading. Raises ValueError when it is none, or holds too many files."""
+    """A zip file, opened for reading. Raises ValueError when it is not a zip file, or holds too many files."""
 
     def __init__(self, path: Path) -> None:
         try:

@@ -1,7 +1,7 @@
 """Where a step's time went, by rank: computing, communication that nothing hides, and waiting.
 
 Reads two kinds of traces: ours (`shardlab schedule --trace`, run_pp_experiment.py --trace), which hold all ranks, and
-those of torch.profiler (run_tp_experiment.py --profile), one file a rank.
+those of torch.profiler (run_tp_experiment.py --profile), one file per rank.
 """
 
 import json
@@ -40,7 +40,7 @@ class Lane:
 
 
 def read_traces(files: Iterable[Path]) -> dict[int, Lane]:
-    """The lanes of all ranks. Raises ValueError for a file that is no such trace and for a rank that comes twice."""
+    """The lanes of all ranks. Raises ValueError for a file that is not such a trace and for a rank that comes twice."""
     lanes: dict[int, Lane] = {}
     for file in files:
         try:

@@ -416,7 +416,7 @@ check("week01.same-order", average_loss_and_gradient, cases=cases)
 
 # %% exercise="week01.all-reduce-seconds"
 def all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm):
-    """Seconds of one all-reduce; num_bytes: the whole tensor, alpha: seconds a message, beta: seconds a byte."""
+    """Seconds of one all-reduce; num_bytes: the whole tensor, alpha: seconds per message, beta: seconds per byte."""
     ### BEGIN SOLUTION
     if algorithm == "ring":
         return 2 * (num_ranks - 1) * (alpha + num_bytes / num_ranks * beta)

@@ -111,7 +111,7 @@ check("week02.efficiency", efficiency, cases=cases)
 # as soon as it is there. Why is the second step not 10 ms long?
 
 # %%
-forward, backward = 0.010 / 3, [0.010 / 6] * 4  # seconds; backward: one for a layer
+forward, backward = 0.010 / 3, [0.010 / 6] * 4  # seconds; backward: one for each layer
 for name, places in [("One message at the end", [3]), ("One message per layer", [0, 1, 2, 3])]:
     ready = [costs.overlap.ready_times(forward, backward)[place] for place in places]
     timeline = costs.overlap.transfers(ready, [0.008 / len(ready)] * len(ready))

@@ -567,7 +567,7 @@ check("week03.reading", reading_answers)
 
 # %% exercise="week03.tied"
 def zero2_by_layer(model, tokens, *, group):
-    """This rank's slices of the mean gradients, one a layer that owns weights, reduced inside the backward."""
+    """This rank's slices of the mean gradients, one per layer that owns weights, reduced inside the backward."""
     ### BEGIN SOLUTION
     owner, layers = {}, []
     for layer in [model.embedding, *model.blocks, model.head]:

@@ -84,7 +84,7 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limi
 
 # %% exercise="week04.n-times"
 def zero3_saves(num_parameters, num_ranks, activation_bytes):
-    """(factor of the model states, factor of states and activations) between DDP and ZeRO-3, 16 bytes a parameter."""
+    """(factor of the model states, factor of states and activations) between DDP and ZeRO-3, 16 bytes per parameter."""
     ### BEGIN SOLUTION
     whole, cut = 16 * num_parameters, 16 * num_parameters / num_ranks
     return whole / cut, (whole + activation_bytes) / (cut + activation_bytes)

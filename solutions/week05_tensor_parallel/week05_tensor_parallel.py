@@ -674,7 +674,7 @@ check("week05.heads", attention_step, cases=[one_for_all, table, fewer])
 #
 # **By hand**, one rank, h = 2 and s = 1: forward 24·4 + 4·1·2 = 104 operations, with the backward 312. At 100
 # operations per second that is 3.12 s, and no messages. On two ranks it is 1.56 s, and four all-reduces of 2·1·2 = 4
-# bytes, of which each sends 4: 16 bytes, over `inside`.
+# bytes, each sending 4: 16 bytes, over `inside`.
 
 
 # %% exercise="week05.why-eight"

@@ -218,7 +218,7 @@ class GatherSequence(torch.autograd.Function):
 
 
 class ScatterSequence(torch.autograd.Function):
-    """The paper's g with a bar: the sum over ranks, of which each keeps its positions."""
+    """The paper's g with a bar: the sum over ranks, each rank keeping its positions."""
 
     @staticmethod
     def forward(ctx, x, group):

@@ -153,7 +153,7 @@ def _faults(row: dict) -> Iterator[str]:
 
 
 def _number(text: str) -> float:
-    """A cell's number; nan for text that is none, which has a sentence of its own."""
+    """A cell's number; nan for text that is not a number, which has a sentence of its own."""
     try:
         return float(text)
     except ValueError:

@@ -24,7 +24,7 @@ def efficiency(compute_seconds: float, exposed_seconds: float) -> float:
 
 
 def ready_times(forward_seconds: float, backward_seconds: Sequence[float]) -> list[float]:
-    """When the gradients of each layer are there; backward_seconds: one for a layer, the last layer first."""
+    """When the gradients of each layer are there; backward_seconds: one for each layer, the last layer first."""
     return list(accumulate(backward_seconds, initial=forward_seconds))[1:]
 
 
@@ -34,7 +34,7 @@ def transfers(ready: Sequence[float], seconds: Sequence[float]) -> list[Transfer
     Raises ValueError unless there are as many durations as buckets.
     """
     if len(ready) != len(seconds):
-        raise ValueError(f"{len(seconds)} durations for {len(ready)} buckets: give one a bucket")
+        raise ValueError(f"{len(seconds)} durations for {len(ready)} buckets: give one per bucket")
     timeline: list[Transfer] = []
     for when, duration in zip(ready, seconds, strict=True):
         begin = max(when, timeline[-1].end if timeline else 0.0)

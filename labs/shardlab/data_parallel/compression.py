@@ -122,7 +122,7 @@ class QSGD:
 def mean_of_messages(codec: Codec, *, error_feedback: bool = False) -> Reduce:
     """A `reduce` for `DataParallel`: all-gather everybody's message, decode and average.
 
-    A gradient with a number that is none is sent as NO_NUMBERS, and the mean is NaN on every rank: `DataParallel` says
+    A gradient with a NaN or an infinity is sent as NO_NUMBERS, and the mean is NaN on every rank: `DataParallel` says
     whose it is. error_feedback: what a message left out is added to the same bucket's next gradient (1809.07599,
     algorithm 1). Sent by a rank: costs.compression.sent_bytes.
     """

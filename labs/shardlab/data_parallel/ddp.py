@@ -54,7 +54,7 @@ class DataParallel(nn.Module):
         self._bucket_of = {parameter: bucket for bucket in self.buckets for parameter in bucket.parameters}
         self._reduce = reduce or mean_by_all_reduce
         self._synchronizes = True
-        self._sent: list[Callable[[], None]] = []  # one function a bucket on its way, which waits for it
+        self._sent: list[Callable[[], None]] = []  # one function for each bucket on its way, which waits for it
         self._is_in_backward = False
         self._awaits_backward = False
         for parameter in self._names:

@@ -1,4 +1,4 @@
-"""Parameters end to end in one vector, of which each rank owns an equal slice: what all three stages of ZeRO cut."""
+"""Parameters end to end in one vector, each rank owning an equal slice: what all three stages of ZeRO cut."""
 
 from __future__ import annotations
 

@@ -29,5 +29,5 @@ def draw_losses(ax: Axes, runs: Sequence[Sequence[tuple[int, float]]]) -> str:
     ax.set_ylabel("loss of a token, nats", fontsize=8)
     ax.tick_params(labelsize=8)
     ax.set_title(f"The loss goes from {first:.2f} to {last:.2f} in {last_step} steps", loc="left", fontsize=10)
-    more = f", in {len(runs)} runs, of which each begins at a dot" if len(runs) > 1 else ""
+    more = f", in {len(runs)} runs, each of which begins at a dot" if len(runs) > 1 else ""
     return f"In words: the loss goes from {first:.3f} to {last:.3f} in {last_step} steps{more}."

@@ -24,7 +24,7 @@ def draw_overlap(
 
     Each layer's backward carries the layer's number and is drawn as its two halves: a gradient is there after both.
 
-    backward_seconds: one for a layer, in the order of the backward. timeline: when each bucket travels.
+    backward_seconds: one for each layer, in the order of the backward. timeline: when each bucket travels.
     limit_seconds: where the time axis ends, to compare figures. Returns the sentence.
     """
     compute = forward_seconds + sum(backward_seconds)

@@ -61,7 +61,7 @@ def checksum(cell: NotebookNode) -> str:
 
 
 def read(path: Path) -> NotebookNode:
-    """Read a notebook; raises ValueError with one sentence for a file that is none."""
+    """Read a notebook; raises ValueError with one sentence for a file that is not one."""
     try:
         notebook = v4.reads(path.read_text(encoding="utf-8"))
         if notebook.get("nbformat") != 4 or not isinstance(notebook.get("cells"), list):

@@ -58,6 +58,11 @@ def test_zero_traffic(stage, times):
     assert gradient_bytes(GPT3, layout) == pytest.approx(times * 7 / 8 * 2 * held)
 
 
+def test_gradients_in_fp32_come_back_in_fp32_without_zero():
+    bytes_of = [gradient_bytes(GPT3, Layout(dp=8, zero=zero), bytes_each=4) for zero in (0, 1)]
+    assert bytes_of[0] / bytes_of[1] == pytest.approx((4 + 4) / (4 + 2))
+
+
 def test_zero_3_gathers_in_every_microbatch():
     once, four = (gradient_bytes(GPT3, Layout(dp=8, zero=3, num_microbatches=m)) for m in (1, 4))
     assert four == 4 * once

@@ -128,6 +128,13 @@ def test_what_rows_leave_to_their_source_is_read_there():
     assert dropped.software.drops_tokens and not dropless.software.drops_tokens
     assert dropped.model.query_width == dropless.model.query_width == 32 * 128  # "(tokendrop)" in a name hides nothing
     assert by_id("NANO-1.34B-1n").software.balanced_stages
+    whole, by_ddp = by_id("NANO-1.34B-64n"), by_id("NANO-8.86B-64n")  # ZeRO-1 and none
+    assert whole.software.reduces_whole and not whole.layout.overlap
+    assert not by_ddp.software.reduces_whole and by_ddp.layout.overlap
+    fp32 = by_id("BLOOM-h14336-l70-a64-tp4pp12dp8-mb2-gb2048").software
+    fp16 = by_id("BLOOM-h14336-l72-a64-tp4pp12dp8-mb2-gb2048").software
+    assert fp32.reduces_whole and not fp16.reduces_whole and fp32.launches_block and fp16.launches_block
+    assert not by_id("MTNLG-530B-2240").software.launches_block
 
 
 def test_bloom_fused_its_softmax_in_every_row(runs):

@@ -157,6 +157,36 @@ def test_experts_wait_unless_tokens_are_dropped_and_exchange_behind_other_work()
     assert steps[1].compute < steps[0].compute and steps[2].expert < steps[0].expert
 
 
+def test_gradients_that_are_reduced_whole_travel_twice():
+    """In fp32: 4 + 4 bytes per parameter without ZeRO, 4 + 2 with it, 4 + 4 + 2 where a program reduces them whole."""
+
+    def data(zero, software=CURRENT):
+        layout = Layout(dp=32, zero=zero, overlap=False)
+        return step_seconds(GPT3, layout, Setup(A100, gradient_bytes=4, software=software)).data
+
+    without, sharded, whole = data(0), data(1), data(1, Software(reduces_whole=True))
+    assert without / sharded == pytest.approx(8 / 6, rel=0.001)
+    assert whole / sharded == pytest.approx(10 / 6, rel=0.001)
+
+
+def test_launches_that_block_come_on_top_of_every_pass():
+    layout = Layout(tp=8, pp=4, num_microbatches=8, recompute="full")
+    now, blocked = (
+        step_seconds(GPT3, layout, Setup(A100, software=one)) for one in (CURRENT, Software(launches_block=True))
+    )
+    layers = layers_of_stages(GPT3.layers, 4)[0]
+    assert blocked.compute - now.compute == pytest.approx(8 * layers * 3 * LAUNCH_SECONDS)  # forward twice, backward
+
+
+def test_the_copies_of_a_tied_embedding_are_all_reduced_between_the_ends():
+    layout = Layout(tp=8, pp=4, num_microbatches=8)
+    tied, apart = (step_seconds(replace(GPT3, tied=tied), layout, Setup(A100)) for tied in (True, False))
+    copy = 2 * GPT3.vocab * GPT3.hidden / 8
+    seconds = copy / (A100.network * FITTED.network)
+    assert tied.boundaries - apart.boundaries == pytest.approx(seconds, rel=0.01)
+    assert step_seconds(replace(GPT3, tied=True), Layout(tp=8), Setup(A100)).boundaries == 0
+
+
 def test_a_tiny_layer_takes_as_long_as_its_launches():
     one, two = (replace(ZOO["gpt2"], hidden=64 * n, heads=n, kv_heads=n, ffn=256 * n, vocab=100) for n in (1, 2))
     assert step_seconds(one, Layout(), Setup(H100)).compute == pytest.approx(

@@ -57,7 +57,7 @@ def calibrate(
 
 
 def transport_for(device: str, ranks: int) -> str:
-    """How the ranks will talk. Raises ValueError for a device that is none, or that this machine does not have."""
+    """How the ranks will talk. Raises ValueError for an unknown device, or one that this machine does not have."""
     chosen = choose_transport(ranks)
     if device not in ("", "cpu", "cuda"):
         raise ValueError(f"there is no device {device!r}: use cpu or cuda")

@@ -43,17 +43,17 @@ class Efficiency:
 
 
 FITTED = Efficiency(
-    matmul_ampere=0.74,
+    matmul_ampere=0.75,
     matmul_hopper=0.62,
     matmul_blackwell=0.44,
     fp8=0.75,
     grouped=0.80,
     attention_ampere=0.45,
-    attention_newest=0.66,
+    attention_newest=0.65,
     attention_flash2=0.34,
-    memory=0.73,
-    network=0.76,
-    hidden=0.74,
+    memory=0.72,
+    network=0.75,
+    hidden=0.76,
 )
 
 

@@ -53,7 +53,7 @@ class LayerSeconds(NamedTuple):
     def passes(self) -> Passes:
         """Both passes; each at least as long as the host takes to launch its kernels.
 
-        waits: the host must first read a result, so that its launches come on top and hide behind nothing.
+        waits: the host reads a result first, or waits for each kernel: its launches come on top, hidden by nothing.
         """
         work = self.products + self.attention + self.elementwise
         if self.waits:
@@ -160,6 +160,7 @@ def dense_layer_seconds(model: Transformer, layout: Layout, speed: Speed) -> Lay
         attention=attention_seconds(model, layout, speed),
         elementwise=elementwise_seconds(model, layout, speed, model.ffn),
         launch=speed.launch,
+        waits=speed.launches_block,
     )
 
 
@@ -183,7 +184,7 @@ def moe_layer_seconds(model: Transformer, layout: Layout, speed: Speed, *, imbal
         attention=attention_seconds(model, layout, speed),
         elementwise=around + Passes(moved, moved),
         launch=2 * speed.launch,
-        waits=speed.waits,
+        waits=speed.waits or speed.launches_block,
     )
 
 

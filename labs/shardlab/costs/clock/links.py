@@ -53,7 +53,7 @@ def dispatch_seconds(
 ) -> float:
     """Seconds to send each of a rank's tokens (token_bytes together) to `copies` random ranks of a group.
 
-    Inside a server every copy travels; to another one a token travels once and is spread there over NVLink, as in
+    Inside a server every copy travels; to another server a token travels once and is spread there over NVLink, as in
     DeepSeek-V3 (arXiv 2412.19437, section 3.2.2): of S servers it reaches (S-1)(1 - (1 - 1/S)^k) others.
     """
     if size == 1:

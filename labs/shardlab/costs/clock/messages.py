@@ -17,7 +17,7 @@ from shardlab.costs.clock.setup import Setup
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory_states import parameters_on_stage
 from shardlab.costs.model import Transformer
-from shardlab.costs.traffic import ring_all_gather_bytes
+from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes
 
 
 def exposed(communication: float, work: float, hidden: float) -> float:
@@ -69,11 +69,23 @@ def hop_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
     return seconds * (1 - setup.efficiency.hidden) if layout.overlap and layout.virtual > 1 else seconds
 
 
+def tied_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
+    """The all-reduce that keeps the copies of a tied embedding equal, on the first and the last stage, after all else.
+
+    Megatron's finalize_model_grads.py, _allreduce_word_embedding_grads; DeepSpeed's engine.py, _exec_reduce_tied_grads.
+    """
+    if not model.tied or layout.pp == 1:
+        return 0.0
+    copy = setup.gradient_bytes * model.vocab * model.hidden / layout.tp
+    return ring_all_reduce_bytes(2, copy) / boundary_bandwidth(setup.gpu, setup.efficiency, layout) + 2 * HOP_SECONDS
+
+
 def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) -> float:
     """Reduction of gradients and gathers of parameters, less what hides behind the work.
 
-    Without ZeRO an all-reduce of gradients: both halves in their number format. One call for all gradients, or one a
-    layer where they are to overlap. ZeRO-2 beside a pipeline reduces as often as `gradient_rounds` says.
+    Without ZeRO, and where the software sums whole gradients in spite of it, an all-reduce: both halves in the
+    gradients' format. One call for all gradients, or one per layer where they are to overlap. ZeRO-2 beside a pipeline
+    reduces as often as `gradient_rounds` says.
 
     What every microbatch sends hides behind all of them, what the last one sends behind that one.
     """
@@ -94,6 +106,8 @@ def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) 
     reductions = gradient_rounds(layout)
     gathered = one_way(gathered_bytes_each(layout, setup.gradient_bytes))
     communication = reductions * one_way(setup.gradient_bytes) + gathers_of(layout) * gathered
+    if layout.zero > 0 and setup.software.reduces_whole:
+        communication += reductions * one_way(setup.gradient_bytes)
     if not layout.overlap:
         return communication
     return exposed(communication, work * reductions, efficiency.hidden)

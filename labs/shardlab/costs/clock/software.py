@@ -16,6 +16,10 @@ class Software:
     expert_overlap: all-to-alls of one microbatch run behind the layers of another.
     balanced_stages: the output layer counts when layers are dealt to stages, as nanotron's block costs do.
     gradients_apart: a kernel of its own adds the gradient of each weight to the sum over microbatches.
+    reduces_whole: gradients are all-reduced though optimizer state is sharded, parameters gathered afterwards, as by
+    DeepSpeed's BF16 optimizer (runtime/pipe/engine.py, _bf16_reduce_grads) and by nanotron (trainer.py, "too memory
+    hungry, instead we run all_reduce").
+    launches_block: the host waits for each kernel, with CUDA_LAUNCH_BLOCKING=1, so that no launch hides behind another.
     one_card: a collective over servers uses one network card of each, as ZeRO-3 did before it gathered flat buffers.
     """
 
@@ -27,6 +31,8 @@ class Software:
     expert_overlap: bool = False
     balanced_stages: bool = False
     gradients_apart: bool = False
+    reduces_whole: bool = False
+    launches_block: bool = False
     one_card: bool = False
 
 

@@ -32,6 +32,7 @@ class Speed(NamedTuple):
     eager: float
     grouped: float
     waits: bool
+    launches_block: bool
     cast: int
     summed: float
 
@@ -59,6 +60,7 @@ def speed_of(
         eager=1.0 if software.fused else EAGER,
         grouped=efficiency.grouped,
         waits=not software.drops_tokens,
+        launches_block=software.launches_block,
         cast=CAST_BYTES if fp8 else 0,
         summed=summed,
     )

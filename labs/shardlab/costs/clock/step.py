@@ -15,7 +15,14 @@ from shardlab.costs.clock.kernels import (
     output_seconds,
     total,
 )
-from shardlab.costs.clock.messages import context_seconds, data_seconds, expert_seconds, hop_seconds, tensor_seconds
+from shardlab.costs.clock.messages import (
+    context_seconds,
+    data_seconds,
+    expert_seconds,
+    hop_seconds,
+    tensor_seconds,
+    tied_seconds,
+)
 from shardlab.costs.clock.recomputation import norms_seconds, with_recomputation
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.software import CURRENT, Software
@@ -200,7 +207,7 @@ def step_seconds(model: Transformer, layout: Layout, setup: Setup) -> StepSecond
         tensor=m * count * pipeline.tensor.both,
         context=m * count * pipeline.context.both,
         expert=m * count * pipeline.expert.both,
-        boundaries=m * 2 * layout.virtual * pipeline.hop,
+        boundaries=m * 2 * layout.virtual * pipeline.hop + tied_seconds(model, layout, setup),
         bubble=bubble_seconds(pipeline, layout),
         data=data_seconds(model, layout, setup, kernels),
         optimizer=optimizer_seconds(model, layout, speed_of(setup.gpu, setup.efficiency)),

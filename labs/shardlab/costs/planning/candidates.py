@@ -15,7 +15,7 @@ from shardlab.costs.model import Transformer, divisors
 class Search:
     """What a planner tries. The defaults are wider than the rules of thumb, so that these can be tested.
 
-    virtual: chunks on a stage; the number that leaves one layer a chunk is tried as well, up to the largest of these.
+    virtual: chunks on a stage; the number that leaves one layer per chunk is tried as well, up to the largest of these.
     zero_with_pipeline: the highest ZeRO stage beside a pipeline. 1 as in Megatron; Llama 3 was trained with 2 (arXiv
     2407.21783, section 3.3.2), for which the time model reduces once per step and the memory model cuts gradients.
     some_layers: whether full recomputation may be of the fewest layers of each chunk that make a layout fit.

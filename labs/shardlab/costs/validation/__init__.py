@@ -1,4 +1,4 @@
-"""The formulas held against published runs, every source predicted by constants that never saw it."""
+"""The formulas compared with published runs, every source predicted by constants that never saw it."""
 
 from shardlab.exports import lazily
 

@@ -40,6 +40,10 @@ UNFUSED_LOSS = ("llm-foundry", "nanotron", "eager")
 APART, FUSES_GRADIENTS = ("nanotron", "no grad-accum fusion"), ("2205.05198",)
 # tensor-parallel collectives in pieces behind the products: stated by the row, or the default of the program
 TENSOR_OVERLAP = ("tp-comm-overlap on", "asynctp", "nemo")
+# all-reduce gradients in fp32 whole where optimizer state is sharded
+WHOLE_GRADIENTS = ("nanotron", "bigscience")
+# "320 GPUs, async: always hangs": hence CUDA_LAUNCH_BLOCKING=1 (bigscience, chronicles-prequel.md; the .slurm file)
+LAUNCHES_BLOCK = ("bigscience",)
 Value = TypeVar("Value")
 EXPERTS = re.compile(r"(\d+) expert \((\d+) top(\d+)(?:\+(\d+)s)?\)")
 
@@ -152,9 +156,10 @@ def model_of(row: dict[str, str]) -> Transformer:
 
 
 def layout_of(row: dict[str, str]) -> Layout:
-    """The layout of a row. Where it is not stated: one sequence a microbatch, nothing recomputed, chunks of two layers.
+    """The layout of a row. Where it is not stated: one sequence per microbatch, nothing recomputed, chunks of two layers.
 
-    Communication hides behind the backward but for Megatron of 2021 and 2022, and where the row says it does not.
+    Communication hides behind the backward but for Megatron of 2021 and 2022, where whole gradients of sharded states
+    are reduced after it, and where the row says that it does not.
     """
     tp, pp, virtual = (_whole(row, name) for name in ("tp", "pp", "virtual_pp"))
     if virtual == 1 and row["schedule"].startswith("interleaved"):
@@ -173,7 +178,7 @@ def layout_of(row: dict[str, str]) -> Layout:
         sequence_parallel=row["sp"] == "True" and tp > 1,
         zero=zero,
         recompute={"full": "full", "none": "none", "": "none"}.get(row["recompute"], "selective"),  # type: ignore[arg-type]
-        overlap=not (old and zero < 3) and "overlap disabled" not in row["note"],
+        overlap=not (old and zero < 3) and not _reduces_whole(row) and "overlap disabled" not in row["note"],
         tensor_overlap=_names(row, TENSOR_OVERLAP),
     )
     return with_global_batch(layout, _whole(row, "global_batch"))
@@ -190,6 +195,8 @@ def software_of(row: dict[str, str], layout: Layout) -> Software:
         expert_overlap=layout.virtual > 1 and layout.ep > 1 and _names(row, ("nemo",)),
         balanced_stages=_names(row, ("nanotron",)),
         gradients_apart=_names(row, APART) or (_is_old(row) and not _names(row, FUSES_GRADIENTS)),
+        reduces_whole=_reduces_whole(row),
+        launches_block=_names(row, LAUNCHES_BLOCK) and _whole(row, "n_gpus") >= 320,
         one_card=_is_old(row) and layout.zero == 3,
     )
 
@@ -203,6 +210,12 @@ def _of_model(row: dict[str, str], known: dict[str, Value], otherwise: Value) ->
 def _is_old(row: dict[str, str]) -> bool:
     """Megatron and DeepSpeed of 2021 and 2022: GPT with unfused attention on A100."""
     return row["arch"] == "gpt" and row["gpu"].startswith("A100")
+
+
+def _reduces_whole(row: dict[str, str]) -> bool:
+    """nanotron with ZeRO-1 and gradients in fp32, which then makes no DDP; DeepSpeed's BF16 optimizer (BLOOM)."""
+    in_fp32 = row["zero_stage"] == "1" and "fp32 grad" in row["precision"]
+    return in_fp32 and _names(row, WHOLE_GRADIENTS)
 
 
 def _names(row: dict[str, str], words: Iterable[str]) -> bool:
