@@ -170,7 +170,7 @@ figures.show(figure, figures.draw_timelines(axes, [("GPipe", schedule) for sched
 
 # %% exercise="week07.split-stages"
 def split_stages(seconds, num_stages):
-    """Number of layers of each stage, so that the slowest stage is as quick as it can be; seconds: one for each layer."""
+    """Number of layers of each stage, so that the slowest stage is as quick as it can be; seconds: one per layer."""
     ### BEGIN SOLUTION
     for limit in range(max(seconds), sum(seconds) + 1):
         sizes, place = [], 0

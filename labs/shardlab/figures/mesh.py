@@ -25,7 +25,7 @@ def draw_groups(
     """Draw every rank as a box, a node a row, and mark the groups of `rank` on each axis of more than one rank.
 
     axes: which to mark, some of tp, cp, ep, dp, pp. A box in several groups has a strip and a letter of each.
-    Returns the sentence. Raises ValueError for a rank that is not there, an axis that is not in the mesh, or too many boxes.
+    Returns the sentence. Raises ValueError for a rank that is not there, an unknown axis, or too many boxes.
     """
     shown = [name for name in (axes or AXES) if len(mesh.group_of(rank, name)) > 1]
     num_nodes = -(-mesh.world // max(1, ranks_per_node))

@@ -156,7 +156,7 @@ def model_of(row: dict[str, str]) -> Transformer:
 
 
 def layout_of(row: dict[str, str]) -> Layout:
-    """The layout of a row. Where it is not stated: one sequence per microbatch, nothing recomputed, chunks of two layers.
+    """The layout of a row. Where it is not stated: one sequence per microbatch, no recomputation, chunks of two layers.
 
     Communication hides behind the backward but for Megatron of 2021 and 2022, where whole gradients of sharded states
     are reduced after it, and where the row says that it does not.
