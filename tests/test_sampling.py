@@ -1,4 +1,4 @@
-"""`pytest --sample` keeps a third of a test's cases, the same in every process, and all of what says so."""
+"""`pytest --sample` keeps a share of the cases, alike in every process; `every_case` keeps all of them."""
 
 import pytest
 
@@ -20,19 +20,36 @@ TESTS = """
 
     def test_one(): pass
 """
-KEPT = 10 + 4 + 4 + 12 + 1
+SLOW = "import pytest\n" + "".join(
+    f"""
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(12))
+def test_slow_{name}(number): pass
+"""
+    for name in range(20)
+)
+MARKERS = "[pytest]\nmarkers =\n    every_case: runs whole\n    slow: takes long\n"
+ALL, KEPT = 30 + 5 + 4 + 12 + 1, 10 + 4 + 4 + 12 + 1
 
 
-@pytest.mark.parametrize(("arguments", "passed"), [((), 52), (("--sample",), KEPT)], ids=["whole", "sample"])
-def test_a_third_of_many_cases(pytester: pytest.Pytester, arguments, passed):
+@pytest.mark.parametrize(("arguments", "passed"), [((), ALL), (("--sample",), KEPT)], ids=["whole", "sample"])
+def test_a_share_of_many_cases(pytester: pytest.Pytester, arguments, passed):
     pytester.makepyfile(TESTS)
-    pytester.makeini("[pytest]\nmarkers = every_case: runs whole\n")
+    pytester.makeini(MARKERS)
     result = pytester.runpytest_subprocess("-p", "tests.whole", *arguments)
-    result.assert_outcomes(passed=passed, deselected=52 - passed)
+    result.assert_outcomes(passed=passed, deselected=ALL - passed)
 
 
 def test_two_processes_take_the_same(pytester: pytest.Pytester):
     pytester.makepyfile(TESTS)
-    pytester.makeini("[pytest]\nmarkers = every_case: runs whole\n")
+    pytester.makeini(MARKERS)
     result = pytester.runpytest_subprocess("-p", "tests.whole", "-n", "2", "--sample")
     result.assert_outcomes(passed=KEPT)
+
+
+def test_of_the_slow_ones_about_half_run_and_each_a_sixth_of_its_cases(pytester: pytest.Pytester):
+    pytester.makepyfile(SLOW)
+    pytester.makeini(MARKERS)
+    result = pytester.runpytest_subprocess("-p", "tests.whole", "--sample")
+    passed = result.parseoutcomes()["passed"]
+    assert passed % 2 == 0 and 4 <= passed / 2 <= 16  # of 20, each with 2 of 12 cases

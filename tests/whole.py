@@ -1,4 +1,6 @@
-"""`pytest --sample`, as CI runs: of a test with many cases a third, other ones with every commit.
+"""`pytest --sample`, as CI runs: a third of the cases of a test with many; every other slow test, a sixth of its cases.
+
+Which ones, the commit decides, so that a dozen commits try everything.
 
 `make test WHOLE=1` runs all of them. A test marked `every_case` runs whole in every run, and one marked `sampled` takes
 a sample of its own.
@@ -13,17 +15,17 @@ from autograder.matrices import sample
 
 WHOLE = bool(os.environ.get("WHOLE"))
 HOSTILE_VALUES = settings(max_examples=10_000 if WHOLE else 2_000, deadline=None, derandomize=False)
-FEW = 4  # cases that a test runs at least
+FEW = 4  # cases that a test runs at least; a slow one runs one, or none
 OF_THEIR_OWN = ("every_case", "sampled")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--sample`, which `make test` gives but for FAST=1, WHOLE=1 and WEEK=."""
-    parser.addoption("--sample", action="store_true", help="of a test with many cases a third")
+    parser.addoption("--sample", action="store_true", help="a third of many cases; every other slow test")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect two thirds of the cases of every test that has more than a few."""
+    """Deselect most cases of every test that has more than a few, or is slow."""
     if not config.getoption("sample"):
         return
     by_test: dict[str, list[pytest.Item]] = {}
@@ -35,6 +37,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _of_test(test: str, cases: list[pytest.Item]) -> list[pytest.Item]:
-    if len(cases) <= FEW or any(cases[0].get_closest_marker(name) for name in OF_THEIR_OWN):
+    if any(cases[0].get_closest_marker(name) for name in OF_THEIR_OWN):
         return cases
-    return sample.some(sample.of_this_commit(test), cases, max(FEW, (len(cases) + 2) // 3))
+    numbers = sample.of_this_commit(test)
+    if cases[0].get_closest_marker("slow") is None:
+        return sample.some(numbers, cases, max(FEW, -(-len(cases) // 3)))
+    return sample.some(numbers, cases, -(-len(cases) // 6)) if numbers.random() < 1 / 2 else []

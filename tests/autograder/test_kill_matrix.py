@@ -1,7 +1,7 @@
 """Every kept wrong answer dies and every honest variant lives; what a student sees is nearly what is graded.
 
 Of the answers that `make stability` has judged alike under many seeds, with the grader and the week's checks as they
-are now, a third is judged here, another third with every commit. A change of the grader has all answers judged again,
+are now, a sixth is judged here, another sixth with every commit. A change of the grader has all answers judged again,
 a change of a week all of that week's. One of `shardlab` beside meter and ranks has not: WHOLE=1 does.
 """
 
@@ -32,7 +32,7 @@ def with_marks(check):
 
 
 def chosen(check, fast):
-    """The answers to judge: those that no kept row speaks for, and a third of the others, right and wrong ones."""
+    """The answers to judge: those that no kept row speaks for, and a sixth of the others, right and wrong ones."""
     answers, numbers = answers_of(check.exercise), sample.of_this_commit(check.exercise)
     wrong = [one for one in answers if not one.is_right]
     if fast or WHOLE:
@@ -40,7 +40,7 @@ def chosen(check, fast):
     kept = Kept(RESULTS / "stability.jsonl")
     known = {seeded.answer for seeded in stability.everything([check]) if speaks_for(kept.get(seeded.key), seeded)}
     old = [[one for one in kind if one.name in known] for kind in (wrong, [one for one in answers if one.is_right])]
-    again = [one for kind in old for one in sample.some(numbers, kind, (len(kind) + 2) // 3)]
+    again = [one for kind in old for one in sample.some(numbers, kind, -(-len(kind) // 6))]
     return [one for one in answers if one.name not in known or one in again]
 
 
