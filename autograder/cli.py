@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from autograder.dashboard import commands as dashboard
 from autograder.integrity import commands as integrity
 from autograder.leaderboard import commands as leaderboard
 from autograder.lms import commands as lms
@@ -184,6 +185,7 @@ app.add_typer(integrity.app)  # audit, replay, similarity
 app.add_typer(matrices.app)  # forged-matrix, stability
 app.add_typer(leaderboard.app, name="leaderboard")
 app.add_typer(site.app)
+app.add_typer(dashboard.app)
 
 
 @app.command()

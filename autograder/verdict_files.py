@@ -107,3 +107,8 @@ def read_class(week: str, root: Path) -> list[Verdicts]:
             continue
         found += [verdicts] if fits else []
     return found
+
+
+def graded_weeks(root: Path) -> list[str]:
+    """The weeks that have verdicts of anybody, in order."""
+    return sorted({path.stem for path in folder_of(root).glob("*/*.json") if not path.name.startswith(".")})

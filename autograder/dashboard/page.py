@@ -1,0 +1,20 @@
+"""The page of a class: one HTML file without scripts that asks no server for anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from autograder.dashboard.summary import Week
+
+SHOWN = 5  # mistakes per exercise; the others are folded
+
+
+def page(weeks: Sequence[Week], *, names: bool = True) -> str:
+    """The HTML of some weeks. names: False leaves all students out, for a page to show to the class."""
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
+    )
+    return templates.get_template("dashboard.html.j2").render(weeks=weeks, names=names, shown=SHOWN)

@@ -1,0 +1,117 @@
+"""What the verdicts of a week say about a class, as numbers and as sentences that several students were told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+
+from autograder.verdict_files import Verdicts
+
+NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
+LONGEST = 240  # characters of a sentence on the page: some quote an answer
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A sentence that students were told, alike but for its numbers; `sentence` is the first one's."""
+
+    sentence: str
+    students: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise: points of each student in the class's order, and the mistakes, the most frequent first."""
+
+    name: str
+    max: float
+    points: tuple[float, ...]
+    mistakes: tuple[Mistake, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many students have all points, some, or none."""
+        full = sum(one >= self.max for one in self.points)
+        none = sum(one <= 0 for one in self.points)
+        return {"full": full, "part": len(self.points) - full - none, "none": none}
+
+    @property
+    def share(self) -> float:
+        """Mean points over possible points."""
+        return mean(self.points) / self.max if self.max else 0.0
+
+
+@dataclass(frozen=True)
+class Week:
+    """A graded week. Written answers, which a person grades, are not in it. seconds: of grading, per submission."""
+
+    name: str
+    students: tuple[str, ...]
+    exercises: tuple[Exercise, ...]
+    seconds: tuple[float, ...]
+    graded: str
+    faults: tuple[str, ...]
+    looks: tuple[str, ...]
+
+    @property
+    def max(self) -> float:
+        """Points that can be had automatically."""
+        return sum(one.max for one in self.exercises)
+
+    @property
+    def totals(self) -> list[float]:
+        """Points of each student."""
+        return [sum(one.points[place] for one in self.exercises) for place in range(len(self.students))]
+
+    @property
+    def usual_seconds(self) -> float:
+        """The median over submissions."""
+        return median(self.seconds) if self.seconds else 0.0
+
+
+def summarise(name: str, verdicts: Sequence[Verdicts]) -> Week:
+    """The week of a class from its verdict files; an exercise that a verdict lacks counts as 0.
+
+    Raises ValueError when nobody was graded.
+    """
+    if not verdicts:
+        raise ValueError(f"nobody was graded in {name}: run `autograder grade {name}` first")
+    exercises = dict.fromkeys(exercise for one in verdicts for exercise in one["exercises"])
+    return Week(
+        name=name,
+        students=tuple(one["student"] for one in verdicts),
+        exercises=tuple(_exercise(exercise, verdicts) for exercise in exercises),
+        seconds=tuple(float(one.get("seconds", 0)) for one in verdicts),
+        graded=max(str(one.get("time", "")) for one in verdicts),
+        faults=_marked(verdicts, "fault"),
+        looks=_marked(verdicts, "look"),
+    )
+
+
+def _exercise(name: str, verdicts: Sequence[Verdicts]) -> Exercise:
+    found = [one["exercises"].get(name, {"points": 0.0, "max": 0.0, "text": ""}) for one in verdicts]
+    most = max(float(one["max"]) for one in found)
+    told: dict[str, tuple[str, list[str]]] = {}
+    for verdict, one in zip(verdicts, found, strict=True):
+        if float(one["points"]) < most:
+            sentence = _shortened(str(one["text"]))
+            told.setdefault(without_numbers(sentence), (sentence, []))[1].append(verdict["student"])
+    mistakes = [Mistake(sentence, tuple(students)) for sentence, students in told.values()]
+    mistakes.sort(key=lambda one: -len(one.students))
+    return Exercise(name, most, tuple(float(one["points"]) for one in found), tuple(mistakes))
+
+
+def without_numbers(sentence: str) -> str:
+    """A sentence with each number as `#`: inputs are drawn anew for every grade, the mistake stays the same."""
+    return NUMBER.sub("#", sentence)
+
+
+def _shortened(text: str) -> str:
+    first = " ".join(text.split())
+    return first if len(first) <= LONGEST else first[: LONGEST - 1] + "…"
+
+
+def _marked(verdicts: Sequence[Verdicts], mark: str) -> tuple[str, ...]:
+    return tuple(one["student"] for one in verdicts if any(each.get(mark) for each in one["exercises"].values()))

@@ -1,0 +1,80 @@
+"""The page of a class: counts that add up, mistakes joined over their numbers, nothing that loads or runs."""
+
+import json
+import re
+
+import pytest
+from bs4 import BeautifulSoup
+from typer.testing import CliRunner
+
+from autograder import cli, notebooks, verdict_files
+from autograder.dashboard.page import page
+from autograder.dashboard.summary import summarise, without_numbers
+
+WEEK = "week01_tiny"
+
+
+def verdict(student, double, triple, **more):
+    exercises = {
+        "week01.double": {"points": double[0], "max": 3.0, "text": double[1], "fault": False, "look": False},
+        "week01.triple": {"points": triple[0], "max": 2.0, "text": triple[1], "fault": False, "look": False},
+    }
+    return (
+        {"student": student, "assignment": WEEK, "seconds": 4.0, "time": "2026-11-26T10:00:00Z"}
+        | more
+        | {"exercises": exercises}
+    )
+
+
+CLASS = [
+    verdict("ada", (3.0, "Correct."), (2.0, "Correct.")),
+    verdict("bob", (0.0, "With 2 numbers: expected 8, got 7.5."), (1.0, "With <script>alert(1)</script>: slow.")),
+    verdict("cy", (0.0, "With 5 numbers: expected 20, got -1e-3."), (2.0, "Correct."), seconds=9.0),
+    verdict("dee", (0.0, "There is no cell for this exercise: was it deleted?"), (0.0, "NameError: name 'x'.")),
+]
+
+
+def test_counts_means_and_mistakes():
+    week = summarise(WEEK, CLASS)
+    double, triple = week.exercises
+    assert (double.counts, triple.counts) == ({"full": 1, "part": 0, "none": 3}, {"full": 2, "part": 1, "none": 1})
+    assert (double.share, triple.share) == (1 / 4, 5 / 8) and week.totals == [5, 1, 2, 0] and week.max == 5
+    assert [(one.students, one.sentence[:16]) for one in double.mistakes] == [
+        (("bob", "cy"), "With 2 numbers: "),
+        (("dee",), "There is no cell"),
+    ]
+    assert week.usual_seconds == 4
+
+
+@pytest.mark.parametrize("number", ["7", "-1e-3", "1,024", "+0.5", "3."])
+def test_sentences_differ_in_numbers_alone(number):
+    assert without_numbers(f"Rank 1 sends {number} bytes").startswith("Rank # sends #")
+
+
+def test_the_page_loads_and_runs_nothing_and_says_all():
+    text = page([summarise(WEEK, CLASS), summarise("week02_tiny", CLASS[:1])])
+    soup = BeautifulSoup(text, "html.parser")
+    assert not soup.find_all(["script", "img", "iframe", "object"]) and "alert(1)" in soup.get_text()
+    assert all(link["href"].startswith(("#", "data:")) for link in soup.find_all(href=True))
+    assert {"ada", "bob", "cy", "dee"} <= set(re.findall(r"\w+", soup.get_text(" ")))
+    assert {one["aria-label"] for one in soup.select(".bar")} >= {"1 all, 0 some, 3 none", "2 all, 1 some, 1 none"}
+
+
+def test_without_names_nobody_is_on_it():
+    marked = [json.loads(json.dumps(one)) for one in CLASS]
+    marked[3]["exercises"]["week01.double"] |= {"fault": True, "look": True}
+    text = BeautifulSoup(page([summarise(WEEK, marked)], names=False), "html.parser").get_text(" ")
+    assert not {"ada", "bob", "cy", "dee"} & set(re.findall(r"\w+", text)) and "grade again" in text
+
+
+def test_the_command_takes_all_graded_weeks(tmp_path, monkeypatch):
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    out = tmp_path / "pages" / "class.html"
+    none = CliRunner().invoke(cli.app, ["dashboard", "--out", str(out)])
+    assert none.exit_code == 2 and "no week was graded yet" in none.output
+    for one in CLASS:
+        verdict_files.write_verdicts(one, tmp_path)
+    (verdict_files.folder_of(tmp_path) / ".run-week01_tiny.json").write_text("{}")
+    assert verdict_files.graded_weeks(tmp_path) == [WEEK]
+    done = CliRunner().invoke(cli.app, ["dashboard", "--out", str(out)])
+    assert done.exit_code == 0 and done.output.strip() == str(out) and "bob, cy" in out.read_text()
