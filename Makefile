@@ -5,6 +5,7 @@ LAB_IP ?= 127.0.0.1
 AT ?= work
 GPU ?=
 QUICK ?=
+DOCKER ?= docker
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 CHOSEN := $(if $(WEEK),-k $(firstword $(subst _, ,$(WEEK)))) $(if $(FAST),--fast) $(if $(WEEK)$(FAST)$(WHOLE),,--sample)
@@ -24,7 +25,7 @@ OLD_PYTHON := Python 3.11 or newer is needed. If you have it under another name:
 export PATH := $(BIN):$(PATH)
 
 .PHONY: help setup lab test check style notebooks grade own-solutions kill-matrix forged-matrix stability demo bench validate \
-	figures site clean
+	figures site docker clean
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -90,6 +91,10 @@ figures: setup  ## draw the figures of docs/images again
 
 site: setup  ## the course as pages to read offline in build/site: weeks with their outputs, docs, glossary, search
 	"$(BIN)/autograder" site
+
+docker:  ## build the image sys602 (DOCKER=podman; BASE=, TORCH_INDEX= as in the Dockerfile)
+	$(DOCKER) build -t sys602 $(if $(BASE),--build-arg BASE='$(BASE)') \
+	  $(if $(filter-out undefined,$(origin TORCH_INDEX)),--build-arg TORCH_INDEX='$(TORCH_INDEX)') .
 
 clean:  ## remove what can be made again (the gradebook stays)
 	rm -rf build .pytest_cache .ruff_cache autograder/autograded autograder/feedback
