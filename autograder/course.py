@@ -17,6 +17,12 @@ from traitlets.config.loader import PyFileConfigLoader
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pages(root: Path = ROOT) -> Path:
+    """The folder of the students' notebooks: `course/`, or where an installed package has brought them along."""
+    installed = Path(root) / "shardlab" / "pages"
+    return installed if installed.is_dir() else Path(root) / "course"
+
+
 def load_config(root: Path = ROOT) -> Config:
     """Read `nbgrader_config.py` of a course.
 

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 from autograder import weeks
-from autograder.course import ROOT
+from autograder.course import ROOT, pages
 
 
 def path_of(root: Path = ROOT) -> Path:
     """Where the hints of a course lie: {"week01.exchange": ["first", "second", "third"]}."""
-    return Path(root) / "course" / "hints.json"
+    return pages(root) / "hints.json"
 
 
 def text() -> str:

@@ -24,7 +24,7 @@ from nbgrader.utils import compute_checksum, is_solution
 from shardlab.study.page import content_id, exercise_id  # noqa: F401 - the other way of `grade_id`
 from traitlets.config import Config
 
-from autograder.course import ROOT, load_config, run_step
+from autograder.course import ROOT, load_config, pages, run_step
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -40,8 +40,8 @@ def weeks(root: Path = ROOT) -> list[str]:
     A course that was given out without solutions/ has the weeks of its notebooks.
     """
     sources = list((Path(root) / "solutions").glob("week*/week*.py"))
-    pages = sources or (Path(root) / "course").glob("week*/week*.ipynb")
-    return sorted(path.stem for path in pages if path.stem == path.parent.name)
+    found = sources or pages(root).glob("week*/week*.ipynb")
+    return sorted(path.stem for path in found if path.stem == path.parent.name)
 
 
 def find_week(week: str, root: Path = ROOT) -> str:
@@ -64,7 +64,7 @@ def source_path(week: str, root: Path = ROOT) -> Path:
 def release_path(week: str, root: Path = ROOT) -> Path:
     """Return the students' notebook of a week."""
     name = find_week(week, root)
-    return Path(root) / "course" / name / f"{name}.ipynb"
+    return pages(root) / name / f"{name}.ipynb"
 
 
 def grade_id(exercise: str) -> str:

@@ -43,7 +43,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         (ITSELF, "judging", "kill_matrix"),
         ("cluster", "matrices"),
         ("grade",),
-        ("leaderboard", "lms", "own_solutions"),
+        ("dashboard", "leaderboard", "lms", "own_solutions"),
         ("integrity", "roster"),
         ("nbgrader_bridge",),
         ("reports", "tables"),

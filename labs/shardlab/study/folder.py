@@ -21,6 +21,7 @@ from shardlab.study import page
 NAME = ".study"
 FORMAT = 1
 ROOT = Path(__file__).resolve().parents[3]
+INSTALLED = Path(__file__).resolve().parents[1] / "pages"
 MOST_TWICE = 50  # times that a page says the same in a cell
 
 
@@ -80,10 +81,19 @@ class Folder:
 
 
 def course_folder() -> Path:
-    """The folder with the course's pages; raises ValueError where the package lies without them."""
-    if not page.weeks_of(ROOT / "course"):
+    """The folder with the course's pages, in the installed package or in the course's own folder.
+
+    Raises ValueError where there are none.
+    """
+    found = next((one for one in (INSTALLED, ROOT / "course") if page.weeks_of(one)), None)
+    if found is None:
         raise ValueError(f"there are no pages in {ROOT / 'course'}: install the course from its own folder")
-    return ROOT / "course"
+    return found
+
+
+def _usual(source: Path) -> Path:
+    """Where a learner's folder lies unless another is named: beside the course, or here if that is inside a package."""
+    return (Path.cwd() if source == INSTALLED else source.parent) / "work"
 
 
 def around(place: Path) -> Path | None:
@@ -92,12 +102,12 @@ def around(place: Path) -> Path | None:
 
 
 def find(path: Path | None = None, course: Path | None = None) -> Folder:
-    """The learner's folder: the one that is named, else the one around here, else work/ beside the course.
+    """The learner's folder: the one that is named, else the one around here, else the usual one.
 
     Raises ValueError where it was not laid out.
     """
     source = course or course_folder()
-    chosen = path or around(Path.cwd()) or source.parent / "work"
+    chosen = path or around(Path.cwd()) or _usual(source)
     try:
         kept = json.loads((chosen / NAME / "folder.json").read_text(encoding="utf-8"))["format"]
     except FileNotFoundError:
@@ -117,7 +127,7 @@ def begin(path: Path | None = None, course: Path | None = None) -> tuple[Folder,
     What is there stays as it is. Answers that somebody wrote into course/ itself come along.
     """
     source = course or course_folder()
-    folder = Folder((path or around(Path.cwd()) or source.parent / "work").resolve(), source)
+    folder = Folder((path or around(Path.cwd()) or _usual(source)).resolve(), source)
     if folder.path == source.resolve() or source.resolve() in folder.path.parents:
         raise ValueError(f"{folder.path} lies in the course, whose pages updates overwrite: choose another folder")
     laid_out = []
