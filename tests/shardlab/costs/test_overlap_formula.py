@@ -28,7 +28,7 @@ def test_one_bucket_hides_nothing():
 
 
 def test_impossible_times_are_refused():
-    with pytest.raises(ValueError, match="one a bucket"):
+    with pytest.raises(ValueError, match="one per bucket"):
         overlap.transfers([1.0], [])
     with pytest.raises(ValueError, match="more than 0"):
         overlap.efficiency(0, 1)
