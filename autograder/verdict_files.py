@@ -110,5 +110,5 @@ def read_class(week: str, root: Path) -> list[Verdicts]:
 
 
 def graded_weeks(root: Path) -> list[str]:
-    """The weeks that have verdicts of anybody, in order."""
-    return sorted({path.stem for path in folder_of(root).glob("*/*.json") if not path.name.startswith(".")})
+    """The weeks that have verdicts of anybody, in order. `WEEK.exhibits.json`, beside a verdict, is not a week."""
+    return sorted({path.stem for path in folder_of(root).glob("*/*.json") if "." not in path.stem})

@@ -7,7 +7,7 @@ import pytest
 from bs4 import BeautifulSoup
 from typer.testing import CliRunner
 
-from autograder import cli, notebooks, verdict_files
+from autograder import cli, exhibits, notebooks, verdict_files
 from autograder.dashboard.page import page
 from autograder.dashboard.summary import summarise, without_numbers
 
@@ -75,6 +75,7 @@ def test_the_command_takes_all_graded_weeks(tmp_path, monkeypatch):
     for one in CLASS:
         verdict_files.write_verdicts(one, tmp_path)
     (verdict_files.folder_of(tmp_path) / ".run-week01_tiny.json").write_text("{}")
+    exhibits.file_of(verdict_files.verdict_file("ada", WEEK, tmp_path)).write_text("{}")
     assert verdict_files.graded_weeks(tmp_path) == [WEEK]
     done = CliRunner().invoke(cli.app, ["dashboard", "--out", str(out)])
     assert done.exit_code == 0 and done.output.strip() == str(out) and "bob, cy" in out.read_text()
