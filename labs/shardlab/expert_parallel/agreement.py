@@ -42,15 +42,39 @@ def gathered_counts(sizes: Sequence[int], *, has_gradient: bool, trouble: str, g
     mine = torch.tensor([bool(trouble), has_gradient, *sizes], device=device)
     table = mine.new_empty(dist.get_world_size(group), len(mine))
     dist.all_gather_single(table, mine.unsqueeze(0), group=group)
-    rows: list[list[int]] = table.tolist()
-    if any(row[0] for row in rows):
+    return _checked(table.tolist(), trouble, group)
+
+
+def own_counts(
+    counts_E: Tensor, *, has_gradient: bool, trouble: str, group: Group
+) -> tuple[list[int], list[list[int]]]:
+    """This rank's rows for every expert [experts], and every rank's rows for its own ones [source][own expert].
+
+    Each rank tells each other only what that one needs: one message per pair at once, where `gathered_counts` passes
+    the whole table around. Raises ValueError as that does.
+    """
+    size = dist.get_world_size(group)
+    counts = counts_E.to(dist.distributed_c10d._get_object_coll_device(group))
+    mine = counts.new_empty(size, 2 + len(counts) // size)
+    mine[:, 0], mine[:, 1], mine[:, 2:] = bool(trouble), has_gradient, counts.view(size, -1)
+    table = torch.empty_like(mine)
+    dist.all_to_all_single(table, mine, group=group)
+    numbers: list[int] = torch.cat([counts, table.flatten()]).tolist()  # the host waits for a GPU once, not twice
+    sizes, lines = numbers[: len(counts)], numbers[len(counts) :]
+    table_of_ranks = [lines[first : first + mine.shape[1]] for first in range(0, len(lines), mine.shape[1])]
+    return sizes, _checked(table_of_ranks, trouble, group)
+
+
+def _checked(table: list[list[int]], trouble: str, group: Group) -> list[list[int]]:
+    """The counts of a table whose lines begin with a rank's trouble and whether its input has a gradient."""
+    if any(line[0] for line in table):
         raise ValueError(_first_trouble(trouble, group))
-    if odd := [rank for rank, row in enumerate(rows) if row[1] != rows[0][1]]:
+    if odd := [rank for rank, line in enumerate(table) if line[1] != table[0][1]]:
         raise ValueError(
-            f"the input of rank {odd[0]} {_gradient(rows[odd[0]][1])}, that of rank 0 {_gradient(rows[0][1])}: "
+            f"the input of rank {odd[0]} {_gradient(table[odd[0]][1])}, that of rank 0 {_gradient(table[0][1])}: "
             "one would wait for the other's backward forever. Let all inputs have a gradient, or none."
         )
-    return [row[2:] for row in rows]
+    return [line[2:] for line in table]
 
 
 def _gradient(has: int) -> str:

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab.expert_parallel.agreement import Group, gathered_counts, own_experts
+from shardlab.expert_parallel.agreement import Group, own_counts, own_experts
 from shardlab.expert_parallel.messages import DIRECT, Started, Travel, start_all_to_all
 from shardlab.model.experts import places_in_batch
 from shardlab.model.permutation import Rows, from_rows, to_rows
@@ -54,15 +54,15 @@ def agree(
     padded_to: every expert gets so many rows from this rank. has_gradient: whether rows need one in the backward.
     Raises ValueError, on every rank alike, where some rank cannot go on, and when the ranks do not divide the experts.
     """
-    num_experts, size = len(rows.sizes), dist.get_world_size(group)
-    mine = own_experts(num_experts, group=group)
-    sizes = rows.sizes if padded_to is None else [padded_to] * num_experts
-    table = gathered_counts(sizes, has_gradient=has_gradient, trouble="", group=group)
+    num_experts, size = len(rows.counts_E), dist.get_world_size(group)
+    own_experts(num_experts, group=group)
+    counts_E = rows.counts_E if padded_to is None else torch.full_like(rows.counts_E, padded_to)
+    sizes, chunks = own_counts(counts_E, has_gradient=has_gradient, trouble="", group=group)
     each = num_experts // size
     sent = [sum(sizes[first : first + each]) for first in range(0, num_experts, each)]
     device = rows.choice_R.device
     place_R = None if padded_to is None else places_in_batch(rows.sizes, padded_to, device)
-    return Exchange(rows, sent, [counts[mine] for counts in table], place_R, group, travel)
+    return Exchange(rows, sent, chunks, place_R, group, travel)
 
 
 def start_dispatch(x_TH: Tensor, exchange: Exchange) -> Started:

@@ -5,15 +5,23 @@ Shapes: B batch, S sequence, T = B*S tokens of this rank, H hidden, E experts, K
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.costs.experts import tokens_first
-from shardlab.expert_parallel.agreement import Group, check_same_layer, gathered_counts, own_experts
+from shardlab.expert_parallel.agreement import (
+    Group,
+    check_same_layer,
+    gathered_counts,
+    own_counts,
+    own_experts,
+)
 from shardlab.expert_parallel.dispatch import Exchange, agree, combined, dispatched
 from shardlab.expert_parallel.expert_tensor import (
     Computed,
@@ -104,12 +112,14 @@ class ParallelMoE(MoE):
     def prepared(self, x_BSH: Tensor) -> Ready:
         """Route, and agree on who sends what; or raise ValueError, on every rank alike."""
         x_TH, splits, num_experts = x_BSH.flatten(0, -2), self.splits, self.config.choice.experts
-        counts = splits.group, 0 if splits.nodes else num_experts
+        no_rows_E = self.load_E.new_zeros(0 if splits.nodes else num_experts, dtype=torch.int64)
+        counts = partial(own_counts, no_rows_E, has_gradient=True, group=splits.group)
         first, later = [], []
         if splits.tensor is not None and self.gathers_tokens:
-            first = [(splits.tensor, 1)]
+            first = [partial(gathered_counts, [0], has_gradient=True, group=splits.tensor)]
         elif splits.tensor is not None:  # its ranks have sent their rows, and wait for this one's
-            later = [(splits.tensor, num_experts)]  # of all sources and own experts
+            of_all_sources = [0] * num_experts
+            later = [partial(gathered_counts, of_all_sources, has_gradient=True, group=splits.tensor)]
         with telling(*first, counts, *later):
             routing, logits_TE = self.routed(x_TH)
             tokens = Tokens(x_TH, routing.experts_TK, routing.weights_TK, self.kept(routing))
@@ -125,7 +135,8 @@ class ParallelMoE(MoE):
         choice, capacity, splits = self.config.choice, self.config.capacity, self.splits
         has_gradient = tokens.x_TH.requires_grad
         if splits.nodes is not None:
-            gathered_counts([], has_gradient=has_gradient, trouble="", group=splits.group)
+            no_rows = tokens.experts_TK.new_zeros(0)
+            own_counts(no_rows, has_gradient=has_gradient, trouble="", group=splits.group)
             return TwoLevels(choice.experts, splits.nodes.across, splits.nodes.inside, tokens.kept_TK, splits.travel)
         rows = rows_by_expert(tokens.experts_TK, choice.experts, tokens.kept_TK)
         padded_to = None
@@ -162,15 +173,15 @@ class ParallelMoE(MoE):
 
 
 @contextmanager
-def telling(*asked: tuple[Group, int]) -> Iterator[None]:
-    """A ValueError inside is told to all groups that will be asked for so many counts, before it is raised."""
+def telling(*asked: Callable[..., object]) -> Iterator[None]:
+    """A ValueError inside is told to all ranks that will be `asked` for their counts, before it is raised."""
     try:
         yield
     except ValueError as error:
         told = error
-        for group, num_counts in asked:
+        for ask in asked:
             try:
-                gathered_counts([0] * num_counts, has_gradient=True, trouble=str(told), group=group)
+                ask(trouble=str(told))
             except ValueError as with_rank:
                 told = with_rank
         raise told from None

@@ -6,6 +6,7 @@ Shapes: T tokens, H hidden, K choices of a token, R rows: one for each choice th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,29 +19,35 @@ class Rows:
     """The choices of T tokens as rows, expert after expert, within an expert by token.
 
     choice_R: of each row the number t * K + k of its choice. row_TK: of each choice its row, 0 where it was dropped.
-    sizes: rows of each expert.
+    kept_TK: which choices have a row, None for all. counts_E: rows of each expert.
     """
 
     choice_R: Tensor
     row_TK: Tensor
-    kept_TK: Tensor
-    sizes: list[int]
+    kept_TK: Tensor | None
+    counts_E: Tensor
 
-    @property
+    @cached_property
     def token_R(self) -> Tensor:
         """The token of each row."""
         return self.choice_R // self.row_TK.shape[1]
 
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Rows of each expert, as numbers that the host has: it waits for a GPU that is still counting."""
+        return self.counts_E.tolist()
+
 
 def rows_by_expert(experts_TK: Tensor, num_experts: int, kept_TK: Tensor | None = None) -> Rows:
     """Sort the choices by expert; those that are not kept have no row."""
-    kept_TK = torch.ones_like(experts_TK, dtype=torch.bool) if kept_TK is None else kept_TK
-    experts = experts_TK.masked_fill(~kept_TK, num_experts).flatten()
-    sizes = torch.bincount(experts, minlength=num_experts + 1)[:num_experts].tolist()
-    choice_R = experts.argsort(stable=True)[: sum(sizes)]
-    row = torch.zeros_like(experts)
+    experts = experts_TK.flatten() if kept_TK is None else experts_TK.masked_fill(~kept_TK, num_experts).flatten()
+    counts_E = torch.bincount(experts, minlength=num_experts + 1)[:num_experts]
+    choice_R = experts.argsort(stable=True)
+    if kept_TK is not None:
+        choice_R = choice_R[: int(counts_E.sum())]
+    row = torch.empty_like(experts) if kept_TK is None else torch.zeros_like(experts)
     row[choice_R] = torch.arange(len(choice_R), device=row.device)
-    return Rows(choice_R, row.view_as(experts_TK), kept_TK, sizes)
+    return Rows(choice_R, row.view_as(experts_TK), kept_TK, counts_E)
 
 
 def to_rows(x_TH: Tensor, rows: Rows) -> Tensor:
@@ -61,7 +68,7 @@ class _ToRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return _summed(gradients[0], ctx.rows.kept_TK.to(gradients[0].dtype), ctx.rows), None
+        return _summed(gradients[0], None, ctx.rows), None
 
 
 class _FromRows(torch.autograd.Function):
@@ -69,7 +76,7 @@ class _FromRows(torch.autograd.Function):
     def forward(ctx: Any, y_RH: Tensor, weights_TK: Tensor, rows: Rows) -> Tensor:
         ctx.save_for_backward(y_RH, weights_TK)
         ctx.rows = rows
-        return _summed(y_RH, weights_TK * rows.kept_TK, rows)
+        return _summed(y_RH, weights_TK, rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -80,8 +87,10 @@ class _FromRows(torch.autograd.Function):
         return gradient_RH.mul_(weights_TK.view(-1)[rows.choice_R].unsqueeze(-1)), of_weights, None
 
 
-def _summed(y_RH: Tensor, weights_TK: Tensor, rows: Rows) -> Tensor:
-    """Each token's sum of weight times row, in one pass over the rows."""
-    if not len(y_RH) or not len(weights_TK):
-        return y_RH.new_zeros(len(weights_TK), y_RH.shape[1])
+def _summed(y_RH: Tensor, weights_TK: Tensor | None, rows: Rows) -> Tensor:
+    """Each token's sum of weight times row, in one pass over the rows; without weights each counts once."""
+    if not len(y_RH) or not len(rows.row_TK):
+        return y_RH.new_zeros(len(rows.row_TK), y_RH.shape[1])
+    if rows.kept_TK is not None:
+        weights_TK = rows.kept_TK.to(y_RH.dtype) if weights_TK is None else weights_TK * rows.kept_TK
     return functional.embedding_bag(rows.row_TK, y_RH.contiguous(), mode="sum", per_sample_weights=weights_TK)

@@ -103,7 +103,7 @@ def train(by_turns):
     with meter.record() as bill:
         times = execute(schedule, stages, group=pipelines[rank // 2], pair=turns.together if by_turns else None)
 
-    exchanges = [event for event in bill.events if event.kind == "all_to_all"]
+    exchanges = [event for event in bill.events if event.kind == "all_to_all" and event.dtype != "int64"]
     found = []
     for slot, begin, end in zip(schedule[rank % 2], times.begins, times.ends, strict=True):
         if isinstance(slot, Overlap):
