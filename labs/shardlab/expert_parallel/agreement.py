@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from shardlab.costs.model import divisors
 from shardlab.meter import place
@@ -39,7 +40,7 @@ def gathered_counts(sizes: Sequence[int], *, has_gradient: bool, trouble: str, g
     when some have inputs with a gradient and others not: their backward would send nothing, and the others wait.
     """
     device = dist.distributed_c10d._get_object_coll_device(group)
-    mine = torch.tensor([bool(trouble), has_gradient, *sizes], device=device)
+    mine = torch.tensor([_flags(trouble, has_gradient), *sizes], device=device)
     table = mine.new_empty(dist.get_world_size(group), len(mine))
     dist.all_gather_single(table, mine.unsqueeze(0), group=group)
     return _checked(table.tolist(), trouble, group)
@@ -55,26 +56,31 @@ def own_counts(
     """
     size = dist.get_world_size(group)
     counts = counts_E.to(dist.distributed_c10d._get_object_coll_device(group))
-    mine = counts.new_empty(size, 2 + len(counts) // size)
-    mine[:, 0], mine[:, 1], mine[:, 2:] = bool(trouble), has_gradient, counts.view(size, -1)
+    mine = functional.pad(counts.view(size, -1), (1, 0), value=_flags(trouble, has_gradient))
     table = torch.empty_like(mine)
     dist.all_to_all_single(table, mine, group=group)
     numbers: list[int] = torch.cat([counts, table.flatten()]).tolist()  # the host waits for a GPU once, not twice
     sizes, lines = numbers[: len(counts)], numbers[len(counts) :]
-    table_of_ranks = [lines[first : first + mine.shape[1]] for first in range(0, len(lines), mine.shape[1])]
-    return sizes, _checked(table_of_ranks, trouble, group)
+    each = mine.shape[1]
+    return sizes, _checked([lines[first : first + each] for first in range(0, len(lines), each)], trouble, group)
+
+
+def _flags(trouble: str, has_gradient: bool) -> int:
+    """1 where this rank has trouble, and 2 where its input has a gradient: the first number of its line."""
+    return bool(trouble) + 2 * has_gradient
 
 
 def _checked(table: list[list[int]], trouble: str, group: Group) -> list[list[int]]:
-    """The counts of a table whose lines begin with a rank's trouble and whether its input has a gradient."""
-    if any(line[0] for line in table):
+    """The counts in a table whose lines begin with a rank's flags."""
+    flags = [line[0] for line in table]
+    if any(one & 1 for one in flags):
         raise ValueError(_first_trouble(trouble, group))
-    if odd := [rank for rank, line in enumerate(table) if line[1] != table[0][1]]:
+    if odd := [rank for rank, one in enumerate(flags) if one != flags[0]]:
         raise ValueError(
-            f"the input of rank {odd[0]} {_gradient(table[odd[0]][1])}, that of rank 0 {_gradient(table[0][1])}: "
+            f"the input of rank {odd[0]} {_gradient(flags[odd[0]])}, that of rank 0 {_gradient(flags[0])}: "
             "one would wait for the other's backward forever. Let all inputs have a gradient, or none."
         )
-    return [line[2:] for line in table]
+    return [line[1:] for line in table]
 
 
 def _gradient(has: int) -> str:

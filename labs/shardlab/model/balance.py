@@ -16,7 +16,8 @@ from shardlab.model.router import Routing
 
 def load_of(experts_TK: Tensor, num_experts: int) -> Tensor:
     """How many choices fell on each expert, [E]."""
-    return torch.bincount(experts_TK.flatten(), minlength=num_experts)
+    chosen = experts_TK.flatten()
+    return chosen.new_zeros(num_experts).index_add_(0, chosen, torch.ones_like(chosen))  # bincount waits for a GPU
 
 
 def auxiliary_loss(routing: Routing, load_E: Tensor | None = None) -> Tensor:

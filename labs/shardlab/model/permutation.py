@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from shardlab.model.balance import load_of
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -41,12 +43,11 @@ class Rows:
 def rows_by_expert(experts_TK: Tensor, num_experts: int, kept_TK: Tensor | None = None) -> Rows:
     """Sort the choices by expert; those that are not kept have no row."""
     experts = experts_TK.flatten() if kept_TK is None else experts_TK.masked_fill(~kept_TK, num_experts).flatten()
-    counts_E = torch.bincount(experts, minlength=num_experts + 1)[:num_experts]
+    counts_E = load_of(experts, num_experts + 1)[:num_experts]
     choice_R = experts.argsort(stable=True)
     if kept_TK is not None:
         choice_R = choice_R[: int(counts_E.sum())]
-    row = torch.empty_like(experts) if kept_TK is None else torch.zeros_like(experts)
-    row[choice_R] = torch.arange(len(choice_R), device=row.device)
+    row = torch.zeros_like(experts).scatter_(0, choice_R, torch.arange(len(choice_R), device=experts.device))
     return Rows(choice_R, row.view_as(experts_TK), kept_TK, counts_E)
 
 
