@@ -755,11 +755,13 @@ check("week12.ep-or-tp", ep_or_tp)
 # 3. `"order"`: in which order does `custom_forward` inside `MoELayer.forward` call `combine`, `dispatch`, `preprocess`
 #    and `routed_experts_compute`? A list.
 #
-# <details><summary>And in `labs/shardlab/expert_parallel/agreement.py`: why does `gathered_counts` gather the whole
-# table of counts, where your exchange sends each rank only its own?</summary>
+# <details><summary>And in `labs/shardlab/expert_parallel/agreement.py`: `own_counts` sends each rank its counts, as your
+# exchange does, and one number before them. What is it for?</summary>
 #
-# Ranks that read their splits from one table cannot disagree. The table also tells whether some rank is in trouble: NaN
-# scores on one rank become an error message on all, before a row is sent, and not a hang.
+# It tells whether this rank is in trouble: NaN scores on one rank become an error message on all, before a row is sent,
+# and not a hang. It also tells whether the input has a gradient, because a rank without one would skip the two
+# all-to-alls of the backward. An earlier version passed the whole table around by an all-gather. On eight ranks and two
+# cores dispatch and combine of 2 MiB took a quarter longer: seven steps of a ring instead of one.
 # </details>
 
 # %% exercise="week12.reading"

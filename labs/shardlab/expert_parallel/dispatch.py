@@ -1,4 +1,4 @@
-"""Rows to the ranks that have their experts, and back: one table of counts, two all-to-alls, two more in the backward.
+"""Rows to the ranks that have their experts, and back: an all-to-all of counts, two of rows, two more in the backward.
 
 Shapes: T tokens and R rows of this rank, A rows that arrive, H hidden, E experts, K choices of a token, X own experts.
 """

@@ -52,8 +52,8 @@ def all_to_all(
 ) -> Tensor:
     """The first sent[0] rows go to rank 0, the next sent[1] to rank 1, ...; returned are the rows for this rank.
 
-    received: rows from each rank, which the ranks must know beforehand. agreed: they come from one table that all
-    ranks share, and are not checked once more. A rank without rows takes part, forward and backward.
+    received: rows from each rank, which the ranks must know beforehand. agreed: they were exchanged before, and are
+    not checked once more. A rank without rows takes part, forward and backward.
     Raises ValueError, on every rank alike and before a row is sent, where `sent` and `received` disagree.
     """
     if not agreed:
