@@ -41,9 +41,9 @@ def memory(
     from shardlab.costs.model_file import load_model
 
     try:
-        wanted, accelerator = load_model(model), find_accelerator(gpu)
         if (ranks := tp * pp * dp * cp) > MOST_GPUS:
             raise ValueError(f"tp x pp x dp x cp = {ranks} ranks: use degrees whose product is at most {MOST_GPUS}")
+        wanted, accelerator = load_model(model), find_accelerator(gpu, ranks=ranks)
         layout = Layout(
             tp=tp,
             pp=pp,

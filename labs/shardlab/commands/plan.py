@@ -107,7 +107,7 @@ def plan(
 
     _check_together(tokens, price, run, export)
     try:
-        wanted, accelerator = load_model(model), find_accelerator("here" if here or run else gpu)
+        wanted, accelerator = load_model(model), find_accelerator("here" if here or run else gpu, ranks=gpus)
         _check_depth(wanted)
         if sequence is not None:
             wanted = with_sequence(wanted, sequence)

@@ -8,36 +8,43 @@ from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.traffic import Link
 
 
-def find_accelerator(name: str) -> Accelerator:
+def find_accelerator(name: str, *, ranks: int | None = None) -> Accelerator:
     """The accelerator of that name; `here`, or a file of `shardlab calibrate`, is the machine that was measured.
 
-    Raises ValueError that lists the names, or says what is wrong with the file.
+    ranks: as in `as_accelerator`. Raises ValueError that lists the names, or says what is wrong with the file.
     """
     if name.lower() == "here" or name.endswith(".json"):
-        return as_accelerator(read_calibration(None if name.lower() == "here" else Path(name)))
+        return as_accelerator(read_calibration(None if name.lower() == "here" else Path(name)), ranks=ranks)
     if name.lower() not in ACCELERATORS:
         raise ValueError(f"there is no GPU {name!r} here: use one of {', '.join(ACCELERATORS)}, here")
     return ACCELERATORS[name.lower()]
 
 
-def as_accelerator(calibration: Calibration, efficiency: Efficiency = FITTED) -> Accelerator:
+def as_accelerator(
+    calibration: Calibration, efficiency: Efficiency = FITTED, *, ranks: int | None = None
+) -> Accelerator:
     """The machine as the step-time model knows accelerators: peaks of which its usual shares are what was measured.
 
-    One rank a core or GPU; bf16 if that was measured, else fp32. Ranks share memory and links of one server.
+    ranks: how many there will be; by default one for each core or GPU. On a CPU all of them share this machine, and
+    more ranks than cores take turns; GPUs beyond those that were measured stand in further servers. bf16 if that was
+    measured, else fp32.
     """
-    generation = calibration.device
-    per_node = max([n for n in calibration.ranks if n <= calibration.cores], default=1)
-    together = calibration.of_ranks(per_node)
+    generation, on_cpu = calibration.device, calibration.device == "cpu"
+    known = [n for n in (1, *calibration.ranks) if n <= (ranks if ranks and on_cpu else calibration.cores)]
+    measured = max(known)
+    per_node = ranks if ranks and on_cpu else measured
+    together = calibration.of_ranks(measured)
+    slowdown = together.slowdown * max(1.0, per_node / max(measured, calibration.cores))
     rates = calibration.matmul.get("bfloat16") or calibration.matmul["float32"]
     link = together.links.get("all_reduce", Link(0.0, 0.0))
     bandwidth = 1 / link.beta if link.beta else calibration.memory[max(calibration.memory)]
     return Accelerator(
         "here",
         generation,
-        bf16_flops=max(rates.values()) / together.slowdown / efficiency.matmul(generation),
+        bf16_flops=max(rates.values()) / slowdown / efficiency.matmul(generation),
         fp8_flops=0,
-        memory_bytes=calibration.memory_bytes / (calibration.cores if calibration.device == "cpu" else 1),
-        memory_bandwidth=calibration.memory[max(calibration.memory)] / together.slowdown / efficiency.memory,
+        memory_bytes=calibration.memory_bytes / (max(per_node, calibration.cores) if on_cpu else 1),
+        memory_bandwidth=calibration.memory[max(calibration.memory)] / slowdown / efficiency.memory,
         nvlink=bandwidth / NVLINK.share,
         network=bandwidth / efficiency.network,
         per_node=per_node,

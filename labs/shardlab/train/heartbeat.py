@@ -33,7 +33,9 @@ AT_ITS_END = "at its end"
 
 @dataclass(frozen=True)
 class Beat:
-    """Where a rank is. born: its process's start, since process ids are used again. at: seconds since 1970."""
+    """Where a rank is. born: as `birth_of`, since process ids are used again. at: seconds of the machine's monotonic
+    clock: when the time of day is set, no rank has fallen silent.
+    """
 
     rank: int
     pid: int
@@ -50,7 +52,7 @@ class Heart(Hook):
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._path = folder / f"rank-{rank}.json"
-        self._rank, self._born = rank, psutil.Process().create_time()
+        self._rank, self._born = rank, birth_of(psutil.Process())
         self._place, self._step, self._doing = "", 0, "meeting the other ranks"
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
@@ -79,7 +81,7 @@ class Heart(Hook):
         attempt, draft = int(os.environ.get(ATTEMPT, "0")), self._path.with_suffix(".part")
         while True:
             is_last = self._end.is_set()
-            now = (self._place, self._step, self._doing, time.time())
+            now = (self._place, self._step, self._doing, time.monotonic())
             beat = Beat(self._rank, os.getpid(), self._born, attempt, *now)
             try:
                 draft.write_text(json.dumps(asdict(beat)), encoding="utf-8")
@@ -103,6 +105,11 @@ def beating(rank: int) -> Iterator[list[Hook]]:
         yield [heart]
     finally:
         heart.stop()
+
+
+def birth_of(process: psutil.Process) -> float:
+    """Seconds from the machine's start to the process's, about: unlike its time of day they stay when clocks are set."""
+    return process.create_time() - psutil.boot_time()
 
 
 def place_of(mesh: Mesh, rank: int) -> str:

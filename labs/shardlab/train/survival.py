@@ -16,10 +16,11 @@ from pathlib import Path
 
 import psutil
 
-from shardlab.train.heartbeat import AT_ITS_END, ATTEMPT, FOLDER, Beat, beats
+from shardlab.train.heartbeat import AT_ITS_END, ATTEMPT, FOLDER, Beat, beats, birth_of
 
 LOOK = 0.1  # seconds between two looks at the heartbeats
 SELDOM = 10  # looks after which the list of processes is read, which takes longer than the heartbeats
+SAME_BIRTH = 2.0  # seconds: the kernel tells its start in whole ones, and moves it by one as the clock is corrected
 ENDINGS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 
 
@@ -126,10 +127,10 @@ def without_beat(folder: Path) -> list[Beat]:
     found = []
     for process in ranks_below():
         with suppress(psutil.Error, OSError):  # it has just ended
-            born, variables = process.create_time(), process.environ()
+            age, variables = time.time() - process.create_time(), process.environ()
             if process.pid not in known:
-                place = int(variables["RANK"]), process.pid, born, int(variables[ATTEMPT])
-                found.append(Beat(*place, "", 0, "before its first heartbeat", born))
+                place = int(variables["RANK"]), process.pid, birth_of(process), int(variables[ATTEMPT])
+                found.append(Beat(*place, "", 0, "before its first heartbeat", time.monotonic() - age))
     return found
 
 
@@ -147,7 +148,7 @@ def find_lost(beat: Beat, silence: float) -> Lost | None:
     """Whether the rank of a heartbeat is dead, or silent for longer than `silence` seconds."""
     if beat.doing == AT_ITS_END:
         return None
-    silent = max(time.time() - beat.at, 0.0)
+    silent = max(time.monotonic() - beat.at, 0.0)
     if not _is_alive(beat):
         return Lost(beat, "died", silent)
     return Lost(beat, "fell silent", silent) if silent > silence else None
@@ -156,6 +157,7 @@ def find_lost(beat: Beat, silence: float) -> Lost | None:
 def _is_alive(beat: Beat) -> bool:
     try:
         process = psutil.Process(beat.pid)
-        return process.create_time() == beat.born and process.status() != psutil.STATUS_ZOMBIE
+        is_same = abs(birth_of(process) - beat.born) < SAME_BIRTH
+        return is_same and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

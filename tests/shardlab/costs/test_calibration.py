@@ -104,6 +104,20 @@ def test_what_was_measured_comes_out_of_the_accelerator(calibration):
     assert as_accelerator(only_fp32).bf16_flops * FITTED.matmul("cpu") == pytest.approx(1.5e11)
 
 
+@pytest.mark.parametrize(("ranks", "slowdown"), [(1, 1), (2, 1.1), (3, 1.1 * 3 / 2), (4, 2.2), (8, 2.2 * 2)])
+def test_more_ranks_than_cores_take_turns(calibration, ranks, slowdown):
+    """They were planned as if each had a core: four on two cores took twice as long as their plan."""
+    here = as_accelerator(calibration, ranks=ranks)
+    assert here.bf16_flops * FITTED.matmul("cpu") == pytest.approx(6e11 / slowdown)
+    assert here.memory_bandwidth * FITTED.memory == pytest.approx(2e10 / slowdown)
+    assert here.per_node == ranks and here.memory_bytes == 16 * 2**30 / max(ranks, 2)
+
+
+def test_gpus_beyond_those_that_were_measured_stand_in_further_servers(calibration):
+    gpus = replace(calibration, device="cuda", transport="nccl", cores=4)
+    assert as_accelerator(gpus, ranks=64) == as_accelerator(gpus) and as_accelerator(gpus).per_node == 4
+
+
 def test_this_machine_as_an_accelerator(calibration, calibration_file, tmp_path, monkeypatch):
     assert find_accelerator(str(calibration_file)) == as_accelerator(calibration)
     monkeypatch.setenv("SHARDLAB_CALIBRATION", str(calibration_file))

@@ -13,7 +13,7 @@ import pytest
 from shardlab.mesh import Mesh
 from shardlab.train import read_log
 from shardlab.train.goodput import goodput
-from shardlab.train.heartbeat import Beat, beating, beats
+from shardlab.train.heartbeat import Beat, beating, beats, birth_of
 from shardlab.train.planned import to_toml
 from shardlab.train.program import LOST, smaller
 from shardlab.train.survival import find_lost, observed
@@ -22,22 +22,34 @@ from tests.shardlab.train.small import recipe
 
 
 def beat_of(process, at):
-    return Beat(1, process.pid, process.create_time(), 0, "dp 1", 7, "in its passes", at)
+    return Beat(1, process.pid, birth_of(process), 0, "dp 1", 7, "in its passes", at)
 
 
 def test_a_dead_process_a_silent_one_and_one_that_is_well():
     me = psutil.Process()
-    assert find_lost(beat_of(me, time.time()), 5.0) is None
-    silent = find_lost(beat_of(me, time.time() - 60), 5.0)
+    assert find_lost(beat_of(me, time.monotonic()), 5.0) is None
+    silent = find_lost(beat_of(me, time.monotonic() - 60), 5.0)
     assert (
         silent and silent.how == "fell silent" and silent.sentence().startswith("rank 1 (dp 1) fell silent at step 7")
     )
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    beat = beat_of(psutil.Process(child.pid), time.time())
+    beat = beat_of(psutil.Process(child.pid), time.monotonic())
     child.kill()
     child.communicate()
     lost = find_lost(beat, 5.0)
     assert lost and lost.how == "died"
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="reads the kernel's start of its clock")
+@pytest.mark.parametrize("seconds", [1, -1, 3600])
+def test_no_rank_dies_or_falls_silent_when_the_clock_is_set(seconds, monkeypatch):
+    """The kernel corrects its start by a second now and then; every rank was called dead from then on."""
+    me = psutil.Process()
+    beat = beat_of(me, time.monotonic())
+    started, now = psutil._pslinux.boot_time(), time.time  # type: ignore[attr-defined]
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: started + seconds)  # type: ignore[attr-defined]
+    monkeypatch.setattr(time, "time", lambda: now() + seconds)
+    assert find_lost(beat, 5.0) is None
 
 
 def test_a_rank_that_ends_by_itself_is_not_missed():
