@@ -755,8 +755,8 @@ check("week12.ep-or-tp", ep_or_tp)
 # 3. `"order"`: in which order does `custom_forward` inside `MoELayer.forward` call `combine`, `dispatch`, `preprocess`
 #    and `routed_experts_compute`? A list.
 #
-# <details><summary>And in `labs/shardlab/expert_parallel/agreement.py`: `own_counts` sends each rank its counts, as your
-# exchange does, and one number before them. What is it for?</summary>
+# <details><summary>And in `labs/shardlab/expert_parallel/agreement.py`: `own_counts` sends each rank its counts, as
+# your exchange does, and one number before them. What is it for?</summary>
 #
 # It tells whether this rank is in trouble: NaN scores on one rank become an error message on all, before a row is sent,
 # and not a hang. It also tells whether the input has a gradient, because a rank without one would skip the two

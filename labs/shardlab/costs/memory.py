@@ -4,10 +4,11 @@ Symbols (arXiv 2205.05198): s sequence, b microbatch, h hidden, a heads, L layer
 size, m microbatches, v chunks per stage. Activations take 2 bytes per element, dropout masks 1, logits 4.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 from shardlab.costs.context import extra_kv_blocks
-from shardlab.costs.layout import Layout
+from shardlab.costs.layout import Layout, Recompute
 from shardlab.costs.memory_frameworks import MEGATRON, Framework, Held
 from shardlab.costs.memory_states import (
     StateBytes,
@@ -60,31 +61,37 @@ def layer_activation_bytes(
     tensor-parallel rank unless the sequence is split); queries, keys, values and the output's input; what the MLP
     keeps: 2f before and 2f after GELU, 2f more for a gate (4f in two kernels); 5as scores without flash attention.
     """
-    h, t = model.hidden, layout.tp
     positions = layout.microbatch * model.sequence / layout.cp
-    if layout.again:
-        kept = layer_activation_bytes(
-            model, replace(layout, recompute="none", recomputed=None), moe=moe, framework=framework
-        )
-        return layout.again * 2.0 * positions * h / _whole(layout) + (1 - layout.again) * kept
+    sizes = layout.tp, _whole(layout), "none" if layout.again else layout.recompute
+    kept = positions * _position_bytes(model, *sizes, moe, framework)
+    if not layout.again:
+        return kept
+    return layout.again * 2.0 * positions * model.hidden / _whole(layout) + (1 - layout.again) * kept
+
+
+@lru_cache(maxsize=4096)  # a planner asks for a few hundred, millions of times
+def _position_bytes(
+    model: Transformer, t: int, whole_over: int, recompute: Recompute, moe: bool, framework: Framework
+) -> float:
+    h, cut = model.hidden, _inputs_cut(whole_over, framework)
     width = model.ffn
     if moe:
         width = model.active_experts * model.expert_ffn + model.shared_experts * model.expert_ffn
-    if layout.recompute == "selective" and framework.saves_products:
-        return positions * _products_bytes(model, layout, width)
+    if recompute == "selective" and framework.saves_products:
+        return _products_bytes(model, t, whole_over, width)
     dropout = 2 * h if model.bias else 0
-    inputs = 2 * framework.input_bytes * h / _inputs_cut(layout, framework)
-    whole = (4 * h + dropout) / _whole(layout) + inputs
+    inputs = 2 * framework.input_bytes * h / cut
+    whole = (4 * h + dropout) / whole_over + inputs
     split = 2 * (model.query_width + 2 * model.kv_width) + 2 * model.value_width
-    if not model.flash and layout.recompute != "selective":
+    if not model.flash and recompute != "selective":
         split += 5 * model.heads * model.sequence
     if moe:
         split += framework.input_bytes * h * model.active_experts  # tokens as sent
         split += 2 * h * model.active_experts if framework.keeps_combined else 0  # and as brought back
     split += (framework.gate_bytes if model.gated else 4) * width
-    if layout.recompute == "norms":
+    if recompute == "norms":
         whole, split = whole - inputs + _latents(model), split - 2 * width - _projected(model)
-    return positions * (whole + split / t)
+    return whole + split / t
 
 
 def _latents(model: Transformer) -> int:
@@ -97,10 +104,10 @@ def _projected(model: Transformer) -> int:
     return 2 * (model.query_width + 2 * model.kv_width) if model.latent else 0
 
 
-def _products_bytes(model: Transformer, layout: Layout, width: float) -> float:
+def _products_bytes(model: Transformer, t: int, whole_over: int, width: float) -> float:
     """Of a position: the layer's input, the attention's output, and every second product: Wq, Wv, W1, W2."""
     split = model.query_width + model.kv_width + model.value_width + width
-    return 2 * (2 * model.hidden / _whole(layout) + split / layout.tp)
+    return 2 * (2 * model.hidden / whole_over + split / t)
 
 
 def _whole(layout: Layout) -> int:
@@ -108,9 +115,9 @@ def _whole(layout: Layout) -> int:
     return layout.tp if layout.sequence_parallel else 1
 
 
-def _inputs_cut(layout: Layout, framework: Framework) -> int:
+def _inputs_cut(whole_over: int, framework: Framework) -> int:
     """Ranks over which a block's input is cut: kept whole it needs no second all-gather in the backward."""
-    return 1 if framework.keeps_gathered else _whole(layout)
+    return 1 if framework.keeps_gathered else whole_over
 
 
 def in_flight_layers(model: Transformer, layout: Layout, stage: int = 0) -> float:
@@ -136,11 +143,18 @@ def activation_bytes(model: Transformer, layout: Layout, stage: int = 0, *, fram
 
     A framework that keeps a stage's output until its gradient comes holds 2bsh more for each of them.
     """
-    kept = in_flight_layers(model, layout, stage) * _mean_layer(model, layout, stage, framework)
+    layer = _mean_layer(model, layout, stage, framework)
+    return _activations(model, layout, stage, framework, layer, recomputed_bytes(model, layout, framework=framework))
+
+
+def _activations(
+    model: Transformer, layout: Layout, stage: int, framework: Framework, layer: float, again: float
+) -> float:
+    kept = in_flight_layers(model, layout, stage) * layer
     if framework.keeps_outputs and layout.pp > 1:
         boundary = 2.0 * layout.microbatch * model.sequence / layout.cp * model.hidden / _whole(layout)
         kept += boundary * min(layout.pp - stage, layout.num_microbatches)
-    return kept + context_buffer_bytes(model, layout) + recomputed_bytes(model, layout, framework=framework)
+    return kept + context_buffer_bytes(model, layout) + again
 
 
 def context_buffer_bytes(model: Transformer, layout: Layout) -> float:
@@ -153,8 +167,8 @@ def recomputed_bytes(model: Transformer, layout: Layout, *, framework: Framework
     """The layer that a backward computes again under full recomputation, all of it."""
     if layout.recompute != "full":
         return 0.0
-    whole = replace(layout, recompute="none", recomputed=None)
-    return layer_activation_bytes(model, whole, moe=model.moe_layers > 0, framework=framework)
+    positions = layout.microbatch * model.sequence / layout.cp
+    return positions * _position_bytes(model, layout.tp, _whole(layout), "none", model.moe_layers > 0, framework)
 
 
 def _mean_layer(model: Transformer, layout: Layout, stage: int, framework: Framework) -> float:
@@ -176,7 +190,7 @@ def output_bytes(model: Transformer, layout: Layout, stage: int = 0, *, framewor
     first, last = ends_held(layout, stage)
     if last:
         logit_bytes = framework.split_logit_bytes if layout.tp > 1 else framework.logit_bytes
-        ends = 2 * model.hidden / _whole(layout) + 2 * model.hidden / _inputs_cut(layout, framework)
+        ends = 2 * model.hidden / _whole(layout) + 2 * model.hidden / _inputs_cut(_whole(layout), framework)
         held += positions * (ends + logit_bytes * model.vocab / layout.tp)
     if first and model.bias:
         held += positions * model.hidden / _whole(layout) * min(layout.pp, layout.num_microbatches)
@@ -191,12 +205,13 @@ def memory_of_stage(
     The logits are gone before a layer is computed again: of the two, the larger counts.
     """
     parameters = held_parameters(model, layout, stage).total
-    microbatch = layers_on_stage(model, layout, stage) * _mean_layer(model, layout, stage, framework)
+    layer = _mean_layer(model, layout, stage, framework)
+    microbatch = layers_on_stage(model, layout, stage) * layer
     hidden = 2.0 * layout.microbatch * model.sequence / layout.cp * model.hidden
     again = recomputed_bytes(model, layout, framework=framework)
     return MemoryBytes(
         states=state_bytes(model, layout, stage, gradient_bytes=gradient_bytes),
-        activations=activation_bytes(model, layout, stage, framework=framework),
+        activations=_activations(model, layout, stage, framework, layer, again),
         output=max(0.0, output_bytes(model, layout, stage, framework=framework) - again),
         gathered=framework.gathered(model, layout, parameters),
         buffers=framework.buffers(Held(parameters, gradient_bytes, microbatch, hidden), layout),

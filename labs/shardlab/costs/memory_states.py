@@ -5,7 +5,7 @@ P parameters on a rank, N ranks that hold the same ones (arXiv 1910.02054, figur
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from shardlab.costs.layout import Layout
 from shardlab.costs.model import (
@@ -140,20 +140,27 @@ def _both(model: Transformer, layout: Layout, stage: int, moe: Callable[[int], f
 
 
 def _parameters(model: Transformer, layout: Layout, stage: int, moe: float) -> StageParameters:
-    layers = layers_on_stage(model, layout, stage)
+    is_mirrored = layout.schedule == "dualpipe"  # the other half of its pair is counted by itself
+    first, last = (stage == 0, stage == layout.pp - 1) if is_mirrored else ends_held(layout, stage)
+    output = last and not (layout.pp == 1 and model.tied)
+    return _of_layers(model, layout.tp, layout.ep, layers_on_stage(model, layout, stage), moe, first, output)
+
+
+@lru_cache(maxsize=4096)  # a planner asks for a few hundred, millions of times
+def _of_layers(
+    model: Transformer, tp: int, ep: int, layers: int, moe: float, embedding: bool, output: bool
+) -> StageParameters:
     dense = (layers - moe) * dense_layer_parameters(model) if layers > moe else 0.0
     experts = 0.0
     if moe:
         routed = model.experts * expert_parameters(model)
         dense += moe * (moe_layer_parameters(model) - routed)
-        experts = moe * routed / layout.ep
-    one_embedding = (model.vocab + model.positions) * model.hidden
-    first, last = (stage == 0, stage == layout.pp - 1) if layout.schedule == "dualpipe" else ends_held(layout, stage)
-    if first:
-        dense += one_embedding
-    if last and not (layout.pp == 1 and model.tied):
+        experts = moe * routed / ep
+    if embedding:
+        dense += (model.vocab + model.positions) * model.hidden
+    if output:
         dense += model.vocab * model.hidden
-    return StageParameters(dense / layout.tp, experts)
+    return StageParameters(dense / tp, experts)
 
 
 def state_bytes(

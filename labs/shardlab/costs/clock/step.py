@@ -4,7 +4,7 @@ Symbols: p stages, v chunks, m microbatches, t tensor parallel size, d data para
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 from shardlab.costs.axis_traffic import BF16
 from shardlab.costs.clock.kernels import (
@@ -116,11 +116,11 @@ class Pipeline:
     output: Passes
     hop: float
 
-    @property
+    @cached_property
     def layer(self) -> Passes:
         return total([self.kernels, self.tensor, self.context, self.expert])
 
-    @property
+    @cached_property
     def stages(self) -> list[Passes]:
         stages = [self.layer.times(count) for count in self.layers]
         return [*stages[:-1], stages[-1] + self.output]

@@ -101,8 +101,10 @@ def fewest_recomputed(model: Transformer, layout: Layout, limit: float, *, fp8: 
         some = replace(layout, recomputed=(k, each)) if k else replace(layout, recompute="none")
         return memory_of(model, some, fp8=fp8).total <= limit
 
-    fewest = bisect_left(range(each), True, key=fits)
-    return replace(layout, recomputed=(fewest, each)) if 0 < fewest < each else None
+    if fits(0):
+        return None
+    fewest = bisect_left(range(each), True, lo=1, key=fits)
+    return replace(layout, recomputed=(fewest, each)) if fewest < each else None
 
 
 def pareto(plans: Iterable[Plan]) -> list[Plan]:
