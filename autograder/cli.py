@@ -55,6 +55,21 @@ def build(
 
 
 @app.command()
+def hide(
+    week: Annotated[list[str] | None, typer.Argument(help="week12 …; without it, which weeks are hidden")] = None,
+    show: Annotated[bool, typer.Option("--show", help="bring the weeks back")] = False,
+) -> None:
+    """Keep weeks from students for now: they are not laid out, listed or counted, until --show."""
+    from autograder import hiding, notebooks
+
+    try:
+        hidden = hiding.change([notebooks.find_week(one) for one in week or []], show=show)
+    except (ValueError, OSError) as error:
+        _fail(str(error))
+    print(f"hidden: {', '.join(hidden) or 'no week'}")
+
+
+@app.command()
 def measure(exercise: Annotated[str, typer.Argument(help="week02.assign-buckets")]) -> None:
     """Print as JSON what the course's own solution sends and holds on an exercise's visible cases."""
     from autograder.own_solutions import measured

@@ -37,7 +37,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("answer_html", "cgroups", "course", "hashes", "jobs", "names", "notebook_file", "terminal", "told"),
         ("checks", "known", "notebooks", "surroundings"),
         ("bubblewrap", "containers", "ingest", "new_exercise", "weeks"),
-        ("agreement", "answers", "hints", "measured", "sandbox"),
+        ("agreement", "answers", "hiding", "hints", "measured", "sandbox"),
         ("doctor", "dossier", "judge"),
         ("exhibits", "self_check", "verdict_files"),
         (ITSELF, "judging", "kill_matrix"),

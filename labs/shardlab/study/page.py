@@ -11,6 +11,8 @@ from pathlib import Path
 
 from nbformat import NotebookNode, v4
 
+HIDDEN = "hidden.json"  # in the course's folder
+
 
 @dataclass(frozen=True)
 class Exercise:
@@ -106,9 +108,23 @@ def free(path: Path) -> Path:
 
 
 def weeks_of(course: Path) -> list[str]:
-    """The weeks of a course by name, such as "week01_collectives", in order."""
+    """The weeks of a course by name, such as "week01_collectives", in order, but for those that are hidden."""
     pages = course.glob("week*/week*.ipynb")
-    return sorted(path.stem for path in pages if path.stem == path.parent.name)
+    return sorted({path.stem for path in pages if path.stem == path.parent.name}.difference(hidden_in(course)))
+
+
+def hidden_in(course: Path) -> list[str]:
+    """The weeks that a teacher keeps from learners for now (`autograder hide`); ValueError for another form."""
+    path = course / HIDDEN
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}): write a list of weeks, or delete it") from None
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise ValueError(f'{path} is not a list of weeks: write ["week12_expert_parallel"], or delete it')
+    return found
 
 
 def page_path(folder: Path, week: str) -> Path:
