@@ -15,6 +15,7 @@ from shardlab.costs.experts import expert_tensor_bytes, layer_exchange_bytes, to
 from shardlab.costs.memory_states import StateBytes
 from shardlab.costs.mesh_parameters import MeshModel, StageOfMesh, partial_parameters
 from shardlab.costs.traffic import (
+    all_to_all_bytes,
     ring_all_gather_bytes,
     ring_all_reduce_bytes,
     ring_reduce_scatter_bytes,
@@ -136,25 +137,25 @@ def cp_layer_bytes(model: MeshModel, step: MeshStep) -> float:
 
 
 def expert_bytes(model: MeshModel, step: MeshStep, stage: StageOfMesh) -> Sent:
-    """Two all-to-alls each way, the tables of counts before them, and the loads summed for losses and biases."""
+    """Two all-to-alls each way, the counts before them, and the loads summed for losses and biases."""
     tokens, k, e, etp = step.tokens * model.sequence / step.tp, model.choices, step.ep, step.etp
     first = etp > 1 and tokens_first(k, e)
     here = tokens * (etp if first else 1)
     rows = layer_exchange_bytes(here, k, model.hidden, e, dispatch_bytes=step.bytes_each, combine_bytes=step.bytes_each)
-    table = ring_all_gather_bytes(e, e * COUNT * (2 + model.experts))
+    told = all_to_all_bytes(e, COUNT * (e + model.experts))  # each rank its counts, and one number before them
     shared = decided = weighed = counts = 0.0
     if first:
         shared = expert_tensor_bytes(tokens, model.hidden, etp, step.bytes_each)
         decided = ring_all_gather_bytes(etp, etp * tokens * k * 4)
         weighed = ring_all_gather_bytes(etp, etp * tokens * k * max(4, step.bytes_each))
-        counts = ring_all_gather_bytes(etp, etp * COUNT * 3)
+        counts = ring_all_gather_bytes(etp, etp * COUNT * 2)
     elif etp > 1:
         shared = 2 * ring_all_gather_bytes(etp, etp * tokens * k * model.hidden * step.bytes_each)
-        counts = ring_all_gather_bytes(etp, etp * COUNT * (2 + model.experts))
+        counts = ring_all_gather_bytes(etp, etp * COUNT * (1 + model.experts))
     times, forwards = stage.layers * step.num_microbatches, 1 + step.repeats
     load = ring_all_reduce_bytes(step.tp * step.cp * step.dp, COUNT * model.experts)
     return {
-        ("ep",): times * (forwards * (rows + table) + rows),
+        ("ep",): times * (forwards * (rows + told) + rows),
         ("etp",): times * (forwards * (shared + decided + weighed + counts) + shared + weighed),
         STAGE: load * (times * forwards * model.has_own_losses + stage.layers * step.moves_biases),
     }
