@@ -3,7 +3,8 @@
 What all ranks have gathered so far says which order is due next: the one that followed the last time. It costs one look
 at the group's store at the end of a pass, and no message. A rank that leaves it writes a note *before* it gathers, so
 that whoever has gathered with it finds the note when the pass ends; then all ranks compare, in words, what they have
-gathered, before a weight is changed. As every pass was agreed on or due, the same order is due on all ranks.
+gathered, before a weight is changed. As every pass was agreed on or due, the same order is due on all ranks. A note is
+of one pass: a rank that is ahead leaves it for the pass that others have not begun.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class GatherOrder:
         self._before: tuple[Order, ...] = ()  # the last two passes, a forward and a backward
         self._next: dict[tuple[Order, ...], Order] = {}  # the pass that followed two passes the last time
         self._pass: Order = ()
-        self._noted, self._comparisons = False, 0
+        self._noted, self._number = False, 0  # of the pass
 
     def record(self, number: int) -> None:
         """Call it before a gather."""
@@ -43,11 +44,14 @@ class GatherOrder:
     def end_pass(self) -> None:
         """Compare with the others if some rank has left a note. Raises ValueError, on every rank alike."""
         if self._size == 1:
+            self._pass = ()
             return
         if self._next.get(self._before) != self._pass:
             self._leave_note()
-        if self._noted or self._store.check([self._note]):
-            self._compare()
+        is_asked = self._noted or self._store.check([self._note])
+        number, self._number, self._noted = self._number, self._number + 1, False
+        if is_asked:
+            self._compare(number)
         self._next[self._before] = self._pass
         self._before = (*self._before, self._pass)[-2:]
         self._pass = ()
@@ -58,16 +62,15 @@ class GatherOrder:
 
     @property
     def _note(self) -> str:
-        return f"note-{self._comparisons}"
+        return f"note-{self._number}"
 
     def _leave_note(self) -> None:
         if not self._noted and self._size > 1:
             self._store.set(self._note, "")
             self._noted = True
 
-    def _compare(self) -> None:
-        mine, keys = self._pass, [f"said-{self._comparisons}-{rank}" for rank in range(self._size)]
-        self._comparisons, self._noted = self._comparisons + 1, False
+    def _compare(self, number: int) -> None:
+        mine, keys = self._pass, [f"said-{number}-{rank}" for rank in range(self._size)]
         self._store.set(keys[self._rank], json.dumps(mine))
         try:
             self._store.wait(keys, PATIENCE)

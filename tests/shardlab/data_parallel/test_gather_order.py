@@ -1,9 +1,12 @@
 """Ranks that use units of one size in different orders are told so, all alike, before a weight is changed."""
 
+from datetime import timedelta
+
 import pytest
 import shardlab
 import torch
 import torch.distributed as dist
+from shardlab.data_parallel import gather_order
 from shardlab.data_parallel.zero3 import Zero3
 from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
 
@@ -82,12 +85,18 @@ def comparisons(branches):
     model = new_model()
     zero = Zero3(model, torch.optim.SGD, units=[model.first, *model.branches, model.last], lr=0.1)
     x = torch.ones(2, WIDTH, dtype=torch.float64)
-    talks = []
+    compare, compared, talks = zero._gathers._compare, [], []
+
+    def counted(number):
+        compared.append(number)
+        compare(number)
+
+    zero._gathers._compare = counted  # of this one object
     for branch in branches:
         model(x, branch).square().mean().backward()
         zero.step()
         zero.zero_grad()
-        talks.append(zero._gathers._comparisons)
+        talks.append(len(compared))
     return talks
 
 
@@ -96,3 +105,37 @@ def test_an_order_that_comes_when_it_is_due_is_not_compared(branches, settled):
     talks, others = shardlab.run(comparisons, branches, ranks=2, timeout=60)
     assert talks == others and talks[0] == 2  # a forward and a backward
     assert talks[settled - 1] == talks[-1]
+
+
+# ---- a rank that is ahead -------------------------------------------------------------------------------------------
+
+
+def ahead():
+    """Rank 0 has left a note in a pass that rank 1 has not begun: rank 1 ends the one before, and nobody waits."""
+    order = gather_order.GatherOrder(["a", "b"], None)
+
+    def one_pass(number):
+        order.record(number)
+        order.end_pass()
+
+    for _ in range(4):
+        one_pass(0)
+    dist.barrier()
+    before, gather_order.PATIENCE = gather_order.PATIENCE, timedelta(seconds=2)
+    try:
+        if dist.get_rank() == 0:
+            one_pass(0)
+            order.record(1)
+            dist.barrier()
+            order.end_pass()
+        else:
+            dist.barrier()
+            one_pass(0)
+            one_pass(1)
+    finally:
+        gather_order.PATIENCE = before
+    return True
+
+
+def test_a_rank_that_is_ahead_asks_about_its_own_pass():
+    assert shardlab.run(ahead, ranks=2, timeout=60) == [True, True]
