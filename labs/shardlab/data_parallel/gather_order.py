@@ -32,7 +32,7 @@ class GatherOrder:
         self._before: tuple[Order, ...] = ()  # the last two passes, a forward and a backward
         self._next: dict[tuple[Order, ...], Order] = {}  # the pass that followed two passes the last time
         self._pass: Order = ()
-        self._noted, self._number = False, 0  # of the pass
+        self._number, self._noted = 0, False  # of this pass; whether this rank has left a note in it
 
     def record(self, number: int) -> None:
         """Call it before a gather."""

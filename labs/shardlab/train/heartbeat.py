@@ -108,7 +108,7 @@ def beating(rank: int) -> Iterator[list[Hook]]:
 
 
 def birth_of(process: psutil.Process) -> float:
-    """Seconds from the machine's start to the process's, about: unlike its time of day they stay if clocks are set."""
+    """Seconds from the machine's start to the process's, give or take one: setting the clock does not change them."""
     return process.create_time() - psutil.boot_time()
 
 
