@@ -22,5 +22,8 @@ def change(weeks: Iterable[str], *, show: bool = False, root: Path = course.ROOT
     if after != before:
         if not {*page.weeks_of(pages), *before}.difference(after):
             raise ValueError("that would hide every week: leave one")
-        page.write(pages / page.HIDDEN, json.dumps(sorted(after), indent=1) + "\n")
+        if after:
+            page.write(pages / page.HIDDEN, json.dumps(sorted(after), indent=1) + "\n")
+        else:
+            (pages / page.HIDDEN).unlink()  # the course is as it was given out
     return sorted(after)

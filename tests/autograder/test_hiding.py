@@ -31,6 +31,7 @@ def test_a_hidden_week_comes_once_it_is_shown(root):
         folder.week("week02")
     assert hiding.change([], root=root) == ["week02_ddp"]
     assert hiding.change(["week02_ddp"], show=True, root=root) == []
+    assert not (pages / page.HIDDEN).exists()
     assert begin(root / "work", pages)[1] == ["week02_ddp"]
 
 
