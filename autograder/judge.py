@@ -31,8 +31,8 @@ Result = TypeVar("Result")
 class Verdict:
     """Points for one exercise and the sentence that goes with them.
 
-    `fault` marks a machine's failure, which is no grade. `look` marks 0 points for an answer that could not be judged
-    though the machine works: they stand, and the instructor should see why.
+    `fault` marks a machine's failure, which is not a grade. `look` marks 0 points for an answer that could not be
+    judged though the machine works: they stand, and the instructor should see why.
     `in_sight`: whether a public case showed a problem; None where a job that public and drawn cases share was lost.
     """
 

@@ -1,4 +1,4 @@
-"""What a check is: cases, inputs that are drawn fresh, and what is held against what came back.
+"""What a check is: cases, inputs that are drawn fresh, and what is compared with what came back.
 
 This is the trusted side. Inputs go into the sandbox, plain values come back; expected values never leave.
 """
@@ -160,7 +160,7 @@ def _last_line(text: Any) -> str:
 def wrong_tensor(
     rank: int, reported: dict[str, Any], expected: torch.Tensor, *, what: str = "the result"
 ) -> str | None:
-    """Hold a rank's result against the expected tensor: type, shape, dtype, then every number, exactly.
+    """Compare a rank's result with the expected tensor: type, shape, dtype, then every number, exactly.
 
     The checks' inputs are small whole numbers, so sums are exact in every order and dtype and need no tolerance.
     """
@@ -181,6 +181,8 @@ def wrong_value(
         return f"On rank {rank}, {what} has dtype {_dtype(received)} where {_dtype(expected)} is expected."
     if received.shape != expected.shape:
         return f"On rank {rank}, {what} has shape {list(received.shape)} where {list(expected.shape)} is expected."
+    if not expected.numel():
+        return None  # and there is no largest number
     if relative:
         wrong = ~((received - expected).abs() <= relative * expected.abs().max())  # so that NaN is wrong
     else:

@@ -69,7 +69,7 @@ def not_made_of(rank: int, kind: str, allowed: Sequence[str]) -> str:
 def other_than_billed(rows: Sequence[list], bills: Sequence[Sequence[Call]], *, only_messages: bool) -> str | None:
     """A sentence if other bytes were counted than the ranks' own bills say, where frames cannot be read.
 
-    Of messages alone, every byte is known: what is no payload must be headers of the frames that messages take. Of a
+    Of messages alone, every byte is known: what is not payload must be headers of the frames that messages take. Of a
     library's collectives only an upper bound is.
     """
     if only_messages:

@@ -26,7 +26,7 @@ Question = Callable[[Case, Task, Schedule], str | None]
 
 
 class WrongSchedule(ValueError):
-    """An answer that is no legal schedule of the sizes asked for; the text is for the student."""
+    """An answer that is not a legal schedule of the sizes asked for; the text is for the student."""
 
 
 # ---- cases ----------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def schedule_in(
 ) -> Schedule:
     """The legal schedule that a builder returned; WrongSchedule says what is wrong with rank, slot and missing input.
 
-    stages: of the whole pipeline, one a rank where nothing is said. copies: on how many ranks each stage is (2 in
+    stages: of the whole pipeline, one per rank where nothing is said. copies: on how many ranks each stage is (2 in
     DualPipe). Sizes are held before anything is read, so that no answer costs more than an honest one.
     """
     stages = stages or num_ranks
@@ -96,7 +96,7 @@ def _texts_in(reply: Reply, num_ranks: int, most_slots: int) -> list[list[str]]:
             raise WrongSchedule(f"Rank {rank} has {len(slots)} slots; all passes together are {most_slots} at most.")
         for place, text in enumerate(slots):
             if not isinstance(text, str) or len(text) > MOST_TEXT:
-                raise WrongSchedule(f'Rank {rank}, slot {place} is no short text such as "1F3".')
+                raise WrongSchedule(f'Rank {rank}, slot {place} is not a short text such as "1F3".')
     return [list(slots) for slots in value]
 
 

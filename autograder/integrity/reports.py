@@ -17,7 +17,7 @@ SHOWN_LINES = 4  # of a common fragment; --json has all
 
 
 def print_audit(student: str, facts: Sequence[Fact]) -> None:
-    """One line a fact, then what is no longer as it was."""
+    """One line per fact, then what is no longer as it was."""
     table = Table("the verdict rests on", "recorded", "now", title=escape(student))
     for fact in facts:
         now = "" if fact.now is None else "the same" if fact.now == fact.recorded else _cell(fact.now) or "–"

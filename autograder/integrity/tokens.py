@@ -44,7 +44,7 @@ def code_tokens(source: str) -> list[Token] | None:
     )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a student's "\d" is no concern of ours
+            warnings.simplefilter("ignore")  # a student's "\d" does not concern us
             tree = ast.parse(plain)
             return _Writer(_bound(tree)).block(tree.body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

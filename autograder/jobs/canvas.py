@@ -37,7 +37,7 @@ def flush() -> None:
 
 
 def add(thing: Any) -> bool:
-    """Take a figure or anything else that knows its PNG; False for what is no picture."""
+    """Take a figure or anything else that knows its PNG; False for what is not a picture."""
     is_figure = hasattr(thing, "savefig") and hasattr(thing, "get_size_inches")
     if not is_figure and not hasattr(thing, "_repr_png_"):
         return False

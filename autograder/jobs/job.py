@@ -101,7 +101,7 @@ def work(
             joined=request["program"] == "on_rank" and meeting < 0,
         )
     except (MemoryError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
-        # what the ranks handed in or wrote into their ledgers makes no sense: that is no fault of the machine
+        # what the ranks handed in or wrote into their ledgers makes no sense: the machine is not at fault
         outcome = Outcome([RankEnd() for _ in range(num_ranks)], 0.0)
         outcome.report = f"The ranks handed in more than fits, or what makes no sense ({type(error).__name__})."
     if watch is not None and watch.complaint:
@@ -226,7 +226,7 @@ def _rendezvous() -> list[int]:
 
 
 def _limit_own_memory() -> None:
-    """A rank may write for ever into the pipe that the supervisor reads."""
+    """A rank may write forever into the pipe that the supervisor reads."""
     if sys.platform != "linux":
         return
     with open("/proc/self/statm") as file:

@@ -4,7 +4,7 @@ A rank cannot show from inside when it computes what. So the supervisor keeps a 
 (`marked` multiplies the gradient by it), hands it out when the rank asks, and notes how many of the rank's all-reduces
 have been on the wire by then. It waits a moment for those that are due, as the library sends them from another thread.
 Ranks other than 0 get the number of a layer when rank 0 has asked for that of the next: who waits in between for an
-all-reduce of all ranks waits for ever.
+all-reduce of all ranks waits forever.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Keys:
     def _may_have(self, rank: int) -> bool:
         plan, turn = self._opened(), len(self.asked[rank])
         if plan is None or turn >= len(plan["numbers"][rank]):
-            return False  # nobody needs more: who asks all the same waits for ever
+            return False  # nobody needs more: whoever asks all the same waits forever
         is_first_layer = (turn + 1) % plan["layers"] == 0
         if rank > 0 and not is_first_layer and len(self.asked[0]) + (0 in self._waiting) < turn + 2:
             return False

@@ -4,7 +4,7 @@ A check sees calls in their order, not when a gradient is computed. So each laye
 backward reaches it, and multiplies its gradient by it (see keys): without it nobody has the gradients of this layer.
 And each layer holds the others back: rank 0 sends one byte, and the other ranks receive it one layer earlier. They get
 into the backward of layer l only when rank 0 is in that of layer l-1: who waits in between for an all-reduce of layer l
-waits for ever, and the report of the hang says so at once.
+waits forever, and the report of the hang says so at once.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ MOST_INT_BITS = 4096
 MOST_TENSORS = 20_000
 MOST_TENSOR_BYTES = 64 << 20
 MOST_NUMPY_NUMBERS = 100_000  # they travel as text
-LONG_TEXT = 1000  # characters; beyond, a text travels as bytes: a notebook's cell is no part of a header
+LONG_TEXT = 1000  # characters; beyond, a text travels as bytes: a notebook's cell is not part of a header
 NUMPY_NUMBERS = {numpy.dtype(code).type for code in "?bhilqBHILQefd"}
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype

@@ -62,7 +62,7 @@ def loaded() -> tuple[list[str], int]:
 def load(answer: dict[str, Any], names: Sequence[str], *, callables: bool) -> dict[str, Any]:
     """What the student defines, by name, from {"cells": [...]} or {"pickle": bytes}.
 
-    StudentError says what is missing, or is no function where `callables` are wanted.
+    StudentError says what is missing, or is not a function where `callables` are wanted.
     """
     space = _from_pickle(answer["pickle"]) if "pickle" in answer else run_cells(answer, names)
     missing = [name for name in names if name not in space or (callables and not callable(space[name]))]

@@ -143,7 +143,7 @@ def refuse(*, network: bool, contained: bool = False, memory: bool = False) -> b
     `contained` adds what ranks without namespaces of their own must not do; a signal then reaches this process alone.
     `memory` adds what would take memory out of this process's count: then it starts threads, and nothing else.
 
-    False where the system has no such filter. It stays for ever, in children as well; privileges must be gone already.
+    False where the system has no such filter. It stays forever, in children as well; privileges must be gone already.
     """
     machine = _MACHINES.get(os.uname().machine)
     if sys.platform != "linux" or machine is None:

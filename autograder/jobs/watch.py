@@ -49,7 +49,7 @@ class Watch:
 
 
 def _own_bytes(process: str) -> int:
-    """Bytes of memory that a process has for itself: what is resident and is no file's."""
+    """Bytes of memory that a process has for itself: what is resident and not a file's."""
     with suppress(OSError, ValueError), open(f"/proc/{process}/statm") as file:
         _, resident, shared, *_ = file.read().split()
         return (int(resident) - int(shared)) * _PAGE

@@ -28,4 +28,4 @@ def print_collected(lines: Sequence[Line], due: datetime | None) -> None:
         print("No due date is known (--due, or the gradebook's): timestamp.txt holds the times of the zip file.")
     else:
         until = due.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        print(f"Due {until}. Who is not marked LATE counts as on time; Moodle marks nobody.")
+        print(f"Due {until}. Whoever is not marked LATE counts as on time; Moodle marks nobody.")

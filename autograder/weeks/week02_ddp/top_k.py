@@ -1,6 +1,6 @@
 """Top-k with error feedback: few numbers travel, and what was left out is added to the next step's gradient.
 
-Means are held against one process within 1e-4 of the largest number; bytes are 8 a kept number, as the wire saw them.
+Means are compared with one process within 1e-4 of the largest number; bytes are 8 per kept number, as the wire saw.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ZeRO-1: the mean of this rank's slice, the state of this rank's slice, and a step of Adam on it.
 
-A step is held against one process that updates the whole vector: weights on all ranks, and every number of the state.
+A step is compared with one process that updates the whole vector: weights on all ranks, and every number of the state.
 """
 
 from __future__ import annotations

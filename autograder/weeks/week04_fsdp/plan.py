@@ -79,7 +79,7 @@ def play(plan: Sequence[str], num_units: int) -> Played:
 def _parsed(text: object, num_units: int) -> tuple[str, int]:
     match = _EVENT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise WrongPlan(f"{text!r:.60} is no event: write 'gather 3', 'forward 3', 'backward 3' or 'free 3'.")
+        raise WrongPlan(f"{text!r:.60} is not an event: write 'gather 3', 'forward 3', 'backward 3' or 'free 3'.")
     if int(match[2]) >= num_units:
         raise WrongPlan(f"'{text}': there is no unit {match[2]}, only 0 to {num_units - 1}.")
     return match[1], int(match[2])

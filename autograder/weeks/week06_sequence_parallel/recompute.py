@@ -75,7 +75,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _wrong(received: Any, expected: list[Any], relative: float) -> str | None:
-    """The first that differs; masks come before gradients, so a wrong output is no matter of the backward."""
+    """The first that differs; masks come before gradients, so a wrong output has nothing to do with the backward."""
     if problem := wrong_value(0, received[0], expected[0], "the output", relative=relative):
         return f"{problem} The forward must give what the function gives, from the random state that it finds."
     again = "Were the same numbers dropped when the layer ran again?"

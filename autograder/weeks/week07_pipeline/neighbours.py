@@ -1,4 +1,4 @@
-"""Activations go right and gradients left at the same time, as in the middle of 1F1B, and nobody waits for ever."""
+"""Activations go right and gradients left at the same time, as in the middle of 1F1B, and nobody waits forever."""
 
 from __future__ import annotations
 

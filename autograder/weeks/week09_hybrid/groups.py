@@ -33,7 +33,7 @@ def _what_is_wrong(received: list[list[int]], expected: list[list[int]], world: 
     if sorted(map(sorted, received)) == expected:
         return "the groups are right and their order is not: ranks ascend in a group, groups by their first rank."
     strange = next(group for group in received if sorted(group) not in expected)
-    return f"{strange} is no group: its ranks must differ on these axes and on no other."
+    return f"{strange} is not a group: its ranks must differ on these axes and on no other."
 
 
 def _draw(rng: Random) -> list[Case]:

@@ -1,4 +1,4 @@
-"""A group on every axis, made on real ranks: nobody waits for ever, and each adds up over the right ranks."""
+"""A group on every axis, made on real ranks: nobody waits forever, and each adds up over the right ranks."""
 
 from __future__ import annotations
 

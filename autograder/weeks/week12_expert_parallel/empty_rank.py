@@ -104,7 +104,7 @@ CHECK = Check(
     masked=MASKED,
     timeout=10.0,
     hints=(
-        "Autograd walks back from results to inputs. From a tensor that was made out of nothing there is no way back.",
+        "Autograd walks back from results to inputs. A tensor that was made out of nothing has no way back.",
         "An ordinary product of no rows is allowed: it costs nothing, its result has no rows, and its gradients are "
         "____. It is the fast kernel alone that refuses.",
         "results.append(kernel(piece, up[e], down[e]) if len(piece) else gelu(piece @ up[e]) @ down[e])",

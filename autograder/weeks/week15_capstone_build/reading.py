@@ -21,6 +21,6 @@ CHECK = reading_check(
     hints=(
         "Open the named files; each question is answered by a few lines of code.",
         "A name; True or False; four names of calls.",
-        "A new node is no failure. The old list may only go when the new one is whole and on the disk.",
+        "A new node is not a failure. The old list may only go when the new one is whole and on the disk.",
     ),
 )

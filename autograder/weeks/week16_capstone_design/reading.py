@@ -14,7 +14,7 @@ CHECK = reading_check(
     },
     hints=(
         "Open the named file; each question is answered by a few lines of code.",
-        "A new node that waits is no failure. In which state are the workers when it is noticed?",
+        "A new node that waits is not a failure. In which state are the workers when it is noticed?",
         "Stop, then rendezvous and start. A dataclass lists its fields with defaults.",
     ),
 )

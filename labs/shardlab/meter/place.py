@@ -15,7 +15,7 @@ _hidden: set[str] = set()
 
 
 def hide(filename: str) -> None:
-    """Count a file as machinery: what it wraps around torch's calls is no line of a student's."""
+    """Count a file as machinery: what it wraps around torch's calls is not a line of a student's."""
     _hidden.add(filename)
 
 

@@ -1,4 +1,4 @@
-"""The cold launcher: `torchrun` with a process a rank, as production starts them. Slower, and held equal by a test."""
+"""The cold launcher: `torchrun` with one process per rank, as in production. Slower; a test keeps it equal."""
 
 from __future__ import annotations
 

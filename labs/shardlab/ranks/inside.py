@@ -102,7 +102,7 @@ def _join_world(seat: Seat) -> None:
 
 def join(transport: str, store: dist.Store, rank: int, num_ranks: int, timeout: float) -> None:
     """Initialise the default process group; on GPUs bind the device first. Waits end after `timeout` seconds."""
-    _keep_freed_memory()
+    keep_freed_memory()
     limit = datetime.timedelta(seconds=timeout + 10)  # the supervisor ends a hang first, and explains it
     backend = transports.GLOO
     if transport != transports.GLOO:
@@ -111,7 +111,7 @@ def join(transport: str, store: dist.Store, rank: int, num_ranks: int, timeout: 
     dist.init_process_group(backend, store=store, rank=rank, world_size=num_ranks, timeout=limit)
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Let glibc keep the memory of freed tensors for the next ones, in this rank.
 
     By default a large tensor's pages come fresh from Linux and return to it: for an all-reduce of 64 MB that takes as

@@ -42,4 +42,6 @@ class Progress:
     def _give_signs(self) -> None:
         while not self._over.wait(FIRST_SIGN):
             seconds = time.monotonic() - self._began
-            print(f"… still running after {seconds:.0f} s (at most {self._timeout:g} s)", flush=True)
+            text = f"… still running after {seconds:.0f} s (at most {self._timeout:g} s)"
+            # a notebook shows standard error in red; a program's standard output may be JSON
+            print(text, file=sys.stdout if "ipykernel" in sys.modules else sys.stderr, flush=True)

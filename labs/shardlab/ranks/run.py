@@ -42,9 +42,9 @@ def run(
     """Run `function(*args)` on `ranks` real ranks and return their results, by rank.
 
     Inside, `torch.distributed` is initialised and the default group is the world. Prints appear with their rank.
-    `launcher="warm"` forks the ranks from a worker that has imported torch (0.1 s); `"torchrun"` starts a process a
-    rank, as production does. `transport`: `nccl`, `nccl-shared` or `gloo`; None chooses. `observe=False` switches the
-    ledger off, for timing; a hang is then explained with less detail.
+    `launcher="warm"` forks the ranks from a worker that has imported torch (0.1 s); `"torchrun"` starts one process
+    per rank, as production does. `transport`: `nccl`, `nccl-shared` or `gloo`; None chooses. `observe=False` switches
+    the ledger off, for timing; a hang is then explained with less detail.
 
     Raises ValueError for sizes that cannot work, TypeError for what cannot travel, RanksFailed with a report of every
     rank when one raised, died, hung until `timeout` seconds, or received a message of another size.
@@ -55,7 +55,7 @@ def run(
         raise ValueError(f"launcher={launcher!r}: use 'warm' or 'torchrun'")
     for argument in args:
         if isinstance(argument, PerRank) and len(argument) != ranks:
-            raise ValueError(f"PerRank has {len(argument)} values for {ranks} ranks: give one value a rank")
+            raise ValueError(f"PerRank has {len(argument)} values for {ranks} ranks: give one value per rank")
     chosen = transports.check_transport(transport, ranks)
     variables = transports.environment(chosen) | (mps.environment(ranks) if chosen == transports.NCCL_SHARED else {})
     call = Call(pack(function, args), ranks, float(timeout), chosen, observe, variables)

@@ -64,7 +64,7 @@ def environment(transport: str) -> dict[str, str]:
     if transport == GLOO:
         return {"GLOO_SOCKET_IFNAME": loopback_name()}
     if transport == NCCL_SHARED:
-        # All ranks' channels must be resident together, or a large all-reduce waits for ever.
+        # All ranks' channels must be resident together, or a large all-reduce waits forever.
         return {
             "NCCL_MULTI_RANK_GPU_ENABLE": "1",
             "NCCL_MAX_CTAS": "8",

@@ -186,7 +186,7 @@ _starting: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)  # by 
 
 def worker() -> WarmWorker:
     """This process's warm worker, started at the first call."""
-    global _worker  # noqa: PLW0603 - one worker a process
+    global _worker  # noqa: PLW0603 - one worker per process
     with _starting[os.getpid()]:
         if _worker is None or not _worker.is_alive:
             if _worker is not None:

@@ -81,7 +81,7 @@ def _show(rank: Watched, data: bytes, emit: Emit) -> None:
 
 
 def read_all(selector: selectors.BaseSelector, rank: Watched, emit: Emit) -> None:
-    """Take what a rank printed before it ended; at most a little, for a rank that prints for ever."""
+    """Take what a rank printed before it ended; at most a little, for a rank that prints forever."""
     for _ in range(8):
         if not read(selector, rank, "output", emit):
             return

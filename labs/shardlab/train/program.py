@@ -26,6 +26,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from shardlab.hybrid.clipping import NotFinite
 from shardlab.ranks import transports
+from shardlab.ranks.inside import keep_freed_memory
 from shardlab.ranks.supervise import end_with_parent
 from shardlab.train import build
 from shardlab.train.fits import mesh_ranks, on_ranks
@@ -105,6 +106,7 @@ def joined(patience: float, threads: int = 1) -> Iterator[None]:
     elif "GLOO_SOCKET_IFNAME" not in os.environ:
         os.environ["GLOO_SOCKET_IFNAME"] = transports.interface_towards(os.environ["MASTER_ADDR"])
     torch.set_num_threads(threads)
+    keep_freed_memory()  # a fifth to a quarter of a step, where tensors are large
     dist.init_process_group(transports.GLOO, timeout=datetime.timedelta(seconds=patience))
     yield
     dist.destroy_process_group()  # not after an error: others may wait for us in it

@@ -91,7 +91,7 @@ def test_a_long_call_shows_that_it_lives(capsys, monkeypatch):
         time.sleep(0.5)
 
     shardlab.run(wait, ranks=1)
-    assert "still running after" in capsys.readouterr().out
+    assert "still running after" in capsys.readouterr().err
 
 
 def test_a_result_larger_than_a_pipe():
