@@ -140,6 +140,9 @@ def _faults(row: dict) -> Iterator[str]:
     for name in (*WHOLE, "ffn"):
         if math.isfinite(number := _number(given[name])) and not number.is_integer():
             yield f"{name} = {given[name]!r} is not a whole number: give one"
+    for name in DEGREES:
+        if _number(given[name]) < 1:
+            yield f"{name} = {given[name]!r} is not a degree: use 1 or more"
     if math.prod(max(1.0, _number(given[name])) for name in DEGREES) > MOST_GPUS:
         yield f"{', '.join(DEGREES)}: use degrees whose product is at most {MOST_GPUS}"
     if given["sp"] not in ("True", "False", ""):

@@ -187,6 +187,13 @@ def texts():
     return st.sampled_from(strange) | st.text(max_size=20)
 
 
+@pytest.mark.parametrize("name", ["tp", "pp", "dp", "cp"])
+def test_a_degree_of_nothing_is_named(rows, name):
+    """Of a run with one whole batch per rank, dp = 0 ended in "integer division or modulo by zero"."""
+    reasons = {_answer(row | {name: "0"})["not_predicted"] for row in rows}
+    assert reasons == {f"{name} = '0' is not a degree: use 1 or more"}
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_any_cell_gives_a_finite_prediction_or_a_reason(rows, data):
