@@ -1,14 +1,16 @@
 """Every mesh of 2, 4 and 8 ranks with every schedule and ZeRO stage, against one process; goes on where it stopped.
 
-Rows are kept in results/all-meshes.jsonl, one for each case; results/all-meshes.md is made from them. A row is not
-judged again when the code changes: remove the file to begin anew.
+The cases of one mesh run one after another on the same ranks. Those come first that give every (dp, pp, cp, tp, ep)
+with every schedule and ZeRO stage one row; then other models on them, and experts that tp cuts. Rows are kept in
+results/all-meshes.jsonl, one for each case; results/all-meshes.md is made from them. A row is not judged again when the
+code changes: remove the file to begin anew.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,14 +18,18 @@ from typing import Any
 import shardlab
 import torch
 from rich.console import Console
+from shardlab.hybrid.groups import training_groups
+from shardlab.mesh import Mesh
+from shardlab.mesh.process_groups import ProcessGroups, create_process_groups
 
 from benchmarks.row import Row, at_most
-from tests.shardlab.hybrid.all_meshes import cases
+from tests.shardlab.hybrid.all_meshes import WORLDS, cases
 from tests.shardlab.hybrid.five_axes import Case, differences, trained, trained_alone
 
 RESULTS = Path(__file__).with_name("results")
 FILE, TABLE = RESULTS / "all-meshes.jsonl", RESULTS / "all-meshes.md"
 MOST_APART = 1e-5
+AT_ONCE = 8  # cases that one world trains, so that a failure loses few
 
 
 def measure() -> list[Row]:
@@ -32,45 +38,92 @@ def measure() -> list[Row]:
     ALL_MESHES=n in the environment stops after so many new cases.
     """
     torch.set_num_threads(1)
-    kept = read()
-    most = int(os.environ.get("ALL_MESHES", "1000000"))
+    every, kept = cases(), read()
+    left = int(os.environ.get("ALL_MESHES", "1000000"))
     progress = Console(stderr=True)
-    todo = [case for case in cases() if str(case) not in kept]
-    Random(0).shuffle(todo)  # so that a part of them is a sample
     alone: dict[Any, Any] = {}
-    for number, case in enumerate(todo[:most]):
-        kept[str(case)] = row = judged(case, alone)
-        with FILE.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        progress.print(f"{number + 1} of {len(todo)}: {row}", highlight=False)
-    TABLE.write_text(table(list(kept.values()), len(cases())))
+    for of_mesh in in_order(every, kept):
+        if not (together := of_mesh[:left]):
+            break
+        left -= len(together)
+        for row in judged(together, alone):
+            kept[row["case"]] = row
+            with FILE.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            progress.print(f"{len(kept)} of {len(every)}: {row}", highlight=False)
+    TABLE.write_text(table(list(kept.values()), every))
     trained_rows = [row for row in kept.values() if "weight" in row]
     return [
         at_most(
-            f"largest difference of a {what}, {len(trained_rows)} meshes", max(row[what] for row in trained_rows), 1e-5
+            f"largest difference of a {what}, {len(trained_rows)} meshes",
+            max(row[what] for row in trained_rows),
+            MOST_APART,
         )
         for what in ("loss", "weight")
     ]
 
 
-def judged(case: Case, alone: dict[Any, Any]) -> dict[str, Any]:
-    """One row: differences from one process, or the sentence of a refusal."""
-    settings = case.settings
-    key = (case.mesh.dp, settings.num_microbatches, case.config, case.moe is None, settings.bias_rate)
-    if key not in alone:
-        alone[key] = trained_alone(case)
+def in_order(every: list[Case], kept: Container[str]) -> list[list[Case]]:
+    """What is left to do, by mesh: first one case of each combination that has none, small worlds first, then others.
+
+    In each of these parts the order is random, so that what is done of it is a sample.
+    """
+    tried = {combination_of(case) for case in every if str(case) in kept}
+    todo = [case for case in Random(0).sample(every, len(every)) if str(case) not in kept]
+    first = {combination: case for case in reversed(todo) if (combination := combination_of(case)) not in tried}
+    needed = {str(case) for case in first.values()}
+    wanted = sorted((case for case in todo if str(case) in needed), key=lambda case: case.mesh.world)
+    return in_parts(wanted) + in_parts([case for case in todo if str(case) not in needed])
+
+
+def combination_of(case: Case) -> tuple[Any, ...]:
+    """Sizes of the five axes, schedule and ZeRO stage."""
+    mesh = case.mesh
+    return mesh.dp, mesh.pp, mesh.cp, mesh.tp, mesh.ep, case.settings.schedule.__name__, case.settings.zero
+
+
+def in_parts(todo: list[Case]) -> list[list[Case]]:
+    """The cases by mesh, some of each at a time; meshes in the order in which the list first has them."""
+    by_mesh: dict[Mesh, list[Case]] = {}
+    for case in todo:
+        by_mesh.setdefault(case.mesh, []).append(case)
+    return [
+        of_mesh[first : first + AT_ONCE] for of_mesh in by_mesh.values() for first in range(0, len(of_mesh), AT_ONCE)
+    ]
+
+
+def judged(together: list[Case], alone: dict[Any, Any]) -> list[dict[str, Any]]:
+    """A row for each case of one mesh: differences from one process, or the sentence of a refusal."""
+    by_rank = shardlab.run(all_trained, together, ranks=together[0].mesh.world, timeout=60 * AT_ONCE, observe=False)
+    rows = []
+    for case, *of_ranks in zip(together, *by_rank, strict=True):
+        if refused := [text for text in of_ranks if isinstance(text, str)]:
+            same = len(refused) == len(of_ranks)
+            rows.append({"case": str(case), "refused": refused[0] if same else f"NOT BY ALL RANKS: {refused[0]}"})
+            continue
+        settings = case.settings
+        key = (case.mesh.dp, settings.num_microbatches, case.config, case.moe is None, settings.bias_rate)
+        if key not in alone:
+            alone[key] = trained_alone(case)
+        loss, norm, weight = differences(case, of_ranks, alone[key])
+        rows.append({"case": str(case), "loss": loss, "norm": norm, "weight": weight})
+    return rows
+
+
+def all_trained(together: list[Case]) -> list[Any]:
+    """Of each case what `five_axes.trained` gives on this rank, or the sentence of the ValueError that refuses it.
+
+    Groups live as long as their world; those of one mesh are made once.
+    """
+    groups = training_groups(create_process_groups(together[0].mesh, device="cpu"), has_experts=True)
+    return [_trained_or_refused(case, groups) for case in together]
+
+
+def _trained_or_refused(case: Case, groups: ProcessGroups) -> Any:
     try:
-        by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=170, observe=False)
-    except Exception as error:
-        return {"case": str(case), "refused": refusal_of(error)}
-    loss, norm, weight = differences(case, by_rank, alone[key])
-    return {"case": str(case), "loss": loss, "norm": norm, "weight": weight}
-
-
-def refusal_of(error: Exception) -> str:
-    """The last sentence of a rank's ValueError; other errors are told whole."""
-    lines = [line for line in str(error).splitlines() if "ValueError" in line]
-    return lines[-1].partition("ValueError: ")[2] if lines else f"NOT REFUSED BUT FAILED: {error}"
+        return trained(case, groups=groups)
+    except ValueError as error:
+        return str(error)
 
 
 def read() -> dict[str, dict[str, Any]]:
@@ -79,17 +132,24 @@ def read() -> dict[str, dict[str, Any]]:
     return {row["case"]: row for row in map(json.loads, lines)}
 
 
-def table(rows: list[dict[str, Any]], num_cases: int) -> str:
+def table(rows: list[dict[str, Any]], every: list[Case]) -> str:
     """All rows as a page: what was compared, and what was refused with which sentence."""
-    return "\n".join(_lines(rows, num_cases)) + "\n"
+    return "\n".join(_lines(rows, every)) + "\n"
 
 
-def _lines(rows: list[dict[str, Any]], num_cases: int) -> Iterator[str]:
+def _lines(rows: list[dict[str, Any]], every: list[Case]) -> Iterator[str]:
     trained_rows = [row for row in rows if "weight" in row]
     refused = [row for row in rows if "refused" in row]
     yield "# Every mesh of 2, 4 and 8 ranks against one process"
     yield ""
-    yield f"`python -m benchmarks all-meshes`: {len(rows)} of {num_cases} cases, ten steps of AdamW in float64."
+    done = {row["case"] for row in rows}
+    yield f"`python -m benchmarks all-meshes`: {len(rows)} of {len(every)} cases, ten steps of AdamW in float64. "
+    yield "Combinations of dp, pp, cp, tp, ep, schedule and ZeRO stage with a case that was tried: "
+    for world in WORLDS:
+        combinations = {combination_of(case) for case in every if case.mesh.world == world}
+        tried = {combination_of(case) for case in every if case.mesh.world == world and str(case) in done}
+        yield f"- {world} ranks: {len(tried)} of {len(combinations)}"
+    yield ""
     if trained_rows:
         worst = max(max(row["loss"], row["weight"]) for row in trained_rows)
         yield f"{len(trained_rows)} were trained; the largest difference of a loss or a weight is {worst:.1e}."

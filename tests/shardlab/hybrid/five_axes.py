@@ -102,10 +102,10 @@ def microbatches_of_all(case):
     return list(by_replica.transpose(0, 1).flatten(1))
 
 
-def started(case, device="cpu"):
-    """This rank's trainer and its replica's number."""
+def started(case, device="cpu", groups=None):
+    """This rank's trainer and its replica's number; groups: of the mesh, where they are there already."""
     torch.set_num_threads(1)
-    groups = create_process_groups(case.mesh, device=device)
+    groups = groups or create_process_groups(case.mesh, device=device)
     trainer = MeshTrainer(new_model(case).to(device), groups, case.optimizer, case.settings)
     return trainer, case.mesh.coordinates(dist.get_rank())["dp"]
 
@@ -114,9 +114,9 @@ def own_rows(case, step, replica, device="cpu"):
     return [one.chunk(case.mesh.dp)[replica].to(device) for one in batch_of(case, step)]
 
 
-def trained(case, device="cpu"):
+def trained(case, device="cpu", groups=None):
     """Losses and norms of a rank, and what it would write into a checkpoint."""
-    trainer, replica = started(case, device)
+    trainer, replica = started(case, device, groups)
     told = [trainer.step(*own_rows(case, step, replica, device)) for step in range(case.steps)]
     chunks = [(c.key, c.kind, c.global_shape, c.offsets, c.tensor.cpu().clone()) for c in chunks_to_save(trainer)]
     return [one.loss for one in told], [one.norm for one in told], chunks
