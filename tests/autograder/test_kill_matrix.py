@@ -40,7 +40,7 @@ def chosen(check, fast):
     kept = Kept(RESULTS / "stability.jsonl")
     known = {seeded.answer for seeded in stability.everything([check]) if speaks_for(kept.get(seeded.key), seeded)}
     old = [[one for one in kind if one.name in known] for kind in (wrong, [one for one in answers if one.is_right])]
-    again = [one for kind in old for one in sample.some(numbers, kind, -(-len(kind) // 6))]
+    again = [one for kind in old for one in sample.some(numbers, kind, -(-len(kind) // 12))]
     return [one for one in answers if one.name not in known or one in again]
 
 

@@ -153,6 +153,7 @@ def test_hints_are_stale_where_there_are_none(tmp_path):
     assert hints.are_stale(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_solutions_bytes_are_measured_as_the_learners():
     program = [sys.executable, "-m", "autograder.cli", "measure", EXERCISE]
     ended = subprocess.run(program, capture_output=True, text=True, check=True)

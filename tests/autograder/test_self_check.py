@@ -67,6 +67,7 @@ Points({points})
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [0.0, 0.5, 2.0])
 def test_a_notebook_shows_the_verdict_alone_and_nbgrader_reads_the_points(points):
     cell = nbformat.v4.new_code_cell(CHECKED.format(points=points))

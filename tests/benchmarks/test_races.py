@@ -1,5 +1,6 @@
 """The races of long contexts and of several axes run: ours and the peer's results agree, or they raise."""
 
+import pytest
 import shardlab
 from shardlab.model.gpt import GPTConfig
 
@@ -13,6 +14,7 @@ def test_a_ring_and_ulysses_compute_what_their_peers_do():
             assert [[len(side) for side in times] for times in of_lengths] == [[2, 2], [1, 1]]
 
 
+@pytest.mark.slow
 def test_a_step_and_its_composition_have_equal_losses():
     tiny = GPTConfig(layers=4, hidden=16, heads=4, sequence=16, vocabulary=32, tied=False, rope=True)
     for layout in composed.LAYOUTS[:3:2]:

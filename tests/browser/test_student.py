@@ -13,6 +13,7 @@ EXERCISE = "week01-exchange"
 MINUTES = 60_000  # Playwright counts milliseconds
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.skipif(WEEK not in notebooks.weeks(), reason=f"solutions/{WEEK} is not written yet"),
 ]

@@ -39,6 +39,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_mesh_does_what_one_process_does(case):
     by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
@@ -77,6 +78,7 @@ AGAIN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", AGAIN, ids=lambda case: f"{case}-{case.settings.recompute}")
 def test_so_does_what_is_computed_again(case):
     by_rank = shardlab.run(trained, case, ranks=case.mesh.world, timeout=120)
