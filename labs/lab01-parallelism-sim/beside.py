@@ -49,7 +49,7 @@ def calibration_for(ranks: int, path: Path | None) -> Calibration:
             return here
         from shardlab.commands.calibration.measure import calibrate
 
-        typer.echo("no calibration yet: measuring, half a minute (`shardlab calibrate` keeps it)", err=True)
+        typer.echo("no calibration yet: measuring, a minute (`shardlab calibrate` keeps it)", err=True)
         return calibrate([ranks] if ranks > 1 else [])
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--calibration") from None

@@ -19,7 +19,7 @@ def calibrate(
     ranks: Annotated[str, typer.Option("--ranks", help="Numbers of ranks to measure together; 1 for none.")] = "2,4",
     device: Annotated[str, typer.Option("--device", help="cpu or cuda; by default what ranks here use.")] = "",
 ) -> None:
-    """Measure this machine, half a minute: matrix products, memory, layers, links between ranks, shared cores.
+    """Measure this machine, in a minute or two: products, memory, layers, links between ranks, shared cores.
 
     Close what else is running first. `shardlab plan --gpu here` and the programs of lab 1 read what this writes.
     """
@@ -29,7 +29,7 @@ def calibrate(
     path = out or default_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=path.parent).close()  # better now than after half a minute
+        TemporaryFile(dir=path.parent).close()  # better now than after a minute
         found = measure(_counts(ranks), device=device, say=lambda text: typer.echo(f"measuring {text}", err=True))
         write_calibration(found, path)
     except OSError as error:

@@ -36,14 +36,15 @@ def memory(
     """Show what the fullest rank of a layout holds, in GiB: the first stage, or the last with its logits."""
     from shardlab.costs.hardware import GIB
     from shardlab.costs.layout import Layout, check_layout, check_world
-    from shardlab.costs.machines import find_accelerator
+    from shardlab.costs.machines import as_trained, find_accelerator
     from shardlab.costs.memory import peak_memory
     from shardlab.costs.model_file import load_model
 
     try:
         if (ranks := tp * pp * dp * cp) > MOST_GPUS:
             raise ValueError(f"tp x pp x dp x cp = {ranks} ranks: use degrees whose product is at most {MOST_GPUS}")
-        wanted, accelerator = load_model(model), find_accelerator(gpu, ranks=ranks)
+        accelerator = find_accelerator(gpu, ranks=ranks)
+        wanted = as_trained(load_model(model), accelerator)
         layout = Layout(
             tp=tp,
             pp=pp,

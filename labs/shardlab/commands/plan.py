@@ -100,7 +100,7 @@ def plan(
     from shardlab.commands.plan_text import show
     from shardlab.costs.hardware import with_network
     from shardlab.costs.layout import Recompute, ScheduleName
-    from shardlab.costs.machines import find_accelerator
+    from shardlab.costs.machines import as_trained, find_accelerator
     from shardlab.costs.model import with_sequence
     from shardlab.costs.model_file import load_model
     from shardlab.costs.planning.planner import Search
@@ -108,6 +108,7 @@ def plan(
     _check_together(tokens, price, run, export)
     try:
         wanted, accelerator = load_model(model), find_accelerator("here" if here or run else gpu, ranks=gpus)
+        wanted = as_trained(wanted, accelerator)
         _check_depth(wanted)
         if sequence is not None:
             wanted = with_sequence(wanted, sequence)

@@ -1,4 +1,4 @@
-"""What each axis of a layout sends: bytes that one rank sends, by ring theory, in bf16 unless said otherwise.
+"""What each axis of a layout sends: bytes that one rank sends, by ring theory, in the model's numbers: 2 bytes in bf16.
 
 Symbols: s sequence, b microbatch, h hidden, t, p, c, e, d the sizes of the axes. A rank of c > 1 holds s/c positions.
 """
@@ -40,7 +40,7 @@ class AxisTraffic:
 
 def activation_bytes_of(model: Transformer, layout: Layout) -> float:
     """2bsh/c: one activation of a microbatch, the payload of a tensor-parallel all-reduce."""
-    return BF16 * layout.microbatch * model.sequence / layout.cp * model.hidden
+    return model.number_bytes * layout.microbatch * model.sequence / layout.cp * model.hidden
 
 
 def tp_layer_bytes(model: Transformer, layout: Layout) -> float:
@@ -59,9 +59,10 @@ def cp_layer_bytes(model: Transformer, layout: Layout) -> float:
     tokens = layout.microbatch * model.sequence / layout.cp
     if layout.context == "ulysses":
         width, kv_heads = (model.query_width + model.value_width) / 2, max(1, model.kv_heads // layout.tp)
-        return ulysses_bytes(layout.cp, tokens, width / layout.tp, model.kv_width / layout.tp, kv_heads=kv_heads)
+        widths = width / layout.tp, model.kv_width / layout.tp
+        return ulysses_bytes(layout.cp, tokens, *widths, kv_heads=kv_heads, bytes_each=model.number_bytes)
     kv = min(model.kv_width, model.latent.kv_rank + model.latent.rope) if model.latent else model.kv_width
-    return kv_bytes(layout.cp, tokens, kv / layout.tp)
+    return kv_bytes(layout.cp, tokens, kv / layout.tp, bytes_each=model.number_bytes)
 
 
 def cp_passes(layout: Layout) -> tuple[float, float]:
@@ -74,7 +75,7 @@ def ep_layer_bytes(model: Transformer, layout: Layout) -> float:
     if not model.experts:
         return 0.0
     tokens = layout.microbatch * model.sequence / layout.cp / layout.tp
-    return 2 * all_to_all_bytes(layout.ep, BF16 * tokens * model.active_experts * model.hidden)
+    return 2 * all_to_all_bytes(layout.ep, model.number_bytes * tokens * model.active_experts * model.hidden)
 
 
 def pp_boundary_bytes(model: Transformer, layout: Layout) -> float:
@@ -98,23 +99,26 @@ def gathers_of(layout: Layout) -> int:
     return 2 * layout.num_microbatches if layout.zero == 3 else 1
 
 
-def gathered_bytes_each(layout: Layout, gradient_bytes: float) -> float:
-    """Of what is gathered after the reduce-scatter: bf16 parameters, or without ZeRO the summed gradients themselves.
+def gathered_bytes_each(model: Transformer, layout: Layout, gradient_bytes: float) -> float:
+    """Of what is gathered after the reduce-scatter: parameters, or without ZeRO the summed gradients themselves.
 
     An all-reduce of gradients is a reduce-scatter and an all-gather of the same bytes.
     """
-    return BF16 if layout.zero else gradient_bytes
+    return model.number_bytes if layout.zero else gradient_bytes
 
 
-def gradient_bytes(model: Transformer, layout: Layout, stage: int = 0, bytes_each: float = BF16) -> float:
+def gradient_bytes(model: Transformer, layout: Layout, stage: int = 0, bytes_each: float | None = None) -> float:
     """What the data-parallel axis sends in a step: a reduce-scatter of gradients, all-gathers of parameters.
+
+    bytes_each: of a gradient's number, by default a parameter's.
 
     DDP, whose all-reduce gathers gradients, ZeRO-1 and ZeRO-2 send 2(N-1)/N of the stage's parameters; ZeRO-3 gathers
     them for the forward and again for the backward, 3(N-1)/N (arXiv 1910.02054, section 7).
     """
     shard = parameters_on_stage(model, layout, stage)
     reductions, gathers = reductions_of(layout), gathers_of(layout)
-    gathered_each = gathered_bytes_each(layout, bytes_each)
+    bytes_each = bytes_each or model.number_bytes
+    gathered_each = gathered_bytes_each(model, layout, bytes_each)
 
     def of(sharers: int, parameters: float) -> float:
         reduced = ring_reduce_scatter_bytes(sharers, bytes_each * parameters)

@@ -6,7 +6,13 @@ The network is what a server of eight usually has for each GPU: 200 Gb/s with A1
 2412.19437 section 3.1 and the H100's peaks, with NVLink cut to 400 GB/s. V100: data sheet 2020, 100 Gb/s for each.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardlab.costs.clock.calibration import Calibration
 
 GIB = 2**30
 MOST_GBIT = 1_000_000  # beyond it somebody has typed bytes or bits per second
@@ -17,7 +23,8 @@ class Accelerator:
     """One accelerator in its server. fp8_flops is 0 where there is none.
 
     per_node: GPUs that NVLink joins. sms: multiprocessors, over which the tiles of a product are spread; 0 where
-    products have none. clock: of a multiprocessor, in Hz.
+    products have none. clock: of a multiprocessor, in Hz. measured: of the CPU at hand, which `per_node` ranks
+    share; a step is then timed by what was measured (`clock.here`), in float32.
     """
 
     name: str
@@ -31,6 +38,7 @@ class Accelerator:
     per_node: int = 8
     sms: int = 0
     clock: float = 0.0
+    measured: Calibration | None = None
 
     @property
     def exponentials(self) -> float:

@@ -1,10 +1,14 @@
 """An accelerator by name: one of the makers' data sheets, or the machine at hand as it was measured."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from shardlab.costs.clock.calibrated import FP32
 from shardlab.costs.clock.calibration import Calibration, read_calibration
 from shardlab.costs.clock.efficiency import FITTED, NVLINK, Efficiency
+from shardlab.costs.clock.here import slowdown_of
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
+from shardlab.costs.model import Transformer
 from shardlab.costs.traffic import Link
 
 
@@ -20,22 +24,28 @@ def find_accelerator(name: str, *, ranks: int | None = None) -> Accelerator:
     return ACCELERATORS[name.lower()]
 
 
+def as_trained(model: Transformer, accelerator: Accelerator) -> Transformer:
+    """The model in the numbers that the accelerator is to train it in: float32 on the CPU at hand."""
+    return replace(model, number_bytes=FP32) if accelerator.measured else model
+
+
 def as_accelerator(
     calibration: Calibration, efficiency: Efficiency = FITTED, *, ranks: int | None = None
 ) -> Accelerator:
     """The machine as the step-time model knows accelerators: peaks of which its usual shares are what was measured.
 
     ranks: how many there will be; by default one for each core or GPU. On a CPU all of them share this machine, and
-    more ranks than cores take turns; GPUs beyond those that were measured stand in further servers. bf16 if that was
-    measured, else fp32.
+    steps are timed by what was measured, in float32; GPUs beyond those that were measured stand in further servers.
     """
     generation, on_cpu = calibration.device, calibration.device == "cpu"
     known = [n for n in (1, *calibration.ranks) if n <= (ranks if ranks and on_cpu else calibration.cores)]
     measured = max(known)
     per_node = ranks if ranks and on_cpu else measured
     together = calibration.of_ranks(measured)
-    slowdown = together.slowdown * max(1.0, per_node / max(measured, calibration.cores))
-    rates = calibration.matmul.get("bfloat16") or calibration.matmul["float32"]
+    slowdown = slowdown_of(calibration, per_node) if on_cpu else together.slowdown
+    rates = calibration.matmul["float32"]
+    if not on_cpu:
+        rates = calibration.matmul.get("bfloat16", rates)
     link = together.links.get("all_reduce", Link(0.0, 0.0))
     bandwidth = 1 / link.beta if link.beta else calibration.memory[max(calibration.memory)]
     return Accelerator(
@@ -48,4 +58,5 @@ def as_accelerator(
         nvlink=bandwidth / NVLINK.share,
         network=bandwidth / efficiency.network,
         per_node=per_node,
+        measured=calibration if on_cpu else None,
     )

@@ -1,7 +1,7 @@
 """Activations of one rank, and its memory in all, in bytes.
 
 Symbols (arXiv 2205.05198): s sequence, b microbatch, h hidden, a heads, L layers, V vocab, t tensor and p pipeline
-size, m microbatches, v chunks per stage. Activations take 2 bytes per element, dropout masks 1, logits 4.
+size, m microbatches, v chunks per stage. Activations take 2 bytes per element in bf16, dropout masks 1, logits 4.
 """
 
 from dataclasses import dataclass
@@ -66,48 +66,49 @@ def layer_activation_bytes(
     kept = positions * _position_bytes(model, *sizes, moe, framework)
     if not layout.again:
         return kept
-    return layout.again * 2.0 * positions * model.hidden / _whole(layout) + (1 - layout.again) * kept
+    return layout.again * model.number_bytes * positions * model.hidden / _whole(layout) + (1 - layout.again) * kept
 
 
 @lru_cache(maxsize=4096)  # a planner asks for a few hundred, millions of times
 def _position_bytes(
     model: Transformer, t: int, whole_over: int, recompute: Recompute, moe: bool, framework: Framework
 ) -> float:
-    h, cut = model.hidden, _inputs_cut(whole_over, framework)
+    h, cut, each = model.hidden, _inputs_cut(whole_over, framework), model.number_bytes
+    wide = each / 2  # what is counted in bytes of bf16 takes so many times as much
     width = model.ffn
     if moe:
         width = model.active_experts * model.expert_ffn + model.shared_experts * model.expert_ffn
     if recompute == "selective" and framework.saves_products:
         return _products_bytes(model, t, whole_over, width)
     dropout = 2 * h if model.bias else 0
-    inputs = 2 * framework.input_bytes * h / cut
-    whole = (4 * h + dropout) / whole_over + inputs
-    split = 2 * (model.query_width + 2 * model.kv_width) + 2 * model.value_width
+    inputs = 2 * wide * framework.input_bytes * h / cut
+    whole = (2 * each * h + dropout) / whole_over + inputs
+    split = each * (model.query_width + 2 * model.kv_width) + each * model.value_width
     if not model.flash and recompute != "selective":
-        split += 5 * model.heads * model.sequence
+        split += (2 * each + 1) * model.heads * model.sequence
     if moe:
-        split += framework.input_bytes * h * model.active_experts  # tokens as sent
-        split += 2 * h * model.active_experts if framework.keeps_combined else 0  # and as brought back
-    split += (framework.gate_bytes if model.gated else 4) * width
+        split += wide * framework.input_bytes * h * model.active_experts  # tokens as sent
+        split += each * h * model.active_experts if framework.keeps_combined else 0  # and as brought back
+    split += wide * (framework.gate_bytes if model.gated else 4) * width
     if recompute == "norms":
-        whole, split = whole - inputs + _latents(model), split - 2 * width - _projected(model)
+        whole, split = whole - inputs + _latents(model), split - each * width - _projected(model)
     return whole + split / t
 
 
 def _latents(model: Transformer) -> int:
     """Bytes per position from which latent attention's queries, keys and values are projected again."""
-    return 2 * (model.latent.q_rank + model.latent.kv_rank + model.latent.rope) if model.latent else 0
+    return model.number_bytes * (model.latent.q_rank + model.latent.kv_rank + model.latent.rope) if model.latent else 0
 
 
 def _projected(model: Transformer) -> int:
     """Bytes per position of what is projected from them."""
-    return 2 * (model.query_width + 2 * model.kv_width) if model.latent else 0
+    return model.number_bytes * (model.query_width + 2 * model.kv_width) if model.latent else 0
 
 
 def _products_bytes(model: Transformer, t: int, whole_over: int, width: float) -> float:
     """Of a position: the layer's input, the attention's output, and every second product: Wq, Wv, W1, W2."""
     split = model.query_width + model.kv_width + model.value_width + width
-    return 2 * (2 * model.hidden / whole_over + split / t)
+    return model.number_bytes * (2 * model.hidden / whole_over + split / t)
 
 
 def _whole(layout: Layout) -> int:
@@ -152,14 +153,14 @@ def _activations(
 ) -> float:
     kept = in_flight_layers(model, layout, stage) * layer
     if framework.keeps_outputs and layout.pp > 1:
-        boundary = 2.0 * layout.microbatch * model.sequence / layout.cp * model.hidden / _whole(layout)
+        boundary = model.number_bytes * layout.microbatch * model.sequence / layout.cp * model.hidden / _whole(layout)
         kept += boundary * min(layout.pp - stage, layout.num_microbatches)
     return kept + context_buffer_bytes(model, layout) + again
 
 
 def context_buffer_bytes(model: Transformer, layout: Layout) -> float:
     """Keys and values of other ranks that one layer's attention has here: two blocks of a ring, or those of all."""
-    kv = 2 * 2.0 * layout.microbatch * model.sequence / layout.cp * model.kv_width / layout.tp
+    kv = 2 * model.number_bytes * layout.microbatch * model.sequence / layout.cp * model.kv_width / layout.tp
     return kv * extra_kv_blocks(layout.context, layout.cp)
 
 
@@ -190,7 +191,7 @@ def output_bytes(model: Transformer, layout: Layout, stage: int = 0, *, framewor
     first, last = ends_held(layout, stage)
     if last:
         logit_bytes = framework.split_logit_bytes if layout.tp > 1 else framework.logit_bytes
-        ends = 2 * model.hidden / _whole(layout) + 2 * model.hidden / _inputs_cut(_whole(layout), framework)
+        ends = model.number_bytes * model.hidden * (1 / _whole(layout) + 1 / _inputs_cut(_whole(layout), framework))
         held += positions * (ends + logit_bytes * model.vocab / layout.tp)
     if first and model.bias:
         held += positions * model.hidden / _whole(layout) * min(layout.pp, layout.num_microbatches)
@@ -207,7 +208,7 @@ def memory_of_stage(
     parameters = held_parameters(model, layout, stage).total
     layer = _mean_layer(model, layout, stage, framework)
     microbatch = layers_on_stage(model, layout, stage) * layer
-    hidden = 2.0 * layout.microbatch * model.sequence / layout.cp * model.hidden
+    hidden = model.number_bytes * layout.microbatch * model.sequence / layout.cp * model.hidden
     again = recomputed_bytes(model, layout, framework=framework)
     return MemoryBytes(
         states=state_bytes(model, layout, stage, gradient_bytes=gradient_bytes),

@@ -81,8 +81,8 @@ def nanotron_buffers(held: Held, layout: Layout) -> float:
 
 
 def two_layers(model: Transformer, layout: Layout, parameters: float) -> float:
-    """ZeRO-3 holds two layers whole, the one at work and the next: parameters and a layer's gradients, 2 bytes each."""
-    return 3 * WEIGHT_BYTES * _layer(model, layout) if layout.zero == 3 else 0.0
+    """ZeRO-3 holds two layers whole, the one at work and the next: parameters and a layer's gradients."""
+    return 3 * model.number_bytes * _layer(model, layout) if layout.zero == 3 else 0.0
 
 
 def fsdp_gathered(model: Transformer, layout: Layout, parameters: float) -> float:

@@ -17,6 +17,7 @@ from shardlab.costs.model import (
 
 WEIGHT_BYTES, GRADIENT_BYTES = 2, 2  # bf16 or fp16
 OPTIMIZER_BYTES = 12  # fp32 master weight, momentum and variance, 4 each
+MASTER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,18 @@ class StateBytes:
         return self.parameters + self.gradients + self.optimizer
 
 
-def zero_state_bytes(num_parameters: float, num_ranks: int, stage: int, gradient_bytes: float = GRADIENT_BYTES):
+def zero_state_bytes(
+    num_parameters: float,
+    num_ranks: int,
+    stage: int,
+    gradient_bytes: float = GRADIENT_BYTES,
+    *,
+    weight_bytes: float = WEIGHT_BYTES,
+) -> StateBytes:
     """StateBytes of P parameters: 16P -> 4P + 12P/N -> 2P + 14P/N -> 16P/N for ZeRO stages 0, 1, 2, 3.
 
-    gradient_bytes: 4 where gradients are summed in fp32, which makes 18P of 16P. Raises ValueError for other stages.
+    gradient_bytes: 4 where gradients are summed in fp32, which makes 18P of 16P. weight_bytes: 4 in fp32, where weights
+    are their own master weights. Raises ValueError for other stages.
     """
     if stage not in range(4) or num_ranks < 1 or num_parameters < 0:
         raise ValueError(
@@ -56,9 +65,9 @@ def zero_state_bytes(num_parameters: float, num_ranks: int, stage: int, gradient
         )
     split = [num_ranks if stage >= needed else 1 for needed in (3, 2, 1)]
     return StateBytes(
-        parameters=WEIGHT_BYTES * num_parameters / split[0],
+        parameters=weight_bytes * num_parameters / split[0],
         gradients=gradient_bytes * num_parameters / split[1],
-        optimizer=OPTIMIZER_BYTES * num_parameters / split[2],
+        optimizer=(OPTIMIZER_BYTES - (MASTER_BYTES if weight_bytes == MASTER_BYTES else 0)) * num_parameters / split[2],
     )
 
 
@@ -177,8 +186,13 @@ def state_bytes(
     if layout.zero == 2 and layout.pp > 1:
         parts = layout.virtual if layout.virtual > 1 else layers_on_stage(model, layout, stage)
         whole = gradient_bytes * shard.total / parts
-    dense = zero_state_bytes(shard.dense, copies * layout.state_sharers, layout.zero, gradient_bytes)
-    experts = zero_state_bytes(shard.experts, copies * layout.expert_sharers, layout.zero, gradient_bytes)
+
+    def of(parameters: float, sharers: int) -> StateBytes:
+        return zero_state_bytes(
+            parameters, copies * sharers, layout.zero, gradient_bytes, weight_bytes=model.number_bytes
+        )
+
+    dense, experts = of(shard.dense, layout.state_sharers), of(shard.experts, layout.expert_sharers)
     return StateBytes(
         parameters=dense.parameters + experts.parameters,
         gradients=dense.gradients + experts.gradients + whole,

@@ -37,6 +37,7 @@ class Transformer:
     ffn: width of the MLP; gated: three matrices (SwiGLU) for two. norm_vectors: vectors of h in a layer's norms
     (LayerNorm has 2, RMSNorm 1, so GPT 4 and Llama 2). experts: 0 for a dense model; then each layer but the first
     `dense_layers` has that many MLPs of width expert_ffn, of which a token visits active_experts and shared_experts.
+    number_bytes: of a weight or an activation, 2 in bf16 and 4 in float32, which needs no second copy for Adam.
     """
 
     name: str
@@ -61,9 +62,12 @@ class Transformer:
     dense_layers: int = 0
     latent: Latent | None = None
     flash: bool = True  # attention in one kernel that keeps no scores
+    number_bytes: int = 2
 
     def __post_init__(self) -> None:
         self._check_ranges()
+        if self.number_bytes not in (2, 4):
+            raise ValueError(f"number_bytes = {self.number_bytes}: use 2 for bf16 or 4 for float32")
         if self.heads % self.kv_heads:
             raise ValueError(
                 f"{self.heads} heads cannot share {self.kv_heads} key-value heads: use {divisors(self.heads)}"

@@ -8,7 +8,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from shardlab.costs.axis_traffic import traffic_of_step
+from shardlab.costs.axis_traffic import pp_boundary_bytes, tp_layer_bytes, traffic_of_step
+from shardlab.costs.clock.calibrated import FP32
 from shardlab.costs.layout import Layout
 from shardlab.costs.model import Transformer
 from shardlab.costs.planning.planner import Plan
@@ -29,7 +30,7 @@ class Beside(NamedTuple):
 
 
 def recipe_of(model: Transformer, layout: Layout, *, steps: int, folder: Path) -> Recipe:
-    """The recipe of a plan, in bf16 with float32 masters, as plans count it.
+    """The recipe of a plan, in the numbers it counts with: bf16 with float32 masters, or float32.
 
     Raises ValueError for a model that the course's GPT is not, and for chunks that its schedules do not make.
     """
@@ -57,7 +58,7 @@ def recipe_of(model: Transformer, layout: Layout, *, steps: int, folder: Path) -
             "microbatches": layout.num_microbatches,
             "zero": layout.zero,
             "recompute": layout.recompute,
-            "dtype": "bfloat16",
+            "dtype": "float32" if model.number_bytes == FP32 else "bfloat16",
             "sequence_parallel": layout.sequence_parallel,
             "context": layout.context if layout.context == "ulysses" else "ring",
             **interleaved,
@@ -103,10 +104,10 @@ def _by_name(model: Transformer, layout: Layout, names: dict[str, str]) -> dict[
     """The plan's bytes by the names under which the meter counts axes that have the same ranks."""
     sent = traffic_of_step(model, layout)
     by_axis = {
-        "tp": sent.tp_forward + sent.tp_backward,
+        "tp": sent.tp_forward + sent.tp_backward + _gathered_again(model, layout),
         "cp": sent.cp_forward + sent.cp_backward,
         "ep": sent.ep_forward + sent.ep_backward,
-        "pp": sent.pp_forward + sent.pp_backward,
+        "pp": _between_stages(model, layout),
         "dp-cp": sent.dp,
     }
     found: dict[str, float] = {}
@@ -114,6 +115,29 @@ def _by_name(model: Transformer, layout: Layout, names: dict[str, str]) -> dict[
         name = names.get(axis, axis)
         found[name] = found.get(name, 0.0) + num_bytes
     return found
+
+
+def _gathered_again(model: Transformer, layout: Layout) -> float:
+    """With a split sequence: what a layer's backward gathers again, two halves of an all-reduce beside the four each
+    way; a half behind the embedding and back, and three around the output layer, on the stage that has most of them.
+    """
+    if not layout.sequence_parallel:
+        return 0.0
+    ends = 5 if layout.pp == 1 else 3
+    halves = 2 * model.layers / layout.pp + ends
+    return halves * tp_layer_bytes(model, layout) / 4 * layout.num_microbatches
+
+
+def _between_stages(model: Transformer, layout: Layout) -> float:
+    """Of the rank that sends most: with v chunks one in the middle of a pipeline sends 2v messages per microbatch;
+    the first and the last one less, and a tied embedding's gradient in float32.
+    """
+    if layout.pp == 1:
+        return 0.0
+    each = pp_boundary_bytes(model, layout) * layout.num_microbatches
+    tied = FP32 * model.vocab * model.hidden / layout.tp / (layout.state_sharers if layout.zero else 1)
+    at_the_ends = (2 * layout.virtual - 1) * each + (tied if model.tied else 0.0)
+    return max(at_the_ends, 2 * layout.virtual * each if layout.pp > 2 else 0.0)
 
 
 def _problems(model: Transformer, layout: Layout) -> Iterator[str]:

@@ -106,7 +106,7 @@ def joined(patience: float, threads: int = 1) -> Iterator[None]:
     elif "GLOO_SOCKET_IFNAME" not in os.environ:
         os.environ["GLOO_SOCKET_IFNAME"] = transports.interface_towards(os.environ["MASTER_ADDR"])
     torch.set_num_threads(threads)
-    keep_freed_memory()  # a fifth to a quarter of a step, where tensors are large
+    keep_freed_memory()
     dist.init_process_group(transports.GLOO, timeout=datetime.timedelta(seconds=patience))
     yield
     dist.destroy_process_group()  # not after an error: others may wait for us in it

@@ -96,19 +96,20 @@ def test_a_file_that_is_missing_or_no_file(tmp_path):
 
 def test_what_was_measured_comes_out_of_the_accelerator(calibration):
     here = as_accelerator(calibration)
-    assert here.bf16_flops * FITTED.matmul(here.generation) == pytest.approx(6e11 / 1.1)
+    assert here.bf16_flops * FITTED.matmul(here.generation) == pytest.approx(1.5e11 / 1.1)  # of float32
+    assert here.measured is calibration
     assert here.memory_bandwidth * FITTED.memory == pytest.approx(2e10 / 1.1)
     assert here.nvlink * NVLINK.share == pytest.approx(1e9) == here.network * FITTED.network
     assert here.per_node == 2 and here.memory_bytes == 8 * 2**30
-    only_fp32 = replace(calibration, matmul={"float32": calibration.matmul["float32"]}, ranks={})
-    assert as_accelerator(only_fp32).bf16_flops * FITTED.matmul("cpu") == pytest.approx(1.5e11)
+    gpu = as_accelerator(replace(calibration, device="cuda", transport="nccl"))
+    assert gpu.bf16_flops * FITTED.matmul("cuda") == pytest.approx(6e11 / 1.1) and gpu.measured is None
 
 
 @pytest.mark.parametrize(("ranks", "slowdown"), [(1, 1), (2, 1.1), (3, 1.1 * 3 / 2), (4, 2.2), (8, 2.2 * 2)])
 def test_more_ranks_than_cores_take_turns(calibration, ranks, slowdown):
     """They were planned as if each had a core: four on two cores took twice as long as their plan."""
     here = as_accelerator(calibration, ranks=ranks)
-    assert here.bf16_flops * FITTED.matmul("cpu") == pytest.approx(6e11 / slowdown)
+    assert here.bf16_flops * FITTED.matmul("cpu") == pytest.approx(1.5e11 / slowdown)
     assert here.memory_bandwidth * FITTED.memory == pytest.approx(2e10 / slowdown)
     assert here.per_node == ranks and here.memory_bytes == 16 * 2**30 / max(ranks, 2)
 

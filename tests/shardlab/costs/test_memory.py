@@ -1,6 +1,9 @@
 """ZeRO's and the activation papers' numbers; a general layer must come to the printed formulas for GPT."""
 
+from dataclasses import replace
+
 import pytest
+from shardlab.costs.axis_traffic import traffic_of_step
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory import (
     activation_bytes,
@@ -95,3 +98,17 @@ def test_a_peak_is_the_sum_of_its_parts():
     memory = peak_memory(ZOO["gpt3-175b"], Layout(tp=8, pp=16, dp=8, num_microbatches=24, sequence_parallel=True))
     assert memory.total == memory.states.total + memory.activations + memory.output
     assert 20e9 < memory.total < 80e9
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_float32_doubles_what_is_kept_but_no_masks_and_needs_no_master_weights(recompute):
+    half = replace(ZOO["llama2-7b"], flash=True)  # no dropout, so no masks
+    layout = Layout(tp=2, pp=2, cp=2, num_microbatches=4, sequence_parallel=True, recompute=recompute)
+    whole = replace(half, number_bytes=4)
+    assert activation_bytes(whole, layout) == pytest.approx(2 * activation_bytes(half, layout))
+    small, large = (state_bytes(one, layout, gradient_bytes=4) for one in (half, whole))
+    assert (small.parameters, small.gradients, small.optimizer) == pytest.approx(
+        (large.parameters / 2, large.gradients, large.optimizer * 12 / 8)
+    )
+    sent, twice = (vars(traffic_of_step(one, replace(layout, dp=2))) for one in (half, whole))
+    assert twice == pytest.approx({axis: 2 * num_bytes for axis, num_bytes in sent.items()})

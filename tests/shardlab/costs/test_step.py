@@ -6,10 +6,11 @@ import pytest
 from shardlab.costs.clock.efficiency import FITTED, LAUNCH_SECONDS, NVLINK, Efficiency, nvlink_of
 from shardlab.costs.clock.links import dispatch_seconds, ring_bandwidth, ring_seconds
 from shardlab.costs.clock.messages import exposed
+from shardlab.costs.clock.parts import summed_bytes
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.software import CURRENT, Software
 from shardlab.costs.clock.speed import speed_of
-from shardlab.costs.clock.step import balanced_stages, bubble_share, step_seconds, summed_bytes
+from shardlab.costs.clock.step import balanced_stages, bubble_share, step_seconds
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory_states import layers_of_stages

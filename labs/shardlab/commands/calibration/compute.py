@@ -16,7 +16,7 @@ from shardlab.costs.clock.calibrated import matmul_seconds, products_seconds
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 
 SIDES = {"cpu": (16, 32, 64, 128, 256, 512, 1024), "cuda": (128, 256, 512, 1024, 2048, 4096, 8192)}
-DTYPES = ("float32", "bfloat16")
+DTYPES = {"cpu": ("float32",), "cuda": ("float32", "bfloat16")}  # in which recipes train there
 OPERAND_BYTES = {"cpu": (2**14, 2**18, 2**20, 2**22, 2**24, 2**26), "cuda": (2**20, 2**24, 2**26, 2**28, 2**30)}
 # layers, hidden, batch: around the sizes of the labs, none of them one of theirs
 PASSES = ((1, 64, 4), (3, 64, 4), (1, 192, 4), (3, 192, 2), (2, 256, 4), (3, 96, 8))
@@ -39,7 +39,7 @@ def measure_alone(device_type: str) -> Alone:
     """On one rank: all rates of one rank, some seconds of work."""
     torch.set_num_threads(1)
     device = torch.device(device_type)
-    matmul = {dtype: matmul_rates(device, getattr(torch, dtype)) for dtype in DTYPES}
+    matmul = {dtype: matmul_rates(device, getattr(torch, dtype)) for dtype in DTYPES[device.type]}
     return Alone(
         matmul=matmul,
         memory=memory_rates(device),

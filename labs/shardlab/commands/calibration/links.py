@@ -21,6 +21,8 @@ ROUNDS, WARM_UP = 15, 3
 TOGETHER = GPTConfig(layers=2, hidden=192)  # what ranks compute at the same time, to see what they lose
 BATCH = 4
 MESSAGE_BYTES = 2**22  # of the all-reduce beside it
+PIECES, PRODUCTS, SIDE = 8, 8, 256  # pieces of work between messages, each some 5 ms on a core
+SMALL_BYTES = 2**16  # of those messages
 Name = TypeVar("Name")
 
 
@@ -120,6 +122,39 @@ def measure_sharing(device_type: str) -> dict[str, list[float]]:
 
     calls = {"alone": alone, "message": lambda: dist.all_reduce(message), "after": after, "beside": beside}
     return rounds_of(calls, device, 2 * ROUNDS)
+
+
+def measure_turns(device_type: str) -> dict[str, list[float]]:
+    """On each rank: rounds of short pieces of work with a message after each, and of the same with all messages last.
+
+    So layers talk that are cut by tensor parallelism. Ranks do not end a piece together, least where they share cores,
+    and a message waits for the last.
+    """
+    torch.set_num_threads(1)
+    device = torch.device(device_type)
+    square, message = torch.randn(SIDE, SIDE, device=device), torch.ones(SMALL_BYTES // 4, device=device)
+
+    def work() -> None:
+        for _ in range(PRODUCTS):
+            torch.mm(square, square)
+
+    def in_turns() -> None:
+        for _ in range(PIECES):
+            work()
+            dist.all_reduce(message)
+
+    def apart() -> None:
+        for _ in range(PIECES):
+            work()
+        for _ in range(PIECES):
+            dist.all_reduce(message)
+
+    return rounds_of({"in_turns": in_turns, "apart": apart}, device)
+
+
+def waits_of(by_rank: Sequence[dict[str, list[float]]]) -> float:
+    """Seconds that a message between short pieces of work waits, beside its own."""
+    return max(0.0, slowest(by_rank, "in_turns") - slowest(by_rank, "apart")) / PIECES
 
 
 def slowest(by_rank: Sequence[dict[str, list[float]]], name: str) -> float:

@@ -11,7 +11,14 @@ import psutil
 
 from shardlab.commands.calibration.compute import measure_alone
 from shardlab.commands.calibration.engines import bookkeeping_of, measure_bookkeeping
-from shardlab.commands.calibration.links import links_of, measure_links, measure_sharing, sharing_of
+from shardlab.commands.calibration.links import (
+    links_of,
+    measure_links,
+    measure_sharing,
+    measure_turns,
+    sharing_of,
+    waits_of,
+)
 from shardlab.costs.clock.calibration import Calibration, Together
 from shardlab.ranks.run import run
 from shardlab.ranks.transports import GLOO, choose_transport
@@ -42,7 +49,8 @@ def calibrate(
         say(f"{ranks} ranks: collectives, compute on shared cores, overlap")
         links = links_of(on(ranks, measure_links))
         slowdown, hidden = sharing_of(on(ranks, measure_sharing))
-        together[ranks] = Together(slowdown=slowdown, hidden=hidden, links=links)
+        waits = waits_of(on(ranks, measure_turns))
+        together[ranks] = Together(slowdown=slowdown, hidden=hidden, links=links, waits=waits)
     return Calibration(
         machine=description(device),
         bookkeeping=bookkeeping_of(run(measure_bookkeeping, ranks=1, timeout=SECONDS, transport=GLOO)[0]),

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,13 @@ class Together:
     slowdown: how many times longer they compute, until the last is done, than one alone; about N / cores once they
     share cores. hidden: of the communication that a schedule starts early, the share that costs the compute beside it
     nothing; on cores that both need it is small. links: alpha and beta of each collective as a ring's, and of a `send`.
+    waits: seconds that a message between short pieces of work takes beside its own, until the last rank has come.
     """
 
     slowdown: float
     hidden: float
     links: Mapping[str, Link]
+    waits: float = 0.0  # older files do not say
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,9 @@ class Calibration:
 
     def __post_init__(self) -> None:
         _check(self)
+
+    def __hash__(self) -> int:
+        return hash((self.machine, self.measured))
 
     def of_ranks(self, num_ranks: int) -> Together:
         """What was measured with so many ranks; one rank alone has no links. Raises ValueError with the sizes known."""
@@ -136,10 +141,11 @@ def _by_number(given: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def _together(data: Mapping[str, Any]) -> Together:
-    missing = [field.name for field in fields(Together) if field.name not in data]
+    missing = [field.name for field in fields(Together) if field.default is MISSING and field.name not in data]
     if missing:
         raise ValueError(f"its ranks lack {', '.join(missing)}")
-    return Together(data["slowdown"], data["hidden"], {kind: Link(*link) for kind, link in data["links"].items()})
+    links = {kind: Link(*link) for kind, link in data["links"].items()}
+    return Together(data["slowdown"], data["hidden"], links, data.get("waits", 0.0))
 
 
 def _check(one: Calibration) -> None:
@@ -179,6 +185,7 @@ def _check_together(one: Calibration, number: int, together: Together) -> None:
         raise ValueError(
             f"{number} ranks on {one.cores} cores cannot each take only {together.slowdown:g} times as long as one"
         )
+    _positive(f"waits of {number} ranks", together.waits, or_zero=True)
     if not 0 <= together.hidden <= 1:
         raise ValueError(f"hidden = {together.hidden} is not a share: 0 to 1")
     missing = [kind for kind in (*COLLECTIVES, "send") if kind not in together.links]

@@ -123,12 +123,19 @@ def _unfused_attention(model: Transformer, layout: Layout, speed: Speed) -> Pass
     )
 
 
-def elementwise_seconds(model: Transformer, layout: Layout, speed: Speed, width: float) -> Passes:
-    """Bytes of norms (read, write: 4h each), residuals (6h each, a mask more with dropout), activation and rotation."""
+def elementwise_bytes(model: Transformer, layout: Layout, width: float) -> float:
+    """Of a position, in bf16: norms (read, write: 4h each), residuals (6h each, a mask more with dropout), activation
+    and rotation.
+    """
     whole = (20 + (2 if model.bias else 0)) * model.hidden / (layout.tp if layout.sequence_parallel else 1)
     rotated = 0 if model.positions else 4 * (model.query_width + model.kv_width)
     split = (6 if model.gated else 4) * width + rotated
-    forward = speed.eager * tokens_of(model, layout) * (whole + split / layout.tp) / speed.memory
+    return whole + split / layout.tp
+
+
+def elementwise_seconds(model: Transformer, layout: Layout, speed: Speed, width: float) -> Passes:
+    """All elementwise kernels of a layer; their backward moves twice as much."""
+    forward = speed.eager * tokens_of(model, layout) * elementwise_bytes(model, layout, width) / speed.memory
     return Passes(forward, 2 * forward)
 
 

@@ -104,7 +104,7 @@ def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) 
         return seconds + ring_seconds(gpu, efficiency, layout.expert_sharers, stride, experts, calls)
 
     reductions = gradient_rounds(layout)
-    gathered = one_way(gathered_bytes_each(layout, setup.gradient_bytes))
+    gathered = one_way(gathered_bytes_each(model, layout, setup.gradient_bytes))
     communication = reductions * one_way(setup.gradient_bytes) + gathers_of(layout) * gathered
     if layout.zero > 0 and setup.software.reduces_whole:
         communication += reductions * one_way(setup.gradient_bytes)

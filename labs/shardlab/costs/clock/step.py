@@ -4,29 +4,14 @@ Symbols: p stages, v chunks, m microbatches, t tensor parallel size, d data para
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 
-from shardlab.costs.axis_traffic import BF16
-from shardlab.costs.clock.kernels import (
-    Passes,
-    attention_seconds,
-    dense_layer_seconds,
-    moe_layer_seconds,
-    output_seconds,
-    total,
-)
-from shardlab.costs.clock.messages import (
-    context_seconds,
-    data_seconds,
-    expert_seconds,
-    hop_seconds,
-    tensor_seconds,
-    tied_seconds,
-)
-from shardlab.costs.clock.recomputation import norms_seconds, with_recomputation
+from shardlab.costs.clock import here
+from shardlab.costs.clock.kernels import Passes, total
+from shardlab.costs.clock.messages import data_seconds, tied_seconds
+from shardlab.costs.clock.parts import parts_of
 from shardlab.costs.clock.setup import Setup
-from shardlab.costs.clock.software import CURRENT, Software
-from shardlab.costs.clock.speed import SUMMED_BYTES, Speed, speed_of
+from shardlab.costs.clock.speed import Speed, speed_of
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory_states import layers_of_stages, parameters_on_stage
 from shardlab.costs.model import Transformer
@@ -57,22 +42,6 @@ def bubble_share(stages: int, microbatches: int, virtual: int = 1) -> float:
     return (stages - 1) / (virtual * microbatches + stages - 1)
 
 
-def work_seconds(
-    model: Transformer, layout: Layout, speed: Speed, software: Software = CURRENT, *, imbalance: float = 1.0
-) -> Passes:
-    """Seconds of a layer's forward, backward and recomputation, averaged over dense layers and layers of experts."""
-    moe = model.moe_layers / model.layers
-    routed = (model.active_experts + model.shared_experts) * model.expert_ffn
-    kinds = [(1 - moe, dense_layer_seconds, model.ffn), (moe, partial(moe_layer_seconds, imbalance=imbalance), routed)]
-    return total(
-        with_recomputation(
-            layer(model, layout, speed), layout, software, norms_seconds(model, layout, speed, width)
-        ).times(share)
-        for share, layer, width in kinds
-        if share
-    )
-
-
 def optimizer_seconds(model: Transformer, layout: Layout, speed: Speed) -> float:
     """Adam reads and writes 12 bytes of state a parameter, reads a gradient and writes a weight: 28 bytes."""
     shard = parameters_on_stage(model, layout, 0)
@@ -89,16 +58,6 @@ def balanced_stages(layers: int, stages: int, output: float) -> tuple[int, ...]:
 
     last = min(range(layers // stages + 1), key=longest)
     return (*layers_of_stages(layers - last, stages - 1), last)
-
-
-def summed_bytes(layout: Layout, software: Software, gradient_bytes: float) -> float:
-    """Bytes that a weight's gradient takes a microbatch: to write it, and to add it to those before.
-
-    ZeRO-3 sums shards, after it has sent them. A kernel apart reads the gradient, reads the sum and writes it.
-    """
-    if layout.zero == 3:
-        return BF16
-    return BF16 + BF16 + 2 * gradient_bytes if software.gradients_apart else SUMMED_BYTES
 
 
 @dataclass(frozen=True)
@@ -128,6 +87,8 @@ class Pipeline:
 
 def pipeline_of(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
     """What each stage does in a microbatch. A recomputed forward repeats its messages, in the backward."""
+    if setup.gpu.measured:
+        return _pipeline(model, layout, setup)
     alike = replace(layout, zero=3 if layout.zero == 3 else 0, num_microbatches=2 * layout.pp)
     if layout.schedule != "dualpipe":
         alike = replace(alike, schedule="1f1b")
@@ -136,28 +97,12 @@ def pipeline_of(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
 
 @lru_cache(maxsize=256)  # a planner asks for the same one with each ZeRO stage, schedule and number of microbatches
 def _pipeline(model: Transformer, layout: Layout, setup: Setup) -> Pipeline:
-    software, summed = setup.software, summed_bytes(layout, setup.software, setup.gradient_bytes)
-    speed = speed_of(setup.gpu, setup.efficiency, fp8=setup.fp8, software=software, summed=summed)
-    # the output layer, even where layers are in fp8
-    half_precision = speed_of(setup.gpu, setup.efficiency, software=software, summed=summed)
-    kernels = work_seconds(model, layout, speed, software, imbalance=setup.imbalance)
-    attention = attention_seconds(model, layout, speed).both
-    output = output_seconds(model, layout, half_precision)
-    forward = 1 / (2 + layout.again)
-    tensor, context, expert = (
-        Passes(forward * seconds, (1 - forward) * seconds)
-        for seconds in (
-            tensor_seconds(model, layout, setup),
-            context_seconds(model, layout, setup, attention),
-            expert_seconds(model, layout, setup),
-        )
-    )
+    parts = (here.parts_of if setup.gpu.measured else parts_of)(model, layout, setup)
     layers = layers_of_stages(model.layers, layout.pp)
-    if software.balanced_stages and layout.pp > 1:
-        each = total([kernels, tensor, context, expert]).both
-        layers = balanced_stages(model.layers, layout.pp, output.both / each)
-    hop = hop_seconds(model, layout, setup) if layout.pp > 1 else 0.0
-    return Pipeline(layers, kernels, tensor, context, expert, output, hop)
+    if setup.software.balanced_stages and layout.pp > 1:
+        each = total([parts.kernels, parts.tensor, parts.context, parts.expert]).both
+        layers = balanced_stages(model.layers, layout.pp, parts.output.both / each)
+    return Pipeline(layers, *parts)
 
 
 def busiest(pipeline: Pipeline, layout: Layout) -> tuple[float, float]:
@@ -202,13 +147,18 @@ def step_seconds(model: Transformer, layout: Layout, setup: Setup) -> StepSecond
     pipeline = pipeline_of(model, layout, setup)
     m, (count, output) = layout.num_microbatches, busiest(pipeline, layout)
     kernels = count * pipeline.kernels.both
+    if setup.gpu.measured:
+        tied, data, optimizer = (of(model, layout, setup.gpu) for of in (here.tied, here.data, here.optimizer))
+    else:
+        tied, data = tied_seconds(model, layout, setup), data_seconds(model, layout, setup, kernels)
+        optimizer = optimizer_seconds(model, layout, speed_of(setup.gpu, setup.efficiency))
     return StepSeconds(
         compute=m * (kernels + output * pipeline.output.both),
         tensor=m * count * pipeline.tensor.both,
         context=m * count * pipeline.context.both,
         expert=m * count * pipeline.expert.both,
-        boundaries=m * 2 * layout.virtual * pipeline.hop + tied_seconds(model, layout, setup),
+        boundaries=m * 2 * layout.virtual * pipeline.hop + tied,
         bubble=bubble_seconds(pipeline, layout),
-        data=data_seconds(model, layout, setup, kernels),
-        optimizer=optimizer_seconds(model, layout, speed_of(setup.gpu, setup.efficiency)),
+        data=data,
+        optimizer=optimizer,
     )
