@@ -47,7 +47,7 @@ def test_the_timeline_of_the_page_waits_as_long_as_its_plan():
         (["gather 0", "forward 0", "backward 0"], "still whole"),
         (["gather 0", "backward 0", "forward 0"], "too early"),
         (["gather 1"], "no unit 1"),
-        (["fetch 0"], "no event"),
+        (["fetch 0"], "not an event"),
     ],
 )
 def test_a_plan_that_cannot_run_is_told_why(events, told):

@@ -43,5 +43,10 @@ class Progress:
         while not self._over.wait(FIRST_SIGN):
             seconds = time.monotonic() - self._began
             text = f"… still running after {seconds:.0f} s (at most {self._timeout:g} s)"
-            # a notebook shows standard error in red; a program's standard output may be JSON
-            print(text, file=sys.stdout if "ipykernel" in sys.modules else sys.stderr, flush=True)
+            print(text, file=sys.stdout if in_notebook() else sys.stderr, flush=True)
+
+
+def in_notebook() -> bool:
+    """Whether IPython runs this: it shows standard error in red, where a program's standard output may be JSON."""
+    shell = sys.modules.get("IPython")
+    return shell is not None and shell.get_ipython() is not None

@@ -100,6 +100,7 @@ def test_each_axis_pays_for_its_own_messages(quiet):
 def test_messages_inside_a_layer_wait_for_the_last_rank(quiet):
     waiting = replace(quiet, ranks={n: replace(one, waits=1.0) for n, one in quiet.ranks.items()})
     assert seconds(waiting, Layout(tp=2, microbatch=16)).tensor == pytest.approx(4 * 4)
+    assert seconds(waiting, Layout(pp=2, num_microbatches=4)).boundaries == pytest.approx(4 * 2)
     assert seconds(waiting, Layout(dp=2, microbatch=8)).total == pytest.approx(
         seconds(quiet, Layout(dp=2, microbatch=8)).total
     )

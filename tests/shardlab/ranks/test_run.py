@@ -82,8 +82,11 @@ def test_prints_of_many_bytes_are_cut_and_the_call_goes_on(capsys):
     assert "[rank 0 printed more than 64 KB: the rest is dropped]" in printed
 
 
-def test_a_long_call_shows_that_it_lives(capsys, monkeypatch):
+@pytest.mark.parametrize("notebook", [True, False])
+def test_a_long_call_shows_that_it_lives(capsys, monkeypatch, notebook):
+    """In a program it does not stand between what it prints, which may be JSON."""
     monkeypatch.setattr("shardlab.ranks.progress.FIRST_SIGN", 0.2)
+    monkeypatch.setattr("shardlab.ranks.progress.in_notebook", lambda: notebook)
 
     def wait():
         import time
@@ -91,7 +94,8 @@ def test_a_long_call_shows_that_it_lives(capsys, monkeypatch):
         time.sleep(0.5)
 
     shardlab.run(wait, ranks=1)
-    assert "still running after" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "still running after" in (out if notebook else err) and "still running" not in (err if notebook else out)
 
 
 def test_a_result_larger_than_a_pipe():

@@ -42,7 +42,7 @@ def parts_of(model: Transformer, layout: Layout, setup: Setup) -> Parts:
         context=_again(_context(model, layout, setup.gpu), layout),
         expert=_again(_expert(model, layout, setup).times(moe), layout),
         output=_output(model, layout, here).times(slowdown) + _ends(model, layout, setup.gpu),
-        hop=_send(setup.gpu, pp_boundary_bytes(model, layout)) if layout.pp > 1 else 0.0,
+        hop=_hop(model, layout, setup.gpu),
     )
 
 
@@ -223,6 +223,11 @@ def _expert(model: Transformer, layout: Layout, setup: Setup) -> Passes:
     each = _send(setup.gpu, model.number_bytes * rows * model.hidden / layout.ep)
     both = 2 * ((layout.ep - 1) * each + _wait(setup.gpu))
     return Passes(both, both)
+
+
+def _hop(model: Transformer, layout: Layout, gpu: Accelerator) -> float:
+    """A message to the next stage, which has work of its own until then."""
+    return _send(gpu, pp_boundary_bytes(model, layout)) + _wait(gpu) if layout.pp > 1 else 0.0
 
 
 def tied(model: Transformer, layout: Layout, gpu: Accelerator) -> float:
