@@ -73,7 +73,7 @@ def memory(
         if value:
             typer.echo(f"{name:20}{value / GIB:9.2f} GiB")
     typer.echo(_verdict(held.total, accelerator))
-    typer.echo(_why())
+    typer.echo(_why(wanted.number_bytes))
 
 
 def _parts(held: MemoryBytes) -> dict[str, float]:
@@ -90,10 +90,12 @@ def _parts(held: MemoryBytes) -> dict[str, float]:
     }
 
 
-def _why() -> str:
+def _why(number_bytes: int) -> str:
     """Why so many bytes per parameter, and why ZeRO's paper counts fewer."""
     from shardlab.costs.memory_states import bytes_per_parameter, zero_state_bytes
 
+    if number_bytes == FP32:
+        return f"{bytes_per_parameter(FP32, FP32)}; weights, gradients and activations are fp32 here"
     return (
         f"{bytes_per_parameter(FP32)};\n"
         "gradients are summed over microbatches in fp32, as by DeepSpeed's BF16 optimizer. Kept in 16 bits,\n"

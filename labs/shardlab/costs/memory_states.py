@@ -17,7 +17,7 @@ from shardlab.costs.model import (
 
 WEIGHT_BYTES, GRADIENT_BYTES = 2, 2  # bf16 or fp16
 OPTIMIZER_BYTES = 12  # fp32 master weight, momentum and variance, 4 each
-MASTER_BYTES = 4
+MASTER_BYTES = 4  # of these, its weight: none where the weights themselves are fp32
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,21 @@ def zero_state_bytes(
             "0 or more parameters and 1 or more ranks"
         )
     split = [num_ranks if stage >= needed else 1 for needed in (3, 2, 1)]
+    optimizer_bytes = OPTIMIZER_BYTES - (MASTER_BYTES if weight_bytes == MASTER_BYTES else 0)
     return StateBytes(
         parameters=weight_bytes * num_parameters / split[0],
         gradients=gradient_bytes * num_parameters / split[1],
-        optimizer=(OPTIMIZER_BYTES - (MASTER_BYTES if weight_bytes == MASTER_BYTES else 0)) * num_parameters / split[2],
+        optimizer=optimizer_bytes * num_parameters / split[2],
     )
 
 
-def bytes_per_parameter(gradient_bytes: float = GRADIENT_BYTES) -> str:
+def bytes_per_parameter(gradient_bytes: float = GRADIENT_BYTES, weight_bytes: float = WEIGHT_BYTES) -> str:
     """What a parameter takes before ZeRO splits anything, in words."""
-    one = zero_state_bytes(1, 1, 0, gradient_bytes)
+    one = zero_state_bytes(1, 1, 0, gradient_bytes, weight_bytes=weight_bytes)
+    held = "momentum and variance" if weight_bytes == MASTER_BYTES else "master weight, momentum and variance"
     return (
         f"{one.total:g} bytes per parameter before ZeRO: weight {one.parameters:g}, gradient {one.gradients:g}, "
-        f"Adam {one.optimizer:g} (master weight, momentum and variance in fp32)"
+        f"Adam {one.optimizer:g} ({held} in fp32)"
     )
 
 

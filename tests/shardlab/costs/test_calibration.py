@@ -128,6 +128,8 @@ def test_this_machine_as_an_accelerator(calibration, calibration_file, tmp_path,
     typed = ["plan", "--model", str(tmp_path / "mine.json"), "--gpu", "here", "--gpus", "2", "--tokens-per-batch=1024"]
     done = CliRunner().invoke(app, typed, env={"COLUMNS": "300"})
     assert done.exit_code == 0 and "on 2 here" in done.stdout
+    held = CliRunner().invoke(app, ["memory", "--model", str(tmp_path / "mine.json"), "--gpu", "here"])
+    assert held.exit_code == 0 and "16 bytes per parameter before ZeRO: weight 4, gradient 4, Adam 8" in held.stdout
     monkeypatch.setenv("SHARDLAB_CALIBRATION", str(tmp_path / "none.json"))
     refused = CliRunner().invoke(app, typed, env={"COLUMNS": "300", "TERM": "dumb"})
     assert refused.exit_code == 2 and "measures one" in refused.output
