@@ -5,19 +5,21 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import gc
 import importlib.abc
 import importlib.machinery
 import linecache
 import pickle
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from types import ModuleType
 from typing import Any
 
-from autograder.jobs.needed import needed, reads
+from autograder.jobs.needed import Needs
 
 
 class StudentError(Exception):
@@ -110,10 +112,12 @@ def run_cells(answer: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     space = module.__dict__
     space["__builtins__"] = builtins
     exec(compile(answer.get("preamble", ""), "<notebook>", "exec"), space)
-    statements = [statement for cell in answer["cells"] for statement in _statements(*cell)]
-    trees = [statement.tree for statement in statements]
-    due = needed(trees, names)
-    helpful = due | needed(trees, {name for one in statements if one.is_own for name in reads(one.tree)})
+    with _collections_paused():
+        statements = [statement for cell in answer["cells"] for statement in _statements(*cell)]
+        needs = Needs([statement.tree for statement in statements])
+        due = needs.of(names)
+        own = [needs.reads(place) for place, statement in enumerate(statements) if statement.is_own]
+        helpful = due | needs.of(set().union(*own))
     passed_over = None
     for place, statement in enumerate(statements):
         try:
@@ -126,6 +130,18 @@ def run_cells(answer: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     if passed_over and not all(name in space for name in names):
         raise passed_over
     return space
+
+
+@contextmanager
+def _collections_paused() -> Iterator[None]:
+    """No garbage collection meanwhile: the trees of a notebook are thousands of objects at once, all of them needed."""
+    were_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if were_on:
+            gc.enable()
 
 
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -6,7 +6,7 @@ import pytest
 
 from autograder import known, weeks
 from autograder.jobs import student
-from autograder.jobs.needed import binds, needed
+from autograder.jobs.needed import Needs, binds
 
 
 def run(cells, names=("answer",)):
@@ -31,7 +31,7 @@ def test_what_a_statement_binds(source, bound):
 
 def test_needs_are_followed_through_functions_and_stop_at_local_names():
     page = "import torch\nfigure = draw()\nWIDTH = 3\ndef helper(): return WIDTH\ndef f(figure): return helper()\n"
-    found = needed(ast.parse(page).body, {"f"})
+    found = Needs(ast.parse(page).body).of({"f"})
     assert found == {2, 3, 4}
 
 

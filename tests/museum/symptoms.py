@@ -23,7 +23,7 @@ from torch.nn.functional import mse_loss, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from autograder import notebooks
-from autograder.jobs.needed import needed
+from autograder.jobs.needed import Needs
 
 LAB_2 = Path(__file__).parents[2] / "labs" / "lab02-megatron"
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
@@ -44,7 +44,7 @@ def page(week: str, *names: str) -> SimpleNamespace:
     source = notebooks.source_path(week).read_text(encoding="utf-8")
     body = ast.parse(source).body
     statements: list[ast.stmt] = [one for one in body if isinstance(one, DEFINITIONS) or is_other_name(one)]
-    kept = [statements[place] for place in sorted(needed(statements, names))]
+    kept = [statements[place] for place in sorted(Needs(statements).of(names))]
     namespace: dict[str, Any] = {"__name__": f"page_of_{week}"}
     exec(compile(ast.Module(kept, []), f"<{week}>", "exec"), namespace)
     return SimpleNamespace(**{name: namespace[name] for name in names})
