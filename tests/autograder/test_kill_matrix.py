@@ -1,8 +1,9 @@
 """Every kept wrong answer dies and every honest variant lives; what a student sees is nearly what is graded.
 
 Of the answers that `make stability` has judged alike under many seeds, with the grader and the week's checks as they
-are now, a sixth is judged here, another sixth with every commit. A change of the grader has all answers judged again,
-a change of a week all of that week's. One of `shardlab` beside meter and ranks has not: WHOLE=1 does.
+are now, a twelfth of every second exercise's is judged here, others with every commit. A change of the grader has all
+answers judged again, a change of a week all of that week's. One of `shardlab` beside meter and ranks has not: WHOLE=1
+does.
 """
 
 import pytest
@@ -16,6 +17,7 @@ from tests.whole import WHOLE
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
 LONGEST_FIRST = sorted(CHECKS, key=lambda check: -check.timeout)  # side by side, nobody waits for them in the end
+OTHER_EXERCISES = 1 / 2  # the chance that kept rows alone speak for an exercise, at this commit
 QUICK = 20  # seconds that an answer may take: --fast judges one wrong answer of each exercise that takes less
 
 
@@ -32,7 +34,7 @@ def with_marks(check):
 
 
 def chosen(check, fast):
-    """The answers to judge: those that no kept row speaks for, and a sixth of the others, right and wrong ones."""
+    """The answers to judge: those that no kept row speaks for, and of every second exercise a few others."""
     answers, numbers = answers_of(check.exercise), sample.of_this_commit(check.exercise)
     wrong = [one for one in answers if not one.is_right]
     if fast or WHOLE:
@@ -41,6 +43,8 @@ def chosen(check, fast):
     known = {seeded.answer for seeded in stability.everything([check]) if speaks_for(kept.get(seeded.key), seeded)}
     old = [[one for one in kind if one.name in known] for kind in (wrong, [one for one in answers if one.is_right])]
     again = [one for kind in old for one in sample.some(numbers, kind, -(-len(kind) // 12))]
+    if numbers.random() < OTHER_EXERCISES:
+        again = []
     return [one for one in answers if one.name not in known or one in again]
 
 
