@@ -189,7 +189,7 @@ def trained(rate):
 @pytest.mark.slow
 def test_a_bias_evens_the_load_and_experts_specialise_more():
     (full, bits), (full_with, bits_with) = trained(0.0), trained(0.005)
-    assert full > 2 and full_with < 1.6 and bits_with > bits + 0.3
+    assert full > 2 and full_with < 0.7 * full and bits_with > bits + 0.3  # the text is docs/, which changes
 
 
 def test_what_the_reading_questions_ask_is_so():
