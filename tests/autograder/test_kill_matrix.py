@@ -17,7 +17,7 @@ from tests.whole import WHOLE
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
 LONGEST_FIRST = sorted(CHECKS, key=lambda check: -check.timeout)  # side by side, nobody waits for them in the end
-OTHER_EXERCISES = 1 / 2  # the chance that kept rows alone speak for an exercise, at this commit
+JUDGED_AGAIN = 1 / 2  # the share of the exercises of which a commit judges kept answers again
 QUICK = 20  # seconds that an answer may take: --fast judges one wrong answer of each exercise that takes less
 
 
@@ -42,9 +42,8 @@ def chosen(check, fast):
     kept = Kept(RESULTS / "stability.jsonl")
     known = {seeded.answer for seeded in stability.everything([check]) if speaks_for(kept.get(seeded.key), seeded)}
     old = [[one for one in kind if one.name in known] for kind in (wrong, [one for one in answers if one.is_right])]
-    again = [one for kind in old for one in sample.some(numbers, kind, -(-len(kind) // 12))]
-    if numbers.random() < OTHER_EXERCISES:
-        again = []
+    is_judged_again = numbers.random() < JUDGED_AGAIN
+    again = [one for kind in old for one in sample.some(numbers, kind, -(-len(kind) // 12) if is_judged_again else 0)]
     return [one for one in answers if one.name not in known or one in again]
 
 
