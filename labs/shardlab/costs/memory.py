@@ -80,7 +80,7 @@ def _position_bytes(
         width = model.active_experts * model.expert_ffn + model.shared_experts * model.expert_ffn
     if recompute == "selective" and framework.saves_products:
         return _products_bytes(model, t, whole_over, width)
-    dropout = 2 * h if model.bias else 0
+    dropout = 2 * h if model.bias and framework.masks_dropout else 0
     inputs = 2 * wide * framework.input_bytes * h / cut
     whole = (2 * each * h + dropout) / whole_over + inputs
     split = each * (model.query_width + 2 * model.kv_width) + each * model.value_width

@@ -36,6 +36,7 @@ class Framework:
     keeps_gathered: what sequence parallelism gathers for a product is kept whole for the backward, not gathered again.
     saves_products: selective recomputation keeps every second matrix product, instead of all but the scores.
     input_bytes: of a number in the inputs that linear layers keep.
+    masks_dropout: a byte is kept for each number that a dropout has passed.
     keeps_combined: an expert's outputs are kept, to weigh them; else its activation is weighed (megatron-core 0.16.1,
     transformer/moe/experts.py).
     """
@@ -51,6 +52,7 @@ class Framework:
     saves_products: bool = False
     input_bytes: int = 2
     keeps_combined: bool = True
+    masks_dropout: bool = True
 
 
 def no_buffers(held: Held, layout: Layout) -> float:
@@ -144,3 +146,5 @@ TORCHTITAN_FUSED = Framework(
     keeps_gathered=True,
     saves_products=True,
 )
+# no dropout; what goes beyond a layer's activations is in `memory_here`
+COURSE = Framework("shardlab.hybrid", no_buffers, two_layers, gate_bytes=8, masks_dropout=False)

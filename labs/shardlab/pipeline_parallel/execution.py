@@ -113,7 +113,7 @@ def run_program(
     if device is not None:
         connect(program, device, group=group)
     ahead = 0 if device is not None else RECEIVE_AHEAD
-    mailbox = Mailbox(stages, group=group, verify=verify)
+    mailbox = Mailbox(stages, program, group=group, verify=verify)
     slots = [step for step in program[rank] if not isinstance(step, MessageBatch)]
     paired = any(isinstance(slot, Overlap) for slot in slots)
     streams = Streams(slots, device, [] if pair_times is None else pair_times) if paired and device else None

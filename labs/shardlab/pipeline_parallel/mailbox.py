@@ -1,4 +1,8 @@
-"""The messages of one rank: posted in order, waited for when needed, kept until they are through."""
+"""The messages of one rank: posted in order, waited for when needed, kept until they are through.
+
+When is one through? Gloo's isend is completed only for those who wait for it. So a message is kept until the rank that
+it went to has answered: what that rank computed after it had used the message proves that it came.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,32 +11,51 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab.pipeline_parallel.communication import Message, MessageBatch
-from shardlab.pipeline_parallel.schedule import Action, Kind
+from shardlab.pipeline_parallel.communication import Message, MessageBatch, Program
+from shardlab.pipeline_parallel.schedule import Action, Kind, Slot, actions_of, result_of
 from shardlab.pipeline_parallel.stages import Stage
 
 
 class _Arrival(NamedTuple):
     """A message on its way in: the buffer, the one for its name, and what to wait for."""
 
+    message: Message
     buffer: Tensor
     name: Tensor | None
     works: list[dist.Work]
 
 
+class _Departure(NamedTuple):
+    """A message on its way out: its tensor must live until the send is through. alone: the work is of no other."""
+
+    message: Message
+    buffer: Tensor
+    work: dist.Work
+    alone: bool
+
+
 class Mailbox:
     """Holds the results that this rank has computed or is receiving.
 
-    group: all messages go through it, addressed by rank in the group; tags are not used, NCCL has none.
+    program: of all ranks. group: all messages go through it, addressed by rank in the group; no tags, as in NCCL.
     verify: send a name before each message and compare it on arrival; messages of one shape can be swapped unseen.
     """
 
-    def __init__(self, stages: Mapping[int, Stage], *, group: dist.ProcessGroup | None, verify: bool = False) -> None:
+    def __init__(
+        self,
+        stages: Mapping[int, Stage],
+        program: Program,
+        *,
+        group: dist.ProcessGroup | None,
+        verify: bool = False,
+    ) -> None:
         self._stages, self._group, self._verify = stages, group, verify
         self._rank = dist.get_rank(group)
         self._results: dict[Action, Tensor] = {}
         self._arriving: dict[Action, _Arrival] = {}
-        self._leaving: list[tuple[Tensor, dist.Work]] = []  # a buffer must live until its send is through
+        self._leaving: list[_Departure] = []
+        self._program = program
+        self._places: dict[int, dict[Action, int]] = {}  # of each rank that has answered
 
     def put(self, result: Action, tensor: Tensor) -> None:
         """Keep a result for a later stage of this rank, or until it is posted."""
@@ -42,7 +65,7 @@ class Mailbox:
         """The result, as soon as it is here."""
         if result in self._results:
             return self._results.pop(result)
-        buffer, name, works = self._arriving.pop(result)
+        message, buffer, name, works = self._arriving.pop(result)
         for work in works:
             work.wait()
         if name is not None and name.tolist() != _name_of(result, buffer).tolist():
@@ -51,6 +74,7 @@ class Mailbox:
                 f"rank {self._rank} waits for {result} and got {stage}{chr(letter)}{microbatch}: the two ranks list "
                 "their messages in different orders"
             )
+        self._forget_answered(message)
         return buffer
 
     def post(self, batch: MessageBatch) -> None:
@@ -63,7 +87,7 @@ class Mailbox:
             name = _name_of(message.result, tensor) if self._verify else None
             if not leaves:
                 name = None if name is None else torch.empty_like(name)
-                self._arriving[message.result] = _Arrival(tensor, name, [])
+                self._arriving[message.result] = _Arrival(message, tensor, name, [])
             peer = message.destination if leaves else message.source
             for part in (tensor,) if name is None else (name, tensor):
                 operation = dist.isend if leaves else dist.irecv
@@ -71,25 +95,53 @@ class Mailbox:
                 owners.append(message)
 
         works = dist.batch_isend_irecv(operations)
-        if len(works) < len(operations):  # gloo gives one work per message, NCCL one for all
+        alone = len(works) == len(operations)
+        if not alone:  # gloo gives one work per message, NCCL one for all
             works = works * len(operations)
         for operation, message, work in zip(operations, owners, works, strict=True):
             if message.source == self._rank:
-                self._leaving.append((operation.tensor, work))
+                self._leaving.append(_Departure(message, operation.tensor, work, alone))
             else:
                 self._arriving[message.result].works.append(work)
-        self._leaving = [(tensor, work) for tensor, work in self._leaving if not work.is_completed()]
+        self._leaving = [one for one in self._leaving if not one.work.is_completed()]
 
     def finish(self) -> None:
         """Wait until everything sent has left."""
-        for _, work in self._leaving:
-            work.wait()
+        for one in self._leaving:
+            one.work.wait()
         self._leaving.clear()
+
+    def _forget_answered(self, answer: Message) -> None:
+        """Let go of what the sender of an answer had used when it computed that: these waits are over."""
+        peer = answer.source
+        if peer not in self._places:
+            self._places[peer] = _places(self._program[peer])
+        places = self._places[peer]
+
+        still = []
+        for one in self._leaving:
+            came = one.message.destination == peer and places[one.message.user] <= places[answer.result]
+            if came and one.alone:
+                one.work.wait()
+            else:
+                still.append(one)
+        self._leaving = still
 
     def _buffer(self, message: Message) -> Tensor:
         stage = self._stages[message.user.stage]
         of_kind = stage.empty_activation if message.result.kind is Kind.F else stage.empty_gradient
         return of_kind(message.result.microbatch)
+
+
+def _places(steps: list[Slot | MessageBatch]) -> dict[Action, int]:
+    """Where in a rank's program each result is computed, and its inputs used."""
+    return {
+        result: place
+        for place, step in enumerate(steps)
+        if not isinstance(step, MessageBatch)
+        for result in map(result_of, actions_of(step))
+        if result is not None
+    }
 
 
 def _name_of(result: Action, tensor: Tensor) -> Tensor:

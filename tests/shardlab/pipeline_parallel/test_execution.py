@@ -12,7 +12,7 @@ import torch.distributed as dist
 from models import after_step, layer, loss, microbatches, one_process
 from oracle import named
 from shardlab import meter
-from shardlab.pipeline_parallel import execution
+from shardlab.pipeline_parallel import execution, mailbox
 from shardlab.pipeline_parallel.asleep import run_asleep
 from shardlab.pipeline_parallel.builders import BUILDERS, gpipe, one_f_one_b, zb_h1
 from shardlab.pipeline_parallel.check import check
@@ -200,6 +200,26 @@ def with_two_messages_swapped(verify):
 def test_a_swapped_message_is_named_in_debug_mode():
     with pytest.raises(shardlab.RanksFailed, match=r"waits for 0F. and got 0F."):
         shardlab.run(with_two_messages_swapped, True, ranks=2)
+
+
+def tensors_kept(num_microbatches):
+    """The most messages that a rank keeps at a time, of a schedule on two ranks."""
+    most = 0
+
+    class Counting(mailbox.Mailbox):
+        def post(self, batch):
+            nonlocal most
+            super().post(batch)
+            most = max(most, len(self._leaving))
+
+    schedule = one_f_one_b(2, num_microbatches)
+    with unittest.mock.patch.object(execution, "Mailbox", Counting):
+        execute(schedule, module_stages(schedule, dist.get_rank(), num_microbatches), group=None)
+    return most
+
+
+def test_what_was_sent_is_let_go_when_it_has_been_answered():
+    assert shardlab.run(tensors_kept, 4, ranks=2) == shardlab.run(tensors_kept, 12, ranks=2)
 
 
 def test_what_cannot_run_is_refused_before_any_message():

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 from shardlab.commands.cli import app
+from shardlab.commands.plan_run import run_plan
 from shardlab.costs.layout import Layout
-from shardlab.costs.machines import as_accelerator
+from shardlab.costs.machines import as_accelerator, as_trained
 from shardlab.costs.model import Transformer
-from shardlab.costs.planning.planner import Search, plan
+from shardlab.costs.planning.planner import Plan, Search, memory_of, plan, seconds_of
 from shardlab.train import build, from_tables, parse
 from shardlab.train.planned import WARM_UP, Beside, beside, recipe_of, table, to_toml
 from shardlab.train.recipe import to_tables
@@ -101,3 +102,28 @@ def test_a_plan_is_trained_as_it_is(calibration_file, tmp_path):
     assert rows["step"]["measured"] > 0
     for what in ("memory of the fullest rank", "sent on dp"):
         assert 0.8 < rows[what]["measured"] / rows[what]["predicted"] < 1.5, rows
+
+
+LLAMA = replace(SMALL, kv_heads=2, gated=True, tied=False, positions=0, vocab=320)
+HELD = {  # what fills the fullest rank
+    "the loss": (SMALL, Layout(microbatch=8)),
+    "the end of the last microbatch": (SMALL, Layout(num_microbatches=8, dp=2, zero=1)),
+    "layers that ZeRO-3 has gathered": (SMALL, Layout(microbatch=4, dp=2, zero=3)),
+    "keys and values of a ring": (LLAMA, Layout(microbatch=8, cp=2)),
+    "a cut vocabulary": (SMALL, Layout(microbatch=8, tp=2, sequence_parallel=True)),
+    "chunks in flight": (LLAMA, Layout(num_microbatches=8, microbatch=2, pp=2, virtual=2)),
+    "weight gradients that wait": (SMALL, Layout(num_microbatches=4, microbatch=2, pp=2, schedule="zero-bubble")),
+    "a layer that is done again": (LLAMA, Layout(microbatch=8, recompute="full")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", HELD)
+def test_a_plan_in_float32_says_what_its_ranks_will_hold(what, calibration):
+    model, layout = HELD[what]
+    here = as_accelerator(calibration, ranks=layout.world)
+    model = as_trained(model, here)
+    planned = Plan(layout, memory_of(model, layout), seconds_of(model, layout, here))
+    found = {row.what: row for row in run_plan(planned, model, steps=6, quiet=True)}
+    held = found["memory of the fullest rank"]
+    assert held.measured == pytest.approx(held.predicted, rel=0.05), what

@@ -4,12 +4,14 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from shardlab.costs.clock.calibrated import FP32
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.step import StepSeconds, step_seconds
 from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory import MemoryBytes, peak_memory
 from shardlab.costs.memory_frameworks import DEEPSEEK_FP8, MEGATRON
+from shardlab.costs.memory_here import peak_here
 from shardlab.costs.model import Transformer, num_parameters
 from shardlab.costs.planning.candidates import Search, candidates, check_fixed
 
@@ -79,7 +81,12 @@ def usable_bytes(gpu: Accelerator) -> float:
 
 
 def memory_of(model: Transformer, layout: Layout, *, fp8: bool = False) -> MemoryBytes:
-    """The fullest rank as plans count it: gradients in fp32; "norms" in fp8 keeps what DeepSeek-V3 keeps."""
+    """The fullest rank as plans count it: gradients in fp32; "norms" in fp8 keeps what DeepSeek-V3 keeps.
+
+    A model in float32 is one that a CPU trains, with the course's own trainer.
+    """
+    if model.number_bytes == FP32:
+        return peak_here(model, layout)
     kept = DEEPSEEK_FP8 if fp8 and layout.recompute == "norms" else MEGATRON
     return peak_memory(model, layout, gradient_bytes=GRADIENT_BYTES, framework=kept)
 
