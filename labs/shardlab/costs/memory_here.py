@@ -34,10 +34,12 @@ def peak_here(model: Transformer, layout: Layout) -> MemoryBytes:
 def memory_here(model: Transformer, layout: Layout, stage: int = 0) -> MemoryBytes:
     """Bytes on one rank of a stage at the fullest moment of a step.
 
-    A step begins without gradients: where a rank has one microbatch, none are there yet at that moment.
+    A step begins without gradients: where a rank has one microbatch, none are there yet at that moment. ZeRO-3 holds
+    two layers whole, and in a backward the gradients of one.
     """
     states, kept = _states(model, layout, stage), _kept(model, layout, stage)
-    backward = _in_backward(model, layout, stage)
+    gathered = COURSE.gathered(model, layout, held_parameters(model, layout, stage).total)
+    backward = _in_backward(model, layout, stage) + gathered / 3
     at_loss = _at_loss(model, layout) if stage == layout.pp - 1 else 0.0
     buffers = _messages(layout, stage) * _stream(model, layout)
     if layout.num_microbatches == 1:
@@ -48,7 +50,7 @@ def memory_here(model: Transformer, layout: Layout, stage: int = 0) -> MemoryByt
         states=states,
         activations=kept + min(at_loss, backward),
         output=max(0.0, at_loss - backward),
-        gathered=COURSE.gathered(model, layout, held_parameters(model, layout, stage).total),
+        gathered=2 / 3 * gathered,
         buffers=max(0.0, backward - at_loss) + buffers,
     )
 
@@ -143,11 +145,12 @@ def _at_the_end(model: Transformer, layout: Layout, stage: int, kept: float) -> 
     layers are still to come.
     """
     held = EACH * held_parameters(model, layout, stage).total
+    but_one = held * (model.layers - 1) / model.layers
     if layout.zero == 1:
         return 2 * held + held / layout.state_sharers
     if layout.zero == 2 and layout.pp == 1:
-        return held + kept
-    return held + held * (model.layers - 1) / model.layers
+        return but_one + kept
+    return held + but_one
 
 
 def _waiting(layout: Layout, stage: int) -> int:

@@ -1,0 +1,44 @@
+"""Linux accounts of a class: each student is another user of the machine, so that files and processes are their own.
+
+A container forgets its accounts when it is made anew; its volume of home folders stays. So the owner of a home folder
+says which number its student has.
+"""
+
+from __future__ import annotations
+
+import pwd
+import re
+import subprocess
+from pathlib import Path
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
+FIRST = 2000  # students' numbers; those below are the system's and the instructor's
+
+
+def account(name: str, homes: Path) -> pwd.struct_passwd:
+    """The account of a student, made where it is missing, with a home below `homes` that no other student can read.
+
+    Raises ValueError for a name that Linux would not take, or that belongs to the system.
+    """
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be an account: a letter, then at most 30 of a-z, 0-9, _ and -")
+    home = homes / name
+    if not has_account(name):
+        number = home.stat().st_uid if home.exists() else _free_number(homes)
+        command = ["useradd", "--uid", str(number), "--home-dir", str(home), "--create-home", "--shell", "/bin/bash"]
+        subprocess.run([*command, name], check=True, capture_output=True, text=True)
+        home.chmod(0o700)
+    found = pwd.getpwnam(name)
+    if found.pw_uid < FIRST:
+        raise ValueError(f"{name!r} is an account of the system: choose another name")
+    return found
+
+
+def has_account(name: str) -> bool:
+    """Whether this machine knows a user of that name."""
+    return any(one.pw_name == name for one in pwd.getpwall())
+
+
+def _free_number(homes: Path) -> int:
+    taken = [one.pw_uid for one in pwd.getpwall()] + [path.stat().st_uid for path in homes.iterdir()]
+    return max([FIRST - 1, *(number for number in taken if FIRST <= number < 60_000)]) + 1

@@ -1,0 +1,76 @@
+"""JupyterHub for one class: students sign up, the instructor lets them in, and each works under an account of their own.
+
+The instructor's server opens in the course's folder, with the formgrader, the gradebook's address and the keys of the
+cluster that grades. Students get none of these. `python -m jupyterhub -f THIS FILE`, as root in its container.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nativeauthenticator
+from jupyterhub.spawner import LocalProcessSpawner
+from nativeauthenticator import NativeAuthenticator
+
+from autograder.classroom import accounts
+
+INSTRUCTOR = os.environ.get("INSTRUCTOR", "instructor")
+COURSE = Path(os.environ.get("COURSE", "/srv/course"))  # the instructor's folder: solutions, submissions, grades
+HOMES = Path(os.environ.get("HOMES", "/home"))
+STATE = Path(os.environ.get("HUB_STATE", "/srv/hub"))
+STUDENTS_JUPYTER = os.environ.get("STUDENTS_JUPYTER", "/etc/sys602/jupyter")  # course/.jupyter, where they can read it
+FOR_ALL = ("PATH", "LANG", "NBGRADER_EXCHANGE")
+FOR_THE_INSTRUCTOR = ("GRADEBOOK_URL", "AUTOGRADER_SCHEDULER", *(name for name in os.environ if name.startswith("DASK_")))
+
+
+class ClassAuthenticator(NativeAuthenticator):
+    """Names with passwords; the instructor's is there before anybody can sign up under that name."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self.user_exists(INSTRUCTOR):
+            return
+        self.create_user(INSTRUCTOR, os.environ.get("INSTRUCTOR_PASSWORD", ""))
+        if not self.user_exists(INSTRUCTOR):
+            raise ValueError("INSTRUCTOR_PASSWORD needs at least 10 characters, and is none of the common passwords")
+
+    def validate_username(self, username):
+        """A name that can become an account, and is none of the system's."""
+        is_ours = username == INSTRUCTOR or not accounts.has_account(username) or (HOMES / username).is_dir()
+        return bool(accounts.NAME.fullmatch(username)) and is_ours and super().validate_username(username)
+
+
+def prepare(spawner: LocalProcessSpawner) -> None:
+    """Before a server starts: the student's account, and the pages laid out in `work/` of their home."""
+    if spawner.user.name == INSTRUCTOR:
+        spawner.notebook_dir = str(COURSE)
+        spawner.environment = {name: os.environ[name] for name in FOR_THE_INSTRUCTOR if name in os.environ}
+        spawner.environment["PYTHONPATH"] = f"{COURSE}:{COURSE}/labs"
+        return
+    student = accounts.account(spawner.user.name, HOMES)
+    spawner.notebook_dir = f"{student.pw_dir}/work"
+    spawner.environment = {"JUPYTER_CONFIG_PATH": STUDENTS_JUPYTER}
+    begin = [sys.executable, "-m", "shardlab.commands.cli", "study", "--folder", spawner.notebook_dir, "begin"]
+    theirs = {"HOME": student.pw_dir, "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    subprocess.run(begin, user=student.pw_uid, group=student.pw_gid, extra_groups=[], env=theirs, cwd="/", check=True)
+
+
+c = get_config()  # noqa: F821 - JupyterHub defines it
+c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://0.0.0.0:8000")
+c.JupyterHub.db_url = f"sqlite:///{STATE}/jupyterhub.sqlite"
+c.JupyterHub.cookie_secret_file = str(STATE / "cookie_secret")
+c.JupyterHub.authenticator_class = ClassAuthenticator
+c.JupyterHub.template_paths = [str(Path(nativeauthenticator.__file__).parent / "templates")]
+c.Authenticator.admin_users = {INSTRUCTOR}
+c.Authenticator.allow_all = True  # of those whom the instructor has let in, at /hub/authorize
+c.NativeAuthenticator.minimum_password_length = 10
+c.NativeAuthenticator.check_common_password = True
+c.NativeAuthenticator.allowed_failed_logins = 5
+c.NativeAuthenticator.seconds_before_next_try = 600
+c.JupyterHub.spawner_class = LocalProcessSpawner
+c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
+c.Spawner.env_keep = [*FOR_ALL]
+c.Spawner.default_url = "/lab"
+c.Spawner.pre_spawn_hook = prepare
+c.Spawner.start_timeout = 120
