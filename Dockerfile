@@ -18,7 +18,33 @@ RUN python3 -m venv /venv \
     ${TORCH_INDEX:+--extra-index-url $TORCH_INDEX} \
  && rm -rf /venv/lib/python3*/site-packages/torch/test
 
-# 2. The course.
+# 2. A class: JupyterHub, the instructor's desk and the cluster that grades, see compose.yaml. `make docker` skips it.
+FROM packages AS packages-of-a-class
+RUN python3 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['classroom'], sep='\n')" \
+    > requirements.txt \
+ && /venv/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt -r requirements.txt
+
+FROM ${BASE} AS classroom
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+    bubblewrap fonts-wqy-microhei node-configurable-http-proxy openssl \
+ && rm -rf /var/lib/apt/lists/*
+COPY --from=packages-of-a-class /venv /venv
+ENV PATH=/venv/bin:$PATH LANG=C.UTF-8
+# The course's folder, with the solutions, is the instructor's home; students get the package and their Jupyter's settings.
+RUN useradd --uid 1000 --home-dir /srv/course --shell /bin/bash instructor
+COPY --chown=1000:1000 . /srv/course
+WORKDIR /srv/course
+RUN pip install --no-cache-dir --disable-pip-version-check -c constraints.txt --no-deps . \
+ && rm -rf build \
+ && install -D course/.jupyter/jupyter_server_config.d/student.json /etc/sys602/jupyter/jupyter_server_config.d/student.json \
+ && install -D course/.jupyter/labconfig/page_config.json /etc/sys602/jupyter/labconfig/page_config.json \
+ && install -D autograder/classroom/nbgrader_config.py /etc/jupyter/nbgrader_config.py \
+ && chmod 700 . \
+ && install -d -m 711 /srv/hub && install -d -o 1000 -g 1000 -m 700 /srv/keys && install -d -m 777 /srv/exchange
+EXPOSE 8000
+
+# 3. The course.
 FROM ${BASE}
 # bubblewrap confines the answers that are graded; the font writes the Chinese labels of the figures.
 RUN apt-get update \

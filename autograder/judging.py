@@ -11,7 +11,7 @@ from autograder.checks.base import Check
 from autograder.dossier import Dossier
 from autograder.judge import Judge, Verdict, clean, seed_for
 from autograder.names import printable
-from autograder.sandbox import level
+from autograder.sandbox import OFFICIAL, level
 
 NOT_ANSWERED = "There is no cell for this exercise: was it deleted?"
 TOLD = " Your instructor is told."
@@ -32,7 +32,7 @@ def refused(dossier: Dossier, stage: str, error: BaseException, *, fault: bool =
     told = clean(f"Not graded: your submission could not be {stage} ({_said(error)}).{TOLD}")
     found = [weeks.find(exercise) for exercise in dossier.answers]
     verdicts = [Verdict(one.exercise, 0.0, one.points, told, fault=fault, look=not fault) for one in found]
-    return Judged(verdicts, level(), 0.0)
+    return Judged(verdicts, max(level(), OFFICIAL), 0.0)  # nothing of it has run: no isolation was missing
 
 
 def _said(error: BaseException) -> str:

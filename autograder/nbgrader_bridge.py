@@ -7,6 +7,7 @@ nbgrader_config.py names the three preprocessors, so that the buttons of the for
 import glob
 import json
 import math
+import re
 import tempfile
 from copy import deepcopy
 from dataclasses import dataclass
@@ -106,17 +107,25 @@ def _publish_one(student: str, week: str, root: Path, config: Config, submitted:
 
 
 def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path, clean: Path) -> None:
-    """Put what nbgrader may read into `clean`: our notebook with the answers, and the time of submission."""
-    folder = clean / submission.student / submission.week
+    """Put what nbgrader may read into `clean`: our notebook with the answers, when it was handed in, and its secret.
+
+    The secret names the feedback page in the exchange, where only the student who handed in can find it.
+    """
+    source, folder = submitted / submission.student / submission.week, clean / submission.student / submission.week
     folder.mkdir(parents=True)
     nbformat.write(ingest.restore(submission, root), folder / f"{submission.week}.ipynb")
-    try:
-        stamp = submitted / submission.student / submission.week / "timestamp.txt"
-        text = ingest.read_regular_file(stamp, submitted).decode().strip()
-        parse_utc(text)
-    except Exception:  # none, a link, or not a time: nbgrader then treats it as handed in on time
-        return
-    (folder / "timestamp.txt").write_text(text)
+    for name, check in (("timestamp.txt", parse_utc), ("submission_secret.txt", _check_secret)):
+        try:
+            text = ingest.read_regular_file(source / name, submitted).decode().strip()
+            check(text)
+        except Exception:  # none, a link, or not what it says: nbgrader then knows no time, or releases no feedback
+            continue
+        (folder / name).write_text(text)
+
+
+def _check_secret(text: str) -> None:
+    if not re.fullmatch(r"[0-9a-f]{128}", text):
+        raise ValueError("not a secret of nbgrader's submit")
 
 
 class RestoreNotebook(NbGraderPreprocessor):

@@ -47,7 +47,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("integrity", "roster"),
         ("nbgrader_bridge",),
         ("reports", "tables"),
-        ("demo", "site"),
+        ("classroom", "demo", "site"),
         ("cli",),
     ],
 }

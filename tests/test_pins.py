@@ -3,6 +3,7 @@
 import re
 import tomllib
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -26,7 +27,7 @@ def test_every_line_is_an_exact_pin_and_none_is_there_twice():
 
 
 def test_every_dependency_is_pinned_within_its_range():
-    for text in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]:
+    for text in [*PROJECT["dependencies"], *chain.from_iterable(PROJECT["optional-dependencies"].values())]:
         wanted = Requirement(text)
         assert wanted.specifier.contains(PINS[canonicalize_name(wanted.name)]), text
 
@@ -58,7 +59,7 @@ def test_conda_takes_python_from_conda_forge_and_the_rest_from_the_constraints()
 def test_the_image_installs_with_the_constraints_and_has_no_root():
     dockerfile = read("Dockerfile")
     installs = re.findall(r"pip install[^\n]*", dockerfile)
-    assert len(installs) == 2 and all("-c constraints.txt" in line for line in installs)
+    assert len(installs) == 4 and all("-c constraints.txt" in line for line in installs)
     assert re.findall(r"^USER (.*)", dockerfile, re.MULTILINE) == ["1000"] and "HEALTHCHECK" in dockerfile
 
 

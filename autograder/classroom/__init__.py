@@ -1,1 +1,1 @@
-"""A class on one machine, as compose.yaml starts it: JupyterHub, the instructor's desk, and who may have which account."""
+"""A class on one machine, as compose.yaml starts it: JupyterHub, the instructor's desk, and students' accounts."""

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
-FIRST = 2000  # students' numbers; those below are the system's and the instructor's
+FIRST, LAST = 2000, 60_000  # students' numbers; the others are the system's and the instructor's
 
 
 def account(name: str, homes: Path) -> pwd.struct_passwd:
@@ -29,7 +29,7 @@ def account(name: str, homes: Path) -> pwd.struct_passwd:
         subprocess.run([*command, name], check=True, capture_output=True, text=True)
         home.chmod(0o700)
     found = pwd.getpwnam(name)
-    if found.pw_uid < FIRST:
+    if not FIRST <= found.pw_uid < LAST or Path(found.pw_dir) != home:
         raise ValueError(f"{name!r} is an account of the system: choose another name")
     return found
 
@@ -41,4 +41,4 @@ def has_account(name: str) -> bool:
 
 def _free_number(homes: Path) -> int:
     taken = [one.pw_uid for one in pwd.getpwall()] + [path.stat().st_uid for path in homes.iterdir()]
-    return max([FIRST - 1, *(number for number in taken if FIRST <= number < 60_000)]) + 1
+    return max([FIRST - 1, *(number for number in taken if FIRST <= number < LAST)]) + 1

@@ -1,4 +1,4 @@
-"""JupyterHub for one class: students sign up, the instructor lets them in, and each works under an account of their own.
+"""JupyterHub for one class: students sign up, the instructor lets them in, and each has an account of the machine.
 
 The instructor's server opens in the course's folder, with the formgrader, the gradebook's address and the keys of the
 cluster that grades. Students get none of these. `python -m jupyterhub -f THIS FILE`, as root in its container.
@@ -19,9 +19,10 @@ INSTRUCTOR = os.environ.get("INSTRUCTOR", "instructor")
 COURSE = Path(os.environ.get("COURSE", "/srv/course"))  # the instructor's folder: solutions, submissions, grades
 HOMES = Path(os.environ.get("HOMES", "/home"))
 STATE = Path(os.environ.get("HUB_STATE", "/srv/hub"))
-STUDENTS_JUPYTER = os.environ.get("STUDENTS_JUPYTER", "/etc/sys602/jupyter")  # course/.jupyter, where they can read it
+STUDENTS_JUPYTER = os.environ.get("STUDENTS_JUPYTER", "/etc/sys602/jupyter")  # course/.jupyter, for all to read
 FOR_ALL = ("PATH", "LANG", "NBGRADER_EXCHANGE")
-FOR_THE_INSTRUCTOR = ("GRADEBOOK_URL", "AUTOGRADER_SCHEDULER", *(name for name in os.environ if name.startswith("DASK_")))
+KEYS = [name for name in os.environ if name.startswith("DASK_")]
+FOR_THE_INSTRUCTOR = ("GRADEBOOK_URL", "AUTOGRADER_SCHEDULER", *KEYS)
 
 
 class ClassAuthenticator(NativeAuthenticator):
@@ -51,7 +52,7 @@ def prepare(spawner: LocalProcessSpawner) -> None:
     student = accounts.account(spawner.user.name, HOMES)
     spawner.notebook_dir = f"{student.pw_dir}/work"
     spawner.environment = {"JUPYTER_CONFIG_PATH": STUDENTS_JUPYTER}
-    begin = [sys.executable, "-m", "shardlab.commands.cli", "study", "--folder", spawner.notebook_dir, "begin"]
+    begin = [Path(sys.executable).with_name("shardlab"), "study", "--folder", spawner.notebook_dir, "begin"]
     theirs = {"HOME": student.pw_dir, "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     subprocess.run(begin, user=student.pw_uid, group=student.pw_gid, extra_groups=[], env=theirs, cwd="/", check=True)
 

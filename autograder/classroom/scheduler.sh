@@ -8,4 +8,4 @@ if [ ! -s "$keys/cluster.pem" ]; then
     -keyout "$keys/cluster.key" -out "$keys/new.pem" 2>/dev/null
   mv "$keys/new.pem" "$keys/cluster.pem"
 fi
-exec dask scheduler --protocol tls --port "${PORT:-8786}" --no-dashboard --no-show
+exec dask scheduler --protocol tls --port "${PORT:-8786}" --no-dashboard

@@ -1,6 +1,10 @@
 """Verdicts reach nbgrader's gradebook and the feedback page, and no notebook is executed on the way."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -10,7 +14,7 @@ from nbconvert.exporters.exporter import ResourcesDict
 from nbgrader.api import Gradebook
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
-from autograder import nbgrader_bridge, roster
+from autograder import ingest, nbgrader_bridge, roster
 from autograder.course import load_config
 
 TRAP = "def double(number):\n    return 2 * number\n\nopen('{mark}', 'w').close()"
@@ -135,6 +139,51 @@ def test_a_broken_verdict_file_holds_no_points(tmp_path, text):
     (tmp_path / "v.json").write_text(text)
     verdicts = nbgrader_bridge.read_verdicts(tmp_path / "v.json")
     assert nbgrader_bridge.verdict_of(verdicts, "week01.double", 3.0) == (0.0, nbgrader_bridge.NO_VERDICT)
+
+
+@pytest.mark.slow
+def test_a_student_fetches_the_feedback_of_what_was_handed_in_through_the_exchange(tmp_path):
+    course = make_tiny_course(tmp_path / "course")
+    folder = course / "course" / TINY_WEEK
+    folder.mkdir(parents=True, exist_ok=True)
+    answered = hand_in(course, "somebody", {"week01-double": "return 2 * number"})
+    shutil.copy(answered, folder)
+    shutil.rmtree(answered.parent.parent)
+    shutil.copytree(folder, tmp_path / "home" / TINY_WEEK)
+
+    def nbgrader(where, *typed):
+        exchange = [f"--Exchange.root={tmp_path / 'exchange'}", f"--Exchange.cache={tmp_path / 'cache'}"]
+        ours = ["--CourseDirectory.course_id=sys602", "--Exchange.path_includes_course=False"]
+        command = [sys.executable, "-m", "nbgrader", *typed, TINY_WEEK, *exchange, *ours]
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # nbgrader calls alembic
+        environment, told = os.environ | {"PATH": path}, {"capture_output": True, "text": True}
+        done = subprocess.run(command, cwd=where, env=environment, check=False, timeout=120, **told)
+        assert done.returncode == 0, done.stderr
+
+    (tmp_path / "exchange").mkdir(mode=0o777)
+    (tmp_path / "exchange").chmod(0o777)
+    nbgrader(course, "release_assignment")
+    nbgrader(tmp_path / "home", "submit")
+    nbgrader(course, "collect")
+    (student,) = (path.name for path in (course / "autograder" / "submitted").iterdir())
+    (result,) = nbgrader_bridge.publish("week01", [student], course)
+    nbgrader(course, "release_feedback")
+    nbgrader(tmp_path / "home", "fetch_feedback")
+    (page,) = (tmp_path / "home" / TINY_WEEK / "feedback").rglob("*.html")
+    assert page.read_text() == result.page.read_text()
+
+
+def test_a_secret_that_nbgrader_has_not_made_is_left_out(published, tmp_path):
+    _, course = published
+    handed_in = hand_in(course, "dan", {})
+    submitted = course / "autograder" / "submitted"
+    submission = ingest.read_submission("dan", TINY_WEEK, submitted, course)
+    for number, text in enumerate(["../../x", "a" * 127, "", "A" * 128]):
+        (handed_in.parent / "submission_secret.txt").write_text(text)
+        nbgrader_bridge._write_clean_copy(submission, course, submitted, tmp_path / str(number))
+        copied = tmp_path / str(number) / "dan" / TINY_WEEK
+        assert [path.name for path in copied.iterdir()] == [f"{TINY_WEEK}.ipynb"], text
+    shutil.rmtree(handed_in.parent.parent)
 
 
 @pytest.mark.slow
