@@ -1,17 +1,10 @@
-"""Bring our verdicts into nbgrader's gradebook and feedback, without ever executing a notebook.
+"""Our part in nbgrader's steps: verdicts become points and feedback, and no notebook is ever executed.
 
-`publish` reads each submission as data, lets nbgrader file our clean copy of it, and writes the feedback page.
-nbgrader_config.py names the three preprocessors, so that the buttons of the formgrader do the same.
+nbgrader_config.py names the three preprocessors; `publishing` and the buttons of the formgrader run the same steps.
 """
 
-import glob
 import json
 import math
-import re
-import tempfile
-from copy import deepcopy
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,113 +12,16 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.api import Gradebook
-from nbgrader.converters import Autograde, GenerateFeedback
-from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
-from nbgrader.utils import is_grade, is_solution, parse_utc
+from nbgrader.utils import is_grade, is_solution
 from traitlets import Unicode
-from traitlets.config import Config
 
-from autograder import exhibits, ingest, notebooks, roster
-from autograder.course import ROOT, load_config, run_step
+from autograder import exhibits, ingest, notebooks
 from autograder.judge import clean
-from autograder.names import printable
 from autograder.told import told
 
 MOST_SHOWN = 30_000  # characters of a cell that a feedback page shows
 NO_VERDICT = "Not graded: there is no verdict for this exercise, which counts as 0 until it is graded."
-
-
-@dataclass(frozen=True)
-class Published:
-    """What became of one student: the feedback page, or the sentence that says why there is none."""
-
-    student: str
-    page: Path | None
-    problem: str = ""
-
-
-def publish(
-    week: str,
-    students: list[str],
-    course_root: Path = ROOT,
-    submitted: Path | None = None,
-    due: datetime | None = None,
-) -> list[Published]:
-    """Import the verdicts of these students into the gradebook and write their feedback pages.
-
-    `due`, with its zone, becomes the gradebook's due date; without it the one that stands there stays. One student's
-    problem never ends the batch. Only one process may publish at a time (the gradebook is SQLite).
-    Raises ValueError when the week's own cells no longer fit the gradebook.
-    """
-    enter(week, course_root, due)
-    return publish_entered(week, students, course_root, submitted)
-
-
-def enter(week: str, course_root: Path = ROOT, due: datetime | None = None) -> None:
-    """Enter the week's cells, points and due date into the gradebook, as nbgrader's `generate_assignment` does.
-
-    Raises ValueError when they no longer fit what stands there.
-    """
-    root = Path(course_root).resolve()
-    config, week = load_config(root), notebooks.find_week(week, root)
-    notebooks.generate(notebooks.read_source(week, root), week, config, config.CourseDirectory.db_url)
-    if due is not None:
-        changed: Any = {"duedate": due}
-        with Gradebook(config.CourseDirectory.db_url) as gradebook:
-            gradebook.update_or_create_assignment(week, **changed)
-
-
-def publish_entered(
-    week: str, students: list[str], course_root: Path = ROOT, submitted: Path | None = None
-) -> list[Published]:
-    """As `publish`, for a week that has been entered."""
-    root = Path(course_root).resolve()
-    config, week = load_config(root), notebooks.find_week(week, root)
-    folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory
-    with tempfile.TemporaryDirectory() as clean:
-        return [_publish_one(student, week, root, config, folder, Path(clean)) for student in students]
-
-
-def _publish_one(student: str, week: str, root: Path, config: Config, submitted: Path, clean: Path) -> Published:
-    try:
-        submission = ingest.read_submission(student, week, submitted, root)
-        if not submission.found:
-            return Published(student, None, submission.notes[0])
-        _write_clean_copy(submission, root, submitted, clean)
-        settings = deepcopy(config)
-        settings.CourseDirectory.update(
-            assignment_id=week, student_id=glob.escape(student), submitted_directory=str(clean)
-        )
-        settings.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]  # it is clean already
-        run_step(Autograde(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
-        roster.enter_name(config.CourseDirectory.db_url, student, submitted / student / week)
-        run_step(GenerateFeedback(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
-    except Exception as error:  # whatever nbgrader trips over, the other students get their pages
-        return Published(student, None, f"no feedback could be written: {printable(str(error))}")
-    return Published(student, root / config.CourseDirectory.feedback_directory / student / week / f"{week}.html")
-
-
-def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path, clean: Path) -> None:
-    """Put what nbgrader may read into `clean`: our notebook with the answers, when it was handed in, and its secret.
-
-    The secret names the feedback page in the exchange, where only the student who handed in can find it.
-    """
-    source, folder = submitted / submission.student / submission.week, clean / submission.student / submission.week
-    folder.mkdir(parents=True)
-    nbformat.write(ingest.restore(submission, root), folder / f"{submission.week}.ipynb")
-    for name, check in (("timestamp.txt", parse_utc), ("submission_secret.txt", _check_secret)):
-        try:
-            text = ingest.read_regular_file(source / name, submitted).decode().strip()
-            check(text)
-        except Exception:  # none, a link, or not what it says: nbgrader then knows no time, or releases no feedback
-            continue
-        (folder / name).write_text(text)
-
-
-def _check_secret(text: str) -> None:
-    if not re.fullmatch(r"[0-9a-f]{128}", text):
-        raise ValueError("not a secret of nbgrader's submit")
 
 
 class RestoreNotebook(NbGraderPreprocessor):

@@ -64,9 +64,9 @@ def _students_with(verdicts: list[Verdicts], mark: str) -> str:
 
 def publish(week: str, students: list[str], submitted: Path, due: datetime | None = None) -> None:
     """Write gradebook and feedback pages, and say where they are."""
-    from autograder import nbgrader_bridge
+    from autograder import publishing
 
-    published = nbgrader_bridge.publish(week, students, submitted=submitted, due=due)
+    published = publishing.publish(week, students, submitted=submitted, due=due)
     for one in published:
         if one.page is None:
             console.print(escape(f"{one.student}: {one.problem}"))

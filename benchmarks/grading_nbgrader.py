@@ -20,7 +20,7 @@ from autograder import dossier, weeks
 from autograder.course import ROOT, nbgrader_programs
 from autograder.demo import WEEK, write_submission
 from autograder.judge import Judge
-from autograder.nbgrader_bridge import enter, publish_entered
+from autograder.publishing import enter, publish_entered
 from benchmarks.row import Row, at_least_times
 
 EXERCISE = "week01.exchange"

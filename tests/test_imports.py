@@ -45,7 +45,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("grade",),
         ("dashboard", "leaderboard", "lms", "own_solutions"),
         ("integrity", "roster"),
-        ("nbgrader_bridge",),
+        ("nbgrader_bridge", "publishing"),
         ("reports", "tables"),
         ("classroom", "demo", "site"),
         ("cli",),

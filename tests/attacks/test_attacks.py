@@ -13,7 +13,7 @@ import suite
 from honeypot import SECRET, Honeypot, laid_out
 from nbgrader.api import Gradebook
 
-from autograder import grade, nbgrader_bridge, weeks
+from autograder import grade, publishing, weeks
 from autograder.course import ROOT, load_config
 from autograder.judge import Judge, JudgePool
 from tests.fast import asked_for
@@ -140,7 +140,7 @@ def test_a_class_with_attackers_in_it_is_graded_published_and_nobody_is_lost(cou
     verdicts = {one["student"]: one for one in grade.grade("week01", submitted, root=course, seed=1, workers=2)}
     got = {name: sum(e["points"] for e in verdicts[name]["exercises"].values()) for name in students}
     assert got == students
-    published = {one.student: one for one in nbgrader_bridge.publish("week01", list(students), course)}
+    published = {one.student: one for one in publishing.publish("week01", list(students), course)}
     assert [name for name in students if published[name].page is None] == []
     with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
         scores = {name: gradebook.find_submission(suite.WEEK, name).score for name in students}

@@ -11,7 +11,7 @@ import pytest
 from distributed import KilledWorker
 from rich.console import Console
 
-from autograder import cluster, demo, exhibits, grade, judging, nbgrader_bridge, reports, tables, weeks
+from autograder import cluster, demo, exhibits, grade, judging, publishing, reports, tables, weeks
 from autograder.course import ROOT
 from autograder.judge import Judge, Verdict
 from autograder.sandbox import SandboxLost
@@ -131,11 +131,9 @@ def test_a_worker_that_dies_while_it_is_told_something_is_told_again(monkeypatch
 @pytest.mark.slow
 def test_a_failure_while_publishing_costs_one_page(course, monkeypatch):
     graded(course)
-    real = nbgrader_bridge.ingest.read_submission
-    monkeypatch.setattr(nbgrader_bridge.ingest, "read_submission", failing(real, ERROR))
-    published = {
-        one.student: one for one in nbgrader_bridge.publish(WEEK, ["a", "b", "c"], course, course / "submitted")
-    }
+    real = publishing.ingest.read_submission
+    monkeypatch.setattr(publishing.ingest, "read_submission", failing(real, ERROR))
+    published = {one.student: one for one in publishing.publish(WEEK, ["a", "b", "c"], course, course / "submitted")}
     assert published["a"].page.is_file() and published["c"].page.is_file()
     assert published["b"].page is None and "surrogates" in published["b"].problem
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course
 
-from autograder import exhibits, grade, nbgrader_bridge
+from autograder import exhibits, grade, publishing
 from autograder.judge import Judge
 from autograder.sandbox import SandboxLost
 
@@ -32,7 +32,7 @@ def published(tmp_path_factory):
     hand_in(course, "bob", {"week01-plot": "print('<script>alert(1)</script>')\n1 / 0"})
     hand_in(course, "cy", {})
     grade.grade("week01", course / "autograder" / "submitted", root=course, seed=1, workers=1)
-    nbgrader_bridge.publish("week01", ["ada", "bob", "cy"], course)
+    publishing.publish("week01", ["ada", "bob", "cy"], course)
     return course
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
-from autograder import ingest, nbgrader_bridge
+from autograder import ingest, publishing
 from autograder.answer_html import answer_html, formula_html
 
 LOADING = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping", "xlink:href", "manifest"}
@@ -62,7 +62,7 @@ class Loads(HTMLParser):
 def page(tmp_path_factory):
     course = make_tiny_course(tmp_path_factory.mktemp("course"))
     hand_in(course, "ada", {"week01-interview": HOSTILE, "week01-double": "print('<img src=https://evil.example/8>')"})
-    (published,) = nbgrader_bridge.publish("week01", ["ada"], course)
+    (published,) = publishing.publish("week01", ["ada"], course)
     return published.page.read_text()
 
 
@@ -117,7 +117,7 @@ def test_a_formula_that_cannot_be_drawn_is_shown_as_it_was_written(tex):
 def test_a_very_long_answer_is_cut_on_the_page(tmp_path):
     course = make_tiny_course(tmp_path)
     hand_in(course, "ada", {"week01-interview": "[" * 200_000, "week01-double": "# 中\n" * 100_000})
-    (published,) = nbgrader_bridge.publish("week01", ["ada"], course)
+    (published,) = publishing.publish("week01", ["ada"], course)
     assert published.page.stat().st_size < 3_000_000 and "(cut)" in published.page.read_text()
 
 

@@ -14,7 +14,7 @@ from nbconvert.exporters.exporter import ResourcesDict
 from nbgrader.api import Gradebook
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
-from autograder import ingest, nbgrader_bridge, roster
+from autograder import ingest, nbgrader_bridge, publishing, roster
 from autograder.course import load_config
 
 TRAP = "def double(number):\n    return 2 * number\n\nopen('{mark}', 'w').close()"
@@ -49,7 +49,7 @@ def published(tmp_path_factory):
     broken.write_text("{")
     (broken.parent / "timestamp.txt").write_text("soon")
     names = ["ada", "bob", "cy", "nobody"]
-    results = {result.student: result for result in nbgrader_bridge.publish("week01", names, course)}
+    results = {result.student: result for result in publishing.publish("week01", names, course)}
     assert not mark.exists()
     return results, course
 
@@ -111,7 +111,7 @@ def test_the_instructors_score_appears_on_the_page(published):
         grade.manual_score, grade.needs_manual_grade = 1.5, False
         gradebook.find_comment("week01-interview", TINY_WEEK, TINY_WEEK, "ada").manual_comment = "Say why."
         gradebook.db.commit()
-    (again,) = nbgrader_bridge.publish("week01", ["ada"], course)
+    (again,) = publishing.publish("week01", ["ada"], course)
     page = again.page.read_text()
     assert "1.5 / 2" in page and "Say why." in page and "waits for the instructor" not in page
 
@@ -142,6 +142,17 @@ def test_a_broken_verdict_file_holds_no_points(tmp_path, text):
 
 
 @pytest.mark.slow
+def test_pages_of_a_class_are_written_by_other_processes_and_are_the_same(published, monkeypatch):
+    results, course = published
+    monkeypatch.setattr(publishing, "FEW", 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    before = {name: one.page and one.page.read_text() for name, one in results.items()}
+    again = {one.student: one for one in publishing.publish("week01", list(results), course)}
+    assert {name: one.page and one.page.read_text() for name, one in again.items()} == before
+    assert {name: one.problem for name, one in again.items()} == {name: one.problem for name, one in results.items()}
+
+
+@pytest.mark.slow
 def test_a_student_fetches_the_feedback_of_what_was_handed_in_through_the_exchange(tmp_path):
     course = make_tiny_course(tmp_path / "course")
     folder = course / "course" / TINY_WEEK
@@ -166,7 +177,7 @@ def test_a_student_fetches_the_feedback_of_what_was_handed_in_through_the_exchan
     nbgrader(tmp_path / "home", "submit")
     nbgrader(course, "collect")
     (student,) = (path.name for path in (course / "autograder" / "submitted").iterdir())
-    (result,) = nbgrader_bridge.publish("week01", [student], course)
+    (result,) = publishing.publish("week01", [student], course)
     nbgrader(course, "release_feedback")
     nbgrader(tmp_path / "home", "fetch_feedback")
     (page,) = (tmp_path / "home" / TINY_WEEK / "feedback").rglob("*.html")
@@ -180,7 +191,7 @@ def test_a_secret_that_nbgrader_has_not_made_is_left_out(published, tmp_path):
     submission = ingest.read_submission("dan", TINY_WEEK, submitted, course)
     for number, text in enumerate(["../../x", "a" * 127, "", "A" * 128]):
         (handed_in.parent / "submission_secret.txt").write_text(text)
-        nbgrader_bridge._write_clean_copy(submission, course, submitted, tmp_path / str(number))
+        publishing._write_clean_copy(submission, course, submitted, tmp_path / str(number))
         copied = tmp_path / str(number) / "dan" / TINY_WEEK
         assert [path.name for path in copied.iterdir()] == [f"{TINY_WEEK}.ipynb"], text
     shutil.rmtree(handed_in.parent.parent)
@@ -193,7 +204,7 @@ def test_a_due_date_reaches_the_gradebook_and_stays(tmp_path):
     (late.parent / "timestamp.txt").write_text("2026-11-20 16:00:05 UTC")
     due = datetime(2026, 11, 21, tzinfo=timezone(timedelta(hours=8)))
     for again in (due, None):  # a later run that names no date
-        (result,) = nbgrader_bridge.publish("week01", ["ada"], course, due=again)
+        (result,) = publishing.publish("week01", ["ada"], course, due=again)
         assert result.page is not None
         with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
             assert gradebook.find_assignment(TINY_WEEK).duedate == datetime(2026, 11, 20, 16)

@@ -12,7 +12,7 @@ import pytest
 from nbgrader.api import Gradebook
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
-from autograder import nbgrader_bridge
+from autograder import publishing
 from autograder.grade import sealed, write_verdicts
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -64,7 +64,7 @@ def test_verdicts_land_in_postgresql(url, tmp_path, monkeypatch):
             sealed({"student": student, "assignment": TINY_WEEK, "level": 3, "exercises": {"week01.double": verdict}}),
             course,
         )
-    published = nbgrader_bridge.publish("week01", ["ada", "bob"], course)
+    published = publishing.publish("week01", ["ada", "bob"], course)
     assert [one.problem for one in published] == ["", ""]
     with Gradebook(url) as gradebook:
         scores = {one["student"]: one["score"] for one in gradebook.submission_dicts(TINY_WEEK)}

@@ -13,7 +13,7 @@ from nbgrader.api import Gradebook
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from autograder import demo, exhibits, grade, kill_matrix, known, nbgrader_bridge, notebooks
+from autograder import demo, exhibits, grade, kill_matrix, known, notebooks, publishing
 from autograder.course import ROOT, load_config
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "autograder"))
@@ -47,7 +47,7 @@ def lab(tmp_path_factory):
     verdict.write_text(json.dumps({"exercises": {"week01.double": {"points": 3, "max": 3, "text": "Right."}}}))
     shown = exhibits.Exhibit("<b>five</b> points", [_picture()], source=exhibits.source_hash(plot))
     exhibits.write({"week01.plot": shown}, exhibits.file_of(verdict))
-    nbgrader_bridge.publish("week01", ["ada"], course)
+    publishing.publish("week01", ["ada"], course)
     with running_lab(course, tmp_path_factory.mktemp("home")) as lab:
         yield lab
 
@@ -131,7 +131,7 @@ def graded(tmp_path_factory):
     demo.write_submission(submitted, "wrong", {exercise: _known(exercise, name) for exercise, name in WRONG.items()})
     demo.write_submission(submitted, "hostile", {"week01.naive-bill": HOSTILE})
     grade.grade(demo.WEEK, submitted, root=course, seed=1)
-    nbgrader_bridge.publish(demo.WEEK, list(SCORES), course)
+    publishing.publish(demo.WEEK, list(SCORES), course)
     with running_lab(course, tmp_path_factory.mktemp("home")) as lab:
         yield lab
 

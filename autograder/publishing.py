@@ -1,0 +1,169 @@
+"""A class's verdicts into nbgrader's gradebook and onto feedback pages, without ever executing a notebook.
+
+Each submission is read as data; nbgrader files our clean copy of it, and writes the page.
+"""
+
+import glob
+import multiprocessing
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde, GenerateFeedback
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import parse_utc
+from traitlets.config import Config
+
+from autograder import ingest, notebooks, roster
+from autograder.course import ROOT, load_config, run_step
+from autograder.names import printable
+
+FEW = 8  # pages: a process that writes some needs three seconds to begin
+
+
+@dataclass(frozen=True)
+class Published:
+    """What became of one student: the feedback page, or the sentence that says why there is none."""
+
+    student: str
+    page: Path | None
+    problem: str = ""
+
+
+def publish(
+    week: str,
+    students: list[str],
+    course_root: Path = ROOT,
+    submitted: Path | None = None,
+    due: datetime | None = None,
+) -> list[Published]:
+    """Import the verdicts of these students into the gradebook and write their feedback pages.
+
+    `due`, with its zone, becomes the gradebook's due date; without it the one that stands there stays. One student's
+    problem never ends the batch. Only one process may publish at a time (the gradebook is SQLite).
+    Raises ValueError when the week's own cells no longer fit the gradebook.
+    """
+    enter(week, course_root, due)
+    return publish_entered(week, students, course_root, submitted)
+
+
+def enter(week: str, course_root: Path = ROOT, due: datetime | None = None) -> None:
+    """Enter the week's cells, points and due date into the gradebook, as nbgrader's `generate_assignment` does.
+
+    Raises ValueError when they no longer fit what stands there.
+    """
+    root = Path(course_root).resolve()
+    config, week = load_config(root), notebooks.find_week(week, root)
+    notebooks.generate(notebooks.read_source(week, root), week, config, config.CourseDirectory.db_url)
+    if due is not None:
+        changed: Any = {"duedate": due}
+        with Gradebook(config.CourseDirectory.db_url) as gradebook:
+            gradebook.update_or_create_assignment(week, **changed)
+
+
+def publish_entered(
+    week: str, students: list[str], course_root: Path = ROOT, submitted: Path | None = None
+) -> list[Published]:
+    """As `publish`, for a week that has been entered.
+
+    This process writes into the gradebook, one student after the other; pages of a class are written beside it.
+    """
+    root = Path(course_root).resolve()
+    config, week = load_config(root), notebooks.find_week(week, root)
+    folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory
+    with tempfile.TemporaryDirectory() as clean, _writers(len(students)) as writers:
+        found = [_file_one(student, week, root, config, folder, Path(clean), writers) for student in students]
+        return [one if isinstance(one, Published) else one.result() for one in found]
+
+
+@contextmanager
+def _writers(num_students: int) -> Iterator[Executor]:
+    """Two processes that write feedback pages; a few pages are written here, sooner than a process has begun."""
+    if num_students < FEW or (os.cpu_count() or 1) < 2:
+        with AtOnce() as here:
+            yield here
+        return
+    context = multiprocessing.get_context("spawn")  # this process may have threads, which a fork would lose
+    with ProcessPoolExecutor(2, mp_context=context) as processes:
+        yield processes
+
+
+class AtOnce(Executor):
+    """Calls each function when it is submitted."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+        """The future of a call that is over."""
+        done: Future = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
+def _file_one(
+    student: str, week: str, root: Path, config: Config, submitted: Path, clean: Path, writers: Executor
+) -> Published | Future:
+    """Import a student's verdicts into the gradebook; then somebody writes the page."""
+    try:
+        submission = ingest.read_submission(student, week, submitted, root)
+        if not submission.found:
+            return Published(student, None, submission.notes[0])
+        _write_clean_copy(submission, root, submitted, clean)
+        settings = _settings(config, student, week)
+        settings.CourseDirectory.submitted_directory = str(clean)
+        settings.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]  # it is clean already
+        run_step(Autograde(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
+        roster.enter_name(config.CourseDirectory.db_url, student, submitted / student / week)
+    except Exception as error:  # whatever nbgrader trips over, the other students get their pages
+        return _unwritten(student, error)
+    return writers.submit(_write_page, student, week, root)
+
+
+def _write_page(student: str, week: str, root: Path) -> Published:
+    try:
+        config = load_config(root)
+        settings = _settings(config, student, week)
+        run_step(GenerateFeedback(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
+    except Exception as error:
+        return _unwritten(student, error)
+    return Published(student, root / config.CourseDirectory.feedback_directory / student / week / f"{week}.html")
+
+
+def _settings(config: Config, student: str, week: str) -> Config:
+    settings = deepcopy(config)
+    settings.CourseDirectory.update(assignment_id=week, student_id=glob.escape(student))
+    return settings
+
+
+def _unwritten(student: str, error: Exception) -> Published:
+    return Published(student, None, f"no feedback could be written: {printable(str(error))}")
+
+
+def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path, clean: Path) -> None:
+    """Put what nbgrader may read into `clean`: our notebook with the answers, when it was handed in, and its secret.
+
+    The secret names the feedback page in the exchange, where only the student who handed in can find it.
+    """
+    source, folder = submitted / submission.student / submission.week, clean / submission.student / submission.week
+    folder.mkdir(parents=True)
+    nbformat.write(ingest.restore(submission, root), folder / f"{submission.week}.ipynb")
+    for name, check in (("timestamp.txt", parse_utc), ("submission_secret.txt", _check_secret)):
+        try:
+            text = ingest.read_regular_file(source / name, submitted).decode().strip()
+            check(text)
+        except Exception:  # none, a link, or not what it says: nbgrader then knows no time, or releases no feedback
+            continue
+        (folder / name).write_text(text)
+
+
+def _check_secret(text: str) -> None:
+    if not re.fullmatch(r"[0-9a-f]{128}", text):
+        raise ValueError("not a secret of nbgrader's submit")
