@@ -1,6 +1,6 @@
-"""`pytest --sample`, as CI runs: a sixth of a test's cases where there are many, and a quarter of the slow tests.
+"""`pytest --sample`, as CI runs: a sixth of a test's cases where there are many, and a fifth of the slow tests.
 
-Which ones, the commit decides, so that two dozen commits try nearly everything. Tests of a file marked `together` share
+Which ones, the commit decides, so that three dozen commits try nearly everything. Tests of a file marked `together` share
 what takes long, a browser or a built site: all of them run, or none.
 
 `make test WHOLE=1` runs all of them. A test marked `every_case` runs whole in every run, and one marked `sampled` takes
@@ -17,13 +17,13 @@ from autograder.matrices import sample
 WHOLE = bool(os.environ.get("WHOLE"))
 HOSTILE_VALUES = settings(max_examples=10_000 if WHOLE else 2_000, deadline=None, derandomize=False)
 FEW = 3  # cases that a test runs at least; a slow one runs one, or none
-SHARE, OF_SLOW = 6, 1 / 4  # one of so many cases; the chance of a slow test
+SHARE, OF_SLOW = 6, 1 / 5  # one of so many cases; the chance of a slow test
 OF_THEIR_OWN = ("every_case", "sampled")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--sample`, which `make test` gives but for FAST=1, WHOLE=1 and WEEK=."""
-    parser.addoption("--sample", action="store_true", help="a sixth of many cases; a quarter of the slow tests")
+    parser.addoption("--sample", action="store_true", help="a sixth of many cases; a fifth of the slow tests")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

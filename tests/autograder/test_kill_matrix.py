@@ -1,7 +1,7 @@
 """Every kept wrong answer dies and every honest variant lives; what a student sees is nearly what is graded.
 
 Of the answers that `make stability` has judged alike under many seeds, with the grader and the week's checks as they
-are now, a twelfth of every second exercise's is judged here, others with every commit. A change of the grader has all
+are now, a twelfth of every third exercise's is judged here, others with every commit. A change of the grader has all
 answers judged again, a change of a week all of that week's. One of `shardlab` beside meter and ranks has not: WHOLE=1
 does.
 """
@@ -17,7 +17,7 @@ from tests.whole import WHOLE
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
 LONGEST_FIRST = sorted(CHECKS, key=lambda check: -check.timeout)  # side by side, nobody waits for them in the end
-JUDGED_AGAIN = 1 / 2  # the share of the exercises of which a commit judges kept answers again
+JUDGED_AGAIN = 1 / 3  # the share of the exercises of which a commit judges kept answers again
 QUICK = 20  # seconds that an answer may take: --fast judges one wrong answer of each exercise that takes less
 
 
@@ -34,7 +34,7 @@ def with_marks(check):
 
 
 def chosen(check, fast):
-    """The answers to judge: those that no kept row speaks for, and of every second exercise a few others."""
+    """The answers to judge: those that no kept row speaks for, and of every third exercise a few others."""
     answers, numbers = answers_of(check.exercise), sample.of_this_commit(check.exercise)
     wrong = [one for one in answers if not one.is_right]
     if fast or WHOLE:
