@@ -1,7 +1,7 @@
 """`pytest --sample`, as CI runs: a sixth of a test's cases where there are many, and a fifth of the slow tests.
 
-Which ones, the commit decides, so that three dozen commits try nearly everything. Tests of a file marked `together` share
-what takes long, a browser or a built site: all of them run, or none.
+Which ones, the commit decides, so that three dozen commits try nearly everything. Tests of a file marked `together`
+share what takes long, a browser or a built site: all of them run, or none.
 
 `make test WHOLE=1` runs all of them. A test marked `every_case` runs whole in every run, and one marked `sampled` takes
 a sample of its own.
