@@ -4,13 +4,8 @@ Each submission is read as data; nbgrader files our clean copy of it, and writes
 """
 
 import glob
-import multiprocessing
-import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,8 +22,6 @@ from traitlets.config import Config
 from autograder import ingest, notebooks, roster
 from autograder.course import ROOT, load_config, run_step
 from autograder.names import printable
-
-FEW = 8  # pages: a process that writes some needs three seconds to begin
 
 
 @dataclass(frozen=True)
@@ -74,77 +67,31 @@ def enter(week: str, course_root: Path = ROOT, due: datetime | None = None) -> N
 def publish_entered(
     week: str, students: list[str], course_root: Path = ROOT, submitted: Path | None = None
 ) -> list[Published]:
-    """As `publish`, for a week that has been entered.
-
-    This process writes into the gradebook, one student after the other; pages of a class are written beside it.
-    """
+    """As `publish`, for a week that has been entered."""
     root = Path(course_root).resolve()
     config, week = load_config(root), notebooks.find_week(week, root)
     folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory
-    with tempfile.TemporaryDirectory() as clean, _writers(len(students)) as writers:
-        found = [_file_one(student, week, root, config, folder, Path(clean), writers) for student in students]
-        return [one if isinstance(one, Published) else one.result() for one in found]
+    with tempfile.TemporaryDirectory() as clean:
+        return [_publish_one(student, week, root, config, folder, Path(clean)) for student in students]
 
 
-@contextmanager
-def _writers(num_students: int) -> Iterator[Executor]:
-    """Two processes that write feedback pages; a few pages are written here, sooner than a process has begun."""
-    if num_students < FEW or (os.cpu_count() or 1) < 2:
-        with AtOnce() as here:
-            yield here
-        return
-    context = multiprocessing.get_context("spawn")  # this process may have threads, which a fork would lose
-    with ProcessPoolExecutor(2, mp_context=context) as processes:
-        yield processes
-
-
-class AtOnce(Executor):
-    """Calls each function when it is submitted."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        """The future of a call that is over."""
-        done: Future = Future()
-        done.set_result(fn(*args, **kwargs))
-        return done
-
-
-def _file_one(
-    student: str, week: str, root: Path, config: Config, submitted: Path, clean: Path, writers: Executor
-) -> Published | Future:
-    """Import a student's verdicts into the gradebook; then somebody writes the page."""
+def _publish_one(student: str, week: str, root: Path, config: Config, submitted: Path, clean: Path) -> Published:
     try:
         submission = ingest.read_submission(student, week, submitted, root)
         if not submission.found:
             return Published(student, None, submission.notes[0])
         _write_clean_copy(submission, root, submitted, clean)
-        settings = _settings(config, student, week)
-        settings.CourseDirectory.submitted_directory = str(clean)
+        settings = deepcopy(config)
+        settings.CourseDirectory.update(
+            assignment_id=week, student_id=glob.escape(student), submitted_directory=str(clean)
+        )
         settings.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]  # it is clean already
         run_step(Autograde(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
         roster.enter_name(config.CourseDirectory.db_url, student, submitted / student / week)
-    except Exception as error:  # whatever nbgrader trips over, the other students get their pages
-        return _unwritten(student, error)
-    return writers.submit(_write_page, student, week, root)
-
-
-def _write_page(student: str, week: str, root: Path) -> Published:
-    try:
-        config = load_config(root)
-        settings = _settings(config, student, week)
         run_step(GenerateFeedback(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
-    except Exception as error:
-        return _unwritten(student, error)
+    except Exception as error:  # whatever nbgrader trips over, the other students get their pages
+        return Published(student, None, f"no feedback could be written: {printable(str(error))}")
     return Published(student, root / config.CourseDirectory.feedback_directory / student / week / f"{week}.html")
-
-
-def _settings(config: Config, student: str, week: str) -> Config:
-    settings = deepcopy(config)
-    settings.CourseDirectory.update(assignment_id=week, student_id=glob.escape(student))
-    return settings
-
-
-def _unwritten(student: str, error: Exception) -> Published:
-    return Published(student, None, f"no feedback could be written: {printable(str(error))}")
 
 
 def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path, clean: Path) -> None:

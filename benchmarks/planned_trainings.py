@@ -25,7 +25,6 @@ GPT2 = Transformer(
 LLAMA = Transformer(
     "Llama's kind", 8, 96, 6, 2, 384, 320, 96, bias=True, norm_vectors=4, tied=False, gated=True, positions=0
 )
-SEQUENCES = 16
 STEPS = 16
 ALL = (
     Layout(microbatch=16),

@@ -142,17 +142,6 @@ def test_a_broken_verdict_file_holds_no_points(tmp_path, text):
 
 
 @pytest.mark.slow
-def test_pages_of_a_class_are_written_by_other_processes_and_are_the_same(published, monkeypatch):
-    results, course = published
-    monkeypatch.setattr(publishing, "FEW", 1)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    before = {name: one.page and one.page.read_text() for name, one in results.items()}
-    again = {one.student: one for one in publishing.publish("week01", list(results), course)}
-    assert {name: one.page and one.page.read_text() for name, one in again.items()} == before
-    assert {name: one.problem for name, one in again.items()} == {name: one.problem for name, one in results.items()}
-
-
-@pytest.mark.slow
 def test_a_student_fetches_the_feedback_of_what_was_handed_in_through_the_exchange(tmp_path):
     course = make_tiny_course(tmp_path / "course")
     folder = course / "course" / TINY_WEEK

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shardlab.costs.clock.calibrated import FP32
 from shardlab.costs.layout import Layout
 from shardlab.costs.memory import MemoryBytes, in_flight_layers, layer_activation_bytes, recomputed_bytes
 from shardlab.costs.memory_frameworks import COURSE
@@ -22,8 +23,6 @@ from shardlab.costs.memory_states import (
     zero_state_bytes,
 )
 from shardlab.costs.model import Transformer
-
-EACH = 4  # bytes of a float32
 
 
 def peak_here(model: Transformer, layout: Layout) -> MemoryBytes:
@@ -39,7 +38,8 @@ def memory_here(model: Transformer, layout: Layout, stage: int = 0) -> MemoryByt
     """
     states, kept = _states(model, layout, stage), _kept(model, layout, stage)
     gathered = COURSE.gathered(model, layout, held_parameters(model, layout, stage).total)
-    backward = _in_backward(model, layout, stage) + gathered / 3
+    unit = gathered / 3  # of ZeRO-3: the framework counts two units' weights and one's gradients
+    backward = _in_backward(model, layout, stage) + unit
     at_loss = _at_loss(model, layout) if stage == layout.pp - 1 else 0.0
     buffers = _messages(layout, stage) * _stream(model, layout)
     if layout.num_microbatches == 1:
@@ -50,7 +50,7 @@ def memory_here(model: Transformer, layout: Layout, stage: int = 0) -> MemoryByt
         states=states,
         activations=kept + min(at_loss, backward),
         output=max(0.0, at_loss - backward),
-        gathered=2 / 3 * gathered,
+        gathered=2 * unit,
         buffers=max(0.0, backward - at_loss) + buffers,
     )
 
@@ -62,17 +62,17 @@ def _stream(model: Transformer, layout: Layout) -> float:
 
 def _whole(model: Transformer, layout: Layout) -> float:
     """The same where sequence parallelism has gathered it."""
-    return EACH * layout.microbatch * model.sequence / layout.cp * model.hidden
+    return FP32 * layout.microbatch * model.sequence / layout.cp * model.hidden
 
 
 def _states(model: Transformer, layout: Layout, stage: int) -> StateBytes:
     """Embedding and head are cut over tp only where the sequence is, and positions never."""
-    states = state_bytes(model, layout, stage, gradient_bytes=EACH)
+    states = state_bytes(model, layout, stage, gradient_bytes=FP32)
     first, last = stage == 0, stage == layout.pp - 1
     tables = first + (last and not (first and model.tied))
     whole = first * model.positions + (0 if layout.sequence_parallel else tables * model.vocab)
     more = zero_state_bytes(
-        whole * model.hidden * (1 - 1 / layout.tp), layout.state_sharers, layout.zero, EACH, weight_bytes=EACH
+        whole * model.hidden * (1 - 1 / layout.tp), layout.state_sharers, layout.zero, FP32, weight_bytes=FP32
     )
     return StateBytes(
         states.parameters + more.parameters, states.gradients + more.gradients, states.optimizer + more.optimizer
@@ -92,7 +92,7 @@ def _kept(model: Transformer, layout: Layout, stage: int) -> float:
         if share
     )
     if layout.recompute != "full":
-        layer += EACH * positions * (4 + (model.heads + _copied(model, layout)) / layout.tp)
+        layer += FP32 * positions * (4 + (model.heads + _copied(model, layout)) / layout.tp)
     layers = in_flight_layers(model, layout, stage)
     if layout.schedule == "zero-bubble":  # as many on every stage, until W; five gradients of h wait with each layer
         layers = layers_on_stage(model, layout, stage) * min(layout.pp, layout.num_microbatches)
@@ -101,7 +101,7 @@ def _kept(model: Transformer, layout: Layout, stage: int) -> float:
     sent = chunks * _stream(model, layout) if stage < layout.pp - 1 or layout.virtual > 1 else 0.0
     ends = 0.0
     if stage == layout.pp - 1 and (others := _waiting(layout, stage) - 1) > 0:
-        ends = others * (2 * _stream(model, layout) + EACH * positions * model.vocab)
+        ends = others * (2 * _stream(model, layout) + FP32 * positions * model.vocab)
     return layers * layer + sent + ends
 
 
@@ -120,7 +120,7 @@ def _copied(model: Transformer, layout: Layout) -> int:
 def _at_loss(model: Transformer, layout: Layout) -> float:
     """The last norm's input and output, and three times the logits."""
     positions = layout.microbatch * model.sequence / layout.cp
-    logits = 3 * EACH * positions * model.vocab
+    logits = 3 * FP32 * positions * model.vocab
     if not layout.sequence_parallel:
         return 2 * _stream(model, layout) + logits
     return 2 * _stream(model, layout) + max(_whole(model, layout) + logits / layout.tp, 5.5 * _whole(model, layout))
@@ -133,9 +133,9 @@ def _in_backward(model: Transformer, layout: Layout, stage: int) -> float:
     """
     width = model.ffn if not model.experts else model.active_experts * model.expert_ffn
     positions = layout.microbatch * model.sequence / layout.cp
-    hidden = EACH * positions * width * (2 if model.gated or _waiting(layout, stage) else 1) / layout.tp
+    hidden = FP32 * positions * width * (2 if model.gated or _waiting(layout, stage) else 1) / layout.tp
     again = recomputed_bytes(model, layout, framework=COURSE)
-    return _stream(model, layout) + hidden + EACH * model.hidden * width / layout.tp + again
+    return _stream(model, layout) + hidden + FP32 * model.hidden * width / layout.tp + again
 
 
 def _at_the_end(model: Transformer, layout: Layout, stage: int, kept: float) -> float:
@@ -144,7 +144,7 @@ def _at_the_end(model: Transformer, layout: Layout, stage: int, kept: float) -> 
     ZeRO-1 sums all of them at once: one tensor, its copy on the way and a slice of the sum. ZeRO-2's buckets go while
     layers are still to come.
     """
-    held = EACH * held_parameters(model, layout, stage).total
+    held = FP32 * held_parameters(model, layout, stage).total
     but_one = held * (model.layers - 1) / model.layers
     if layout.zero == 1:
         return 2 * held + held / layout.state_sharers
