@@ -4,7 +4,7 @@ catalogue: F02
 exercise: week00.first-all-reduce
 points: 0
 sentence: memory
-timeout: 5
+timeout: 20
 """
 
 
