@@ -7,7 +7,7 @@ from typing import Any
 
 from nbgrader.api import Gradebook
 
-from autograder.lms.collect import read_collected
+from autograder.lms.placing import read_collected
 
 
 def enter_name(db_url: str, student: str, folder: Path) -> None:

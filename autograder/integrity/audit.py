@@ -11,7 +11,7 @@ from autograder import grade, notebooks
 from autograder.course import ROOT
 from autograder.dossier import open_dossier
 from autograder.hashes import checks_hash, file_hash, is_sealed
-from autograder.lms.collect import read_collected
+from autograder.lms.placing import read_collected
 from autograder.sandbox import LEVELS
 
 

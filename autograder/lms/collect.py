@@ -1,24 +1,16 @@
-"""Put the submissions of a Canvas or Moodle download where the course looks for them.
-
-STUDENT/WEEK/WEEK.ipynb      the notebook, byte by byte as it was handed in
-STUDENT/WEEK/timestamp.txt   when, as far as the download says (see `_time_of`)
-STUDENT/WEEK/collected.json  the LMS's own number for the student, the file's name there, its hash
-"""
+"""Take the submissions out of a Canvas or Moodle download and put them where the course looks for them."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from autograder import ingest
 from autograder.lms.archive import Archive, Entry
 from autograder.lms.names import Sender, has_name_of, is_notebook, sender_of
+from autograder.lms.placing import HandedIn, Line, place, read_collected
 from autograder.names import folder_name
 
 NAMES = (
@@ -26,16 +18,6 @@ NAMES = (
     "(Jane Doe_12345_assignsubmission_file_/file.ipynb): who sent it is not known."
 )
 Sent = tuple[Sender, Entry]
-
-
-@dataclass(frozen=True)
-class Line:
-    """What became of one file of the download. `outcome`: collected, replaced, unchanged, kept, left out."""
-
-    file: str
-    student: str
-    outcome: str
-    sentence: str = ""
 
 
 def collect(
@@ -112,39 +94,11 @@ def _collect_student(
         yield Line(entry.name, student, "left out", f"{error} No notebook of {student} could be collected.")
         return
     namesakes = sorted(path.name for path in submitted.glob(f"{student}-[0-9]*") if path.name != student)
-    line = _write(submitted / student / week, week, data, chosen, student, replace, due)
+    time, note = _time_of(sender, entry, due)
+    one = HandedIn(student, sender.lms, sender.id, sender.name, entry.name, data, time, sender.late, note)
+    line = place(one, week, submitted, replace=replace)
     check = f"Namesakes were collected before ({', '.join(namesakes)}): see whose this is." if namesakes else ""
     yield dataclass_replace(line, sentence=" ".join(filter(None, [line.sentence, check])))
-
-
-def _write(
-    folder: Path,
-    week: str,
-    data: bytes,
-    sent: Sent,
-    student: str,
-    replace: bool,
-    due: datetime | None,
-) -> Line:
-    """Write one submission unless another one is there; a broken notebook is collected all the same."""
-    (sender, entry), target = sent, folder / f"{week}.ipynb"
-    if folder.parent.is_symlink() or folder.is_symlink() or target.is_symlink():
-        return Line(entry.name, student, "kept", f"{target} lies behind a symbolic link: nothing was written there.")
-    outcome, notes = "collected", [_unreadable(data)]
-    if target.exists():
-        if target.read_bytes() == data:
-            return Line(entry.name, student, "unchanged")
-        if not replace:
-            sentence = f"{student} has another notebook in {folder}, which stays: pass --replace to overwrite it."
-            return Line(entry.name, student, "kept", sentence)
-        outcome = "replaced"
-    time, note = _time_of(sender, entry, due)
-    facts = {"lms": sender.lms, "id": sender.id, "name": sender.name, "late": sender.late, "file": entry.name}
-    folder.mkdir(parents=True, exist_ok=True)
-    _put(folder / "collected.json", json.dumps(facts | {"sha256": hashlib.sha256(data).hexdigest()}, indent=1).encode())
-    _put(folder / "timestamp.txt", time.strftime("%Y-%m-%d %H:%M:%S UTC\n").encode())
-    _put(target, data)
-    return Line(entry.name, student, outcome, " ".join(filter(None, [*notes, note])))
 
 
 def _time_of(sender: Sender, entry: Entry, due: datetime | None) -> tuple[datetime, str]:
@@ -158,27 +112,3 @@ def _time_of(sender: Sender, entry: Entry, due: datetime | None) -> tuple[dateti
     if sender.late:
         return due + timedelta(seconds=1), "LATE: counted as one second late, the download does not say by how much."
     return min(entry.written, due), ""
-
-
-def _unreadable(data: bytes) -> str:
-    try:
-        ingest.parse(data)
-    except ingest.NotReadable as reason:
-        return f"It cannot be read, which the verdict will say too: {reason}."
-    return ""
-
-
-def _put(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_name(f".{path.name}.part")
-    draft.write_bytes(data)
-    draft.replace(path)
-
-
-def read_collected(folder: Path) -> dict[str, str] | None:
-    """What was noted when the submission in STUDENT/WEEK was collected; None when it came another way."""
-    try:
-        facts = json.loads((folder / "collected.json").read_text(encoding="utf-8"))
-        return {key: facts[key] for key in ("lms", "id", "name", "late", "file", "sha256")}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

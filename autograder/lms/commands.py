@@ -17,24 +17,31 @@ KEY = Path("autograder/verdicts/.anonymous.key")
 
 @app.command()
 def collect(
-    archive: Annotated[Path, typer.Argument(help="the zip file of Canvas's or Moodle's “Download submissions”")],
+    source: Annotated[
+        Path,
+        typer.Argument(help="the zip file of Canvas's or Moodle's “Download submissions”, or a CSV of repositories"),
+    ],
     week: Week,
     submitted: Submitted = SUBMITTED,
     replace: Annotated[bool, typer.Option("--replace", help="overwrite a submission that is there")] = False,
     due: Annotated[str, typer.Option(help="such as 2026-11-20T23:59+08:00; the gradebook's without it")] = "",
 ) -> None:
-    """Bring a Canvas or Moodle download in; every file of it gets a line in the report."""
+    """Bring in a Canvas or Moodle download, or repositories; every file or student gets a line in the report."""
     from autograder import notebooks
-    from autograder.lms import points, reports
+    from autograder.lms import points, reports, repositories
     from autograder.lms.collect import collect as bring_in
 
+    from_git = source.suffix.lower() == ".csv"
     try:
         name = notebooks.find_week(week)
         until = datetime.fromisoformat(due).astimezone() if due else points.due_date(name, notebooks.ROOT)
-        lines = bring_in(archive, name, submitted, replace=replace, due=until)
+        if from_git:
+            lines = repositories.collect(source, name, submitted, replace=replace)
+        else:
+            lines = bring_in(source, name, submitted, replace=replace, due=until)
     except ValueError as error:
         _fail(error)
-    reports.print_collected(lines, until)
+    reports.print_collected(lines, until, from_git=from_git)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from sqlalchemy.engine import make_url
 
 from autograder.course import load_config, nbgrader_programs
-from autograder.lms.collect import read_collected
+from autograder.lms.placing import read_collected
 
 
 @dataclass(frozen=True)

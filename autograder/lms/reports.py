@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from rich.markup import escape
 from rich.table import Table
 
-from autograder.lms.collect import Line
+from autograder.lms.placing import Line
 from autograder.names import printable
 from autograder.terminal import console
 
 
-def print_collected(lines: Sequence[Line], due: datetime | None) -> None:
+def print_collected(lines: Sequence[Line], due: datetime | None, *, from_git: bool) -> None:
     """One line per file: whose it is, what became of it, and why."""
     table = Table(title=f"{len(lines)} lines")
     for name in ("file", "student", "outcome", "why"):
@@ -23,8 +23,10 @@ def print_collected(lines: Sequence[Line], due: datetime | None) -> None:
         table.add_row(*(escape(printable(text)) for text in (line.file, line.student, line.outcome, line.sentence)))
     console.print(table)
     counts = Counter(line.outcome for line in lines)
-    console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "The zip file is empty.")
-    if due is None:
+    console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "There is nothing in it.")
+    if from_git:
+        print("timestamp.txt holds the times of the commits, which students' own clocks set: collect when it is due.")
+    elif due is None:
         print("No due date is known (--due, or the gradebook's): timestamp.txt holds the times of the zip file.")
     else:
         until = due.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from autograder import demo, grade, ingest
 from autograder.cli import app
-from autograder.lms.collect import collect, read_collected
+from autograder.lms.collect import collect
 from autograder.lms.names import sender_of
+from autograder.lms.placing import read_collected
 from autograder.names import folder_name
 
 WEEK = demo.WEEK

@@ -1,0 +1,88 @@
+"""Put a submission where the course looks for it, wherever it came from, and say what became of it.
+
+STUDENT/WEEK/WEEK.ipynb      the notebook, byte by byte as it was handed in
+STUDENT/WEEK/timestamp.txt   when, as far as its source says
+STUDENT/WEEK/collected.json  where it came from, the source's own name of the student, the file's name there, its hash
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from autograder import ingest
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of one file of a source. `outcome`: collected, replaced, unchanged, kept, left out."""
+
+    file: str
+    student: str
+    outcome: str
+    sentence: str = ""
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """One student's notebook: `id` and `name` are the source's, `lms` is canvas, moodle or git."""
+
+    student: str
+    lms: str
+    id: str
+    name: str
+    file: str
+    data: bytes
+    time: datetime
+    late: bool = False
+    note: str = ""
+
+
+def place(one: HandedIn, week: str, submitted: Path, *, replace: bool) -> Line:
+    """Write one submission unless another one is there; a broken notebook is placed all the same."""
+    folder = submitted / one.student / week
+    target = folder / f"{week}.ipynb"
+    if folder.parent.is_symlink() or folder.is_symlink() or target.is_symlink():
+        return Line(one.file, one.student, "kept", f"{target} lies behind a symbolic link: nothing was written there.")
+    outcome = "collected"
+    if target.exists():
+        if target.read_bytes() == one.data:
+            return Line(one.file, one.student, "unchanged")
+        if not replace:
+            sentence = f"{one.student} has another notebook in {folder}, which stays: pass --replace to overwrite it."
+            return Line(one.file, one.student, "kept", sentence)
+        outcome = "replaced"
+    facts = {"lms": one.lms, "id": one.id, "name": one.name, "late": one.late, "file": one.file}
+    facts["sha256"] = hashlib.sha256(one.data).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    _put(folder / "collected.json", json.dumps(facts, indent=1).encode())
+    _put(folder / "timestamp.txt", one.time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC\n").encode())
+    _put(target, one.data)
+    return Line(one.file, one.student, outcome, " ".join(filter(None, [_unreadable(one.data), one.note])))
+
+
+def read_collected(folder: Path) -> dict[str, str] | None:
+    """What was noted when the submission in STUDENT/WEEK was collected; None when it came another way."""
+    try:
+        facts = json.loads((folder / "collected.json").read_text(encoding="utf-8"))
+        return {key: facts[key] for key in ("lms", "id", "name", "late", "file", "sha256")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _unreadable(data: bytes) -> str:
+    try:
+        ingest.parse(data)
+    except ingest.NotReadable as reason:
+        return f"It cannot be read, which the verdict will say too: {reason}."
+    return ""
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.part")
+    draft.write_bytes(data)
+    draft.replace(path)

@@ -1,0 +1,168 @@
+"""Collect from git: a table names each student's repository, of which one file is read and nothing is checked out.
+
+The table is GitHub Classroom's ("Download", or `gh classroom assignment-grades`), or one with the columns `student` and
+`repository`, and `branch` if it is not the default one. A clone holds the newest commit without its files; then the
+week's notebook alone is fetched. So no hook, filter or link of a student's repository takes effect here.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from autograder.lms.placing import HandedIn, Line, place
+from autograder.names import folder_name, is_named_after, printable
+from autograder.notebook_file import MAX_BYTES
+
+STUDENT = ("student", "roster_identifier", "github_username")
+REPOSITORY = ("repository", "student_repository_url")
+AT_ONCE = 8
+SECONDS = 120.0  # of one call of git
+PROTOCOLS = "https:http:ssh:git:file"  # without ext, which runs a program that an address names
+COURSE = ("course", "solutions")  # in a student's copy of the whole course: pages as they were given out
+
+
+@dataclass(frozen=True)
+class Repository:
+    """One row of the table: whose repository is where."""
+
+    student: str
+    name: str
+    address: str
+    branch: str = ""
+
+
+def collect(table: Path, week: str, submitted: Path, *, replace: bool = False, seconds: float = SECONDS) -> list[Line]:
+    """Collect one week from every repository of the table; each has a line in the report.
+
+    Raises ValueError when the table cannot be read, or git is not there.
+    """
+    if shutil.which("git") is None:
+        raise ValueError("git is not installed: submissions in repositories cannot be collected")
+    rows, lines = read(table)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        fetched = list(pool.map(partial(_fetch, week=week, seconds=seconds), rows))
+    for one in fetched:
+        lines.append(one if isinstance(one, Line) else place(one, week, submitted, replace=replace))
+    return lines
+
+
+def read(table: Path) -> tuple[list[Repository], list[Line]]:
+    """The repositories of a table, and a line for each row that names none.
+
+    Raises ValueError when the file is not such a table.
+    """
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            header, rows = list(reader.fieldnames or []), list(reader)
+    except (OSError, ValueError, csv.Error) as error:
+        raise ValueError(f"{table} cannot be read as a table: {error}") from None
+    if not set(header) & set(STUDENT) or not set(header) & set(REPOSITORY):
+        raise ValueError(
+            f"{table} needs the columns student and repository, or GitHub Classroom's {STUDENT[1]} and "
+            f"{REPOSITORY[1]}; it has {', '.join(map(printable, header)) or 'none'}"
+        )
+    found: dict[str, Repository] = {}
+    lines = []
+    for row in rows:
+        name, address = _first(row, STUDENT), _first(row, REPOSITORY)
+        student = folder_name(name)
+        problem = ""
+        if not name:
+            problem = "The row names no student."
+        elif not address:
+            problem = "The row names no repository: this student has none yet."
+        elif address.startswith("-"):
+            problem = "That is no address of a repository."
+        elif student.lower() in found:
+            problem = f"{found[student.lower()].address} is {student}'s already: the first row counts."
+        if problem:
+            lines.append(Line(address, student if name else "", "left out", problem))
+        else:
+            found[student.lower()] = Repository(student, name, address, _first(row, ("branch",)))
+    return list(found.values()), lines
+
+
+def _first(row: dict[str, str | None], columns: Sequence[str]) -> str:
+    return next((text.strip() for column in columns if (text := row.get(column)) and text.strip()), "")
+
+
+def _fetch(one: Repository, week: str, seconds: float) -> HandedIn | Line:
+    """The week's notebook of one repository, or the line that says why there is none."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="collect-") as folder:
+            branch = [f"--branch={one.branch}"] if one.branch else []
+            only = [
+                "--bare",
+                "--no-local",
+                "--depth=1",
+                "--single-branch",
+                "--no-tags",
+                "--filter=blob:none",
+                "--template=",
+            ]
+            _git(["clone", "--quiet", *only, *branch, "--", one.address, folder], seconds)
+            inside = partial(_git, seconds=seconds, folder=folder)
+            path, blob = _notebook(inside(["ls-tree", "-r", "-z", "--full-tree", "HEAD"]), week)
+            size = int(inside(["cat-file", "-s", blob]))
+            if size > MAX_BYTES:
+                raise ValueError(
+                    f"{path} has {size / 1e6:.1f} MB, and at most {MAX_BYTES / 1e6:.0f} MB are read: clear the outputs."
+                )
+            data = inside(["cat-file", "blob", blob])
+            commit, when = inside(["log", "-1", "--format=%h %ct", "HEAD"]).decode().split()
+            time = datetime.fromtimestamp(min(int(when), datetime.now(UTC).timestamp()), UTC)
+    except (ValueError, OverflowError) as error:
+        return Line(one.address, one.student, "left out", str(error))
+    note = f"Commit {commit} of {time:%Y-%m-%d %H:%M} UTC, by the clock of whoever made it."
+    return HandedIn(one.student, "git", one.address, one.name, path, data, time, note=note)
+
+
+def _notebook(listing: bytes, week: str) -> tuple[str, str]:
+    """Path and hash of the week's notebook in a listing of the commit. Raises ValueError unless there is one."""
+    found = {}
+    for entry in filter(None, listing.decode(errors="replace").split("\0")):
+        facts, path = entry.split("\t", 1)
+        mode, _, blob = facts.split()
+        parts = PurePosixPath(path).parts
+        if mode.startswith("100") and parts[-1].lower().endswith(".ipynb") and is_named_after(parts[-1], week):
+            found[path] = (blob, parts)
+    own = {path: one for path, one in found.items() if one[1][0] not in COURSE} or found
+    exact = {path: one for path, one in own.items() if one[1][-1] == f"{week}.ipynb"} or own
+    if not exact:
+        raise ValueError(f"No file {week}.ipynb in its newest commit.")
+    if len({blob for blob, _ in exact.values()}) > 1:
+        raise ValueError(f"It has {len(exact)} notebooks of this week, none was chosen: {printable(', '.join(exact))}.")
+    path, (blob, _) = next(iter(exact.items()))
+    return path, blob
+
+
+def _git(words: Sequence[str], seconds: float, folder: str = ".") -> bytes:
+    """What git prints. Raises ValueError with its complaint; it never asks for a password."""
+    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C"}
+    ssh = {"GIT_SSH_COMMAND": os.environ.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")}
+    try:
+        done = subprocess.run(
+            ["git", "-C", folder, *words],
+            env=os.environ | quiet | ssh,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"git did not answer within {seconds:g} s.") from None
+    if done.returncode != 0:
+        said = printable(done.stderr.decode(errors="replace").strip()) or f"status {done.returncode}"
+        raise ValueError(f"git could not read it: {said[:300]}")
+    return done.stdout
