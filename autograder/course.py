@@ -2,9 +2,10 @@
 
 import logging
 import os
+import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,12 +16,25 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 ROOT = Path(__file__).resolve().parent.parent
+PARTS = ("autograder", "course", "labs/shardlab", "solutions", "nbgrader_config.py")
+MADE_LATER = ("__pycache__", "submitted", "verdicts", "autograded", "feedback", "gradebook.db*")
 
 
 def pages(root: Path = ROOT) -> Path:
     """The folder of the students' notebooks: `course/`, or where an installed package has brought them along."""
     installed = Path(root) / "shardlab" / "pages"
     return installed if installed.is_dir() else Path(root) / "course"
+
+
+def copy_course(to: Path, parts: Sequence[str] = PARTS) -> Path:
+    """Copy files and folders of the course into a folder, without submissions and grades, and return the folder."""
+    for part in parts:
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, to / part, ignore=shutil.ignore_patterns(*MADE_LATER))
+        else:
+            to.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / part, to / part)
+    return to
 
 
 def load_config(root: Path = ROOT) -> Config:

@@ -5,6 +5,7 @@ Each submission is read as data; nbgrader files our clean copy of it, and writes
 
 import glob
 import re
+import secrets
 import tempfile
 from copy import deepcopy
 from dataclasses import dataclass
@@ -97,7 +98,8 @@ def _publish_one(student: str, week: str, root: Path, config: Config, submitted:
 def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path, clean: Path) -> None:
     """Put what nbgrader may read into `clean`: our notebook with the answers, when it was handed in, and its secret.
 
-    The secret names the feedback page in the exchange, where only the student who handed in can find it.
+    The secret names the feedback page in the exchange, where only the student who handed in can find it. Who came
+    another way has none, and gets one that nobody knows: nbgrader releases no page of a class where one is missing.
     """
     source, folder = submitted / submission.student / submission.week, clean / submission.student / submission.week
     folder.mkdir(parents=True)
@@ -106,9 +108,11 @@ def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path
         try:
             text = ingest.read_regular_file(source / name, submitted).decode().strip()
             check(text)
-        except Exception:  # none, a link, or not what it says: nbgrader then knows no time, or releases no feedback
+        except Exception:  # none, a link, or not what it says
             continue
         (folder / name).write_text(text)
+    if not (folder / "submission_secret.txt").exists():
+        (folder / "submission_secret.txt").write_text(secrets.token_hex(64))
 
 
 def _check_secret(text: str) -> None:

@@ -1,39 +1,60 @@
-"""A class of forty hands in week 1: right answers, wrong ones, hangs; judged on all cores."""
+"""A class of forty hands in week 1, and one command judges it, fills the gradebook and writes forty pages."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
+import psutil
+from nbgrader.api import Gradebook
+
 from autograder import known, weeks
-from autograder.cluster import judge_all
-from autograder.course import ROOT
+from autograder.course import copy_course, load_config
 from autograder.demo import WEEK, write_submission
-from autograder.dossier import open_dossier
 from benchmarks.row import Row, at_most
 
 CLASS_SIZE = 40
-WORKERS = 3  # one more than there are cores: a judge often waits for the kernel to make or end namespaces
 WRONG_EVERY = 4  # one in four hands in a known wrong answer for each of its exercises in turn
+ALL = 17.0
+GIGABYTES = 4.0
 
 
 def measure() -> list[Row]:
-    """One run, sandboxes started within it."""
+    """One run of `autograder grade`, from its start to its end, with as many judges as it chooses itself."""
     with tempfile.TemporaryDirectory() as folder:
-        submitted = Path(folder)
-        for number in range(CLASS_SIZE):
-            write_submission(submitted, f"student-{number:02}", _wrong(number) if number % WRONG_EVERY == 0 else {})
-        began = time.perf_counter()
-        dossiers = [open_dossier(path.name, WEEK, submitted, ROOT) for path in sorted(submitted.iterdir())]
-        points = [sum(v.points for v in judged.verdicts) for _, judged in judge_all(dossiers, 1, workers=WORKERS)]
-        seconds = time.perf_counter() - began
-    if sorted(points)[CLASS_SIZE // WRONG_EVERY :] != [17] * (CLASS_SIZE - CLASS_SIZE // WRONG_EVERY):
-        raise RuntimeError(f"right submissions were not given full points: {sorted(points)}")
+        root = Path(folder)
+        _lay_out(root)
+        with _Peak() as memory:
+            began = time.perf_counter()
+            _grade(root)
+            seconds = time.perf_counter() - began
+        with Gradebook(load_config(root).CourseDirectory.db_url) as gradebook:
+            points = sorted(one.score for one in gradebook.find_assignment(WEEK).submissions)
+    if points[CLASS_SIZE // WRONG_EVERY :] != [ALL] * (CLASS_SIZE - CLASS_SIZE // WRONG_EVERY):
+        raise RuntimeError(f"right submissions were not given full points: {points}")
     return [
-        at_most(f"a class of {CLASS_SIZE} on two cores, s", seconds, 120),
-        at_most("one submission of it, s", seconds / CLASS_SIZE, 3),
+        at_most(f"a class of {CLASS_SIZE} judged and published on two cores, s", seconds, 180),
+        at_most("memory that grading it takes, GB", memory.taken / 1e9, GIGABYTES),
     ]
+
+
+def _lay_out(root: Path) -> None:
+    """A copy of the course with forty submissions."""
+    copy_course(root)
+    for number in range(CLASS_SIZE):
+        answers = _wrong(number) if number % WRONG_EVERY == 0 else {}
+        write_submission(root / "autograder" / "submitted", f"student-{number:02}", answers)
+
+
+def _grade(root: Path) -> None:
+    path = os.pathsep.join([str(root / "labs"), str(root)])
+    command = [sys.executable, "-m", "autograder.cli", "grade", "week01"]
+    subprocess.run(command, cwd=root, env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True)
 
 
 def _wrong(number: int) -> dict[str, str]:
@@ -41,3 +62,23 @@ def _wrong(number: int) -> dict[str, str]:
     chosen = weeks.of_week(WEEK)[number // WRONG_EVERY % len(weeks.of_week(WEEK))]
     wrong = [one.source for one in known.answers_of(chosen.exercise) if not one.is_right]
     return {chosen.exercise: wrong[number % len(wrong)]}
+
+
+class _Peak:
+    """The most memory that the machine used beyond what it used before, in bytes, looked at every quarter second."""
+
+    taken = 0
+
+    def __enter__(self) -> _Peak:
+        self._before, self._over = psutil.virtual_memory().used, threading.Event()
+        self._watch = threading.Thread(target=self._look, daemon=True)
+        self._watch.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._watch.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.25):
+            self.taken = max(self.taken, psutil.virtual_memory().used - self._before)

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from autograder.course import ROOT
+from autograder.course import ROOT, copy_course
 from autograder.jobs import places
 from tests import levels
 from tests.another_user import as_the_user
 
 PARTS = ("autograder", "labs/shardlab", "solutions", "tests", "nbgrader_config.py")
-NOT_OURS = shutil.ignore_patterns("__pycache__", "submitted", "verdicts", "autograded", "feedback", "gradebook.db*")
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 CASES = 8
 
@@ -36,19 +35,15 @@ def below_tmp() -> Iterator[Path]:
         (site_packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
         (site_packages / "others.pth").write_text("\n".join(places.packages()) + "\n")
         for course in (folder / "course", folder / "venv" / "lib" / "course"):
-            copy_course(course)
+            copy_compiled(course)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def copy_course(course: Path) -> None:
+def copy_compiled(course: Path) -> None:
     """With byte code, as after a first run: it lies beside the modules that checks mask."""
-    for part in PARTS:
-        if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, course / part, ignore=NOT_OURS)
-        else:
-            shutil.copy(ROOT / part, course / part)
+    copy_course(course, PARTS)
     compileall.compile_dir(course / "labs", quiet=2)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 from autograder import agreement, notebooks, weeks
 from autograder.cli import app
-from autograder.course import ROOT
+from autograder.course import ROOT, copy_course
 
 WEEK = "week01_collectives"
 
@@ -94,11 +93,7 @@ print(len(answers))
 @pytest.fixture
 def course(tmp_path):
     """A copy of the course that can be edited."""
-    ignored = shutil.ignore_patterns("__pycache__", "submitted", "verdicts", "feedback", "autograded", "*.db")
-    for name in ("autograder", "solutions", "course"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
-    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
-    return tmp_path
+    return copy_course(tmp_path, ("autograder", "solutions", "course", "nbgrader_config.py"))
 
 
 def in_the_course(course: Path, *arguments: str) -> subprocess.CompletedProcess:

@@ -1,14 +1,13 @@
 """What students get, the course without solutions/: its checks work, and it grades a notebook of its own."""
 
 import os
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 from autograder import demo
-from autograder.course import ROOT
+from autograder.course import ROOT, copy_course
 
 CHECKED = """
 from pathlib import Path
@@ -24,12 +23,7 @@ assert known.answers_of("week01.naive-bill") == []
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     """The course as a student has it."""
-    folder = tmp_path_factory.mktemp("bundle")
-    ignored = shutil.ignore_patterns("__pycache__", "submitted", "verdicts", "feedback", "autograded", "*.db")
-    for name in ("autograder", "course"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    shutil.copy(ROOT / "nbgrader_config.py", folder)
-    return folder
+    return copy_course(tmp_path_factory.mktemp("bundle"), ("autograder", "course", "nbgrader_config.py"))
 
 
 def run_in(bundle, *arguments):

@@ -173,7 +173,7 @@ def test_a_student_fetches_the_feedback_of_what_was_handed_in_through_the_exchan
     assert page.read_text() == result.page.read_text()
 
 
-def test_a_secret_that_nbgrader_has_not_made_is_left_out(published, tmp_path):
+def test_a_secret_that_nbgrader_has_not_made_is_replaced(published, tmp_path):
     _, course = published
     handed_in = hand_in(course, "dan", {})
     submitted = course / "autograder" / "submitted"
@@ -182,7 +182,8 @@ def test_a_secret_that_nbgrader_has_not_made_is_left_out(published, tmp_path):
         (handed_in.parent / "submission_secret.txt").write_text(text)
         publishing._write_clean_copy(submission, course, submitted, tmp_path / str(number))
         copied = tmp_path / str(number) / "dan" / TINY_WEEK
-        assert [path.name for path in copied.iterdir()] == [f"{TINY_WEEK}.ipynb"], text
+        assert {path.name for path in copied.iterdir()} == {f"{TINY_WEEK}.ipynb", "submission_secret.txt"}, text
+        assert (copied / "submission_secret.txt").read_text() != text
     shutil.rmtree(handed_in.parent.parent)
 
 

@@ -6,7 +6,6 @@ As root the test becomes such a user: it copies the course into a folder that th
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,13 +16,12 @@ import pytest
 from nbgrader.api import Gradebook
 
 from autograder import demo
-from autograder.course import ROOT, load_config
+from autograder.course import copy_course, load_config
 from tests import levels
 from tests.another_user import USER, as_the_user
 
 WEEK = demo.WEEK
 PARTS = ("autograder", "labs/shardlab", "solutions", "nbgrader_config.py")
-NOT_OURS = shutil.ignore_patterns("__pycache__", "submitted", "verdicts", "autograded", "feedback", "gradebook.db*")
 CHEAT = "import sys\n\ndef exchange(tensor, *, group):\n    sys.displayhook('x')\n    return tensor\n"
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.sandbox, pytest.mark.slow]
@@ -38,11 +36,7 @@ def course() -> Iterator[Path]:
 
 def lay_out(root: Path) -> Path:
     """Copy the course to a folder, hand in, and give all of it to the user."""
-    for part in PARTS:
-        if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, root / part, ignore=NOT_OURS)
-        else:
-            shutil.copy(ROOT / part, root / part)
+    copy_course(root, PARTS)
     submitted = root / "autograder" / "submitted"
     demo.write_submission(submitted, "honest", {})
     demo.write_submission(submitted, "cheat", {"week01.exchange": CHEAT})
