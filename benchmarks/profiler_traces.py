@@ -2,7 +2,7 @@
 
 `python -m benchmarks.profiler_traces FOLDER [cpu|cuda]` writes `week07-rank0.json.gz` and so on, which Perfetto opens.
 On a GPU the ranks share it.
-`python -m benchmarks.profiler_traces keep` copies into the package what the pages of weeks 7 and 13 draw of the traces.
+`python -m benchmarks.profiler_traces keep` copies into the package what the pages of these weeks draw of the traces.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import shardlab
 import torch
@@ -21,14 +20,12 @@ from shardlab.figures.traces import KEPT
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
+from shardlab.profiler import trace_of_step
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.data_parallel import our_ddp
-from benchmarks.device import wait_for
 from benchmarks.pipelines import by_us
 
-WARM_UP = 3
 WIDTH = {"cpu": 512, "cuda": 4096}
 CONFIG = {
     "cpu": GPTConfig(layers=4, hidden=256, heads=8, sequence=128),
@@ -82,23 +79,9 @@ def pipeline(name: str, device: str) -> Callable[[], object]:
 
 
 def traced(build: Callable[[str], Callable[[], object]], device: str) -> bytes:
-    """One step as a chrome trace, after some to warm up; all ranks begin it together."""
+    """One step of this rank as a chrome trace."""
     torch.set_num_threads(1)
-    step = build(device)
-    for _ in range(WARM_UP):
-        step()
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
-    with profile(activities=activities) as seen:  # the first profile starts the tracer
-        step()
-        wait_for(device)
-    with profile(activities=activities) as seen:
-        dist.barrier()
-        step()
-        wait_for(device)
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        seen.export_chrome_trace(str(path))
-        return gzip.compress(path.read_bytes())
+    return trace_of_step(build(device))
 
 
 def main(folder: str, device: str = "cpu") -> None:
@@ -134,7 +117,7 @@ def kernels_of(trace: bytes) -> bytes:
 
 def keep() -> None:
     """Write the copies that a notebook draws."""
-    for path in sorted([*TRACES.glob("week07-*.json.gz"), *TRACES.glob("week13-*.json.gz")]):
+    for path in sorted(TRACES.glob("week*.json.gz")):
         copy = KEPT / f"of-{path.name}"
         copy.write_bytes(kernels_of(path.read_bytes()))
         print(f"{copy}: {copy.stat().st_size:,} bytes")

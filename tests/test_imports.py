@@ -26,7 +26,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("ranks",),
         (ITSELF,),
         ("model",),
-        ("collectives", "mesh"),
+        ("collectives", "mesh", "profiler"),
         ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"),
         ("hybrid",),
         ("figures",),

@@ -25,6 +25,7 @@ from shardlab.figures.regions import Region, draw_regions
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.sliders import interact
 from shardlab.figures.stepper import ring_stepper
+from shardlab.figures.throughput import draw_throughput
 from shardlab.figures.timeline import draw_timeline, draw_timelines
 from shardlab.figures.timeline_marks import Marks
 from shardlab.figures.traces import kept_traces
@@ -57,6 +58,7 @@ __all__ = [
     "draw_ring_step",
     "draw_routing",
     "draw_step",
+    "draw_throughput",
     "draw_timeline",
     "draw_timelines",
     "draw_traffic",

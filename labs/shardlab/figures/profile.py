@@ -1,6 +1,6 @@
 """A step as torch's profiler saw it: per rank a lane of compute for each stream and a lane of messages, on one clock.
 
-`benchmarks/profiler_traces.py` writes the traces. What was launched by autograd's thread is backward; inside an
+`shardlab.profiler` makes the traces. What was launched by autograd's thread is backward; inside an
 optimizer's step, its update. A message's kernel lasts from its launch until its partner has done its part: most of a
 long one is waiting.
 """
@@ -34,13 +34,14 @@ class Piece(NamedTuple):
     end: float
 
 
-def read_trace(path: Path) -> list[Piece]:
+def read_trace(trace: Path | bytes) -> list[Piece]:
     """The kernels of a trace from a GPU, or without any the operators and messages of one from a CPU, in order.
 
-    Raises ValueError for a file that is not a trace with either.
+    trace: a file in .json.gz, or its content. Raises ValueError when it is not a trace with either.
     """
+    path = trace if isinstance(trace, Path) else "This"
     try:
-        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        events = json.loads(gzip.decompress(trace.read_bytes() if isinstance(trace, Path) else trace))["traceEvents"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a profiler's trace in .json.gz: {error}") from None
     timed = [event for event in events if event.get("ph") == "X"]
@@ -119,7 +120,7 @@ def _is_inside(time: float, spans: list[Span]) -> bool:
     return place >= 0 and time < spans[place][1]
 
 
-def draw_profile(ax: Axes, traces: Sequence[Path], *, name: str) -> str:
+def draw_profile(ax: Axes, traces: Sequence[Path | bytes], *, name: str) -> str:
     """Draw one step on all ranks from their traces, rank 0 on top. Returns the sentence."""
     by_rank = [read_trace(path) for path in traces]
     first = min(piece.begin for pieces in by_rank for piece in pieces if piece.stream is not None)

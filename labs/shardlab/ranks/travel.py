@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from shardlab.meter.place import is_cell
@@ -37,17 +39,33 @@ def pack(function: Callable, args: tuple) -> bytes:
 
     Raises TypeError naming what cannot travel (an open file, a lock, a generator, a process group).
     """
-    import cloudpickle
-
     try:
         with by_value(function):
-            packed = cloudpickle.dumps((function, args), protocol=pickle.HIGHEST_PROTOCOL)
+            packed = _dumps((function, args))
     except Exception as error:  # whatever an object's own way of being pickled raises
         raise TypeError(
             f"{_name(function)}() or one of its arguments cannot travel to the ranks: {error}. Make such an object (an "
             "open file, a lock, a generator, a process group) inside the function, on the rank that uses it."
         ) from None
     return pickle.dumps(Surroundings.here()) + packed
+
+
+def _dumps(what: tuple) -> bytes:
+    """As cloudpickle's, with modules that have a class of their own by name, too.
+
+    A function that says `model.config` beside `dist` takes torch.distributed.config along, which is one of them.
+    """
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, ModuleType) and type(obj) is not ModuleType and sys.modules.get(obj.__name__) is obj:
+                return import_module, (obj.__name__,)
+            return super().reducer_override(obj)
+
+    packed = io.BytesIO()
+    Pickler(packed, protocol=pickle.HIGHEST_PROTOCOL).dump(what)
+    return packed.getvalue()
 
 
 _registry = threading.Lock()

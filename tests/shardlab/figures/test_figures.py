@@ -199,3 +199,13 @@ def test_bytes_are_written_in_the_unit_that_fits(num_bytes, text):
 @pytest.mark.parametrize(("seconds", "text"), [(3.92, "3.92 s"), (0.49, "490 ms"), (5e-5, "50 µs"), (-2e-3, "-2 ms")])
 def test_seconds_are_written_in_the_unit_that_fits(seconds, text):
     assert written_seconds(seconds) == text
+
+
+def test_throughput_is_compared_with_one_rank_and_with_the_cores():
+    _, ax = figures.new_axes(7, 2.4)
+    words = figures.draw_throughput(ax, {1: 1000.0, 2: 1900.0, 4: 1700.0}, cores=2)
+    assert words.endswith("1,000 tokens per second; 2 ranks 1.90 times as many, 4 ranks 1.70 times as many.")
+    assert ax.get_title(loc="left") == "4 ranks train 1.7 times as fast as one here"
+    assert list(ax.get_lines()[1].get_ydata()) == [1000, 2000, 2000]
+    with pytest.raises(ValueError, match="measure one rank, too"):
+        figures.draw_throughput(ax, {2: 10.0}, cores=2)

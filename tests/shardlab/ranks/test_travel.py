@@ -6,6 +6,7 @@ import threading
 import pytest
 import shardlab
 import torch
+import torch.distributed as dist
 from notebook_cell import run_cell
 
 A_LESSON = """
@@ -88,6 +89,18 @@ def test_what_cannot_travel_is_named(make):
         shardlab.run(use_it, ranks=2)
     with pytest.raises(TypeError, match="cannot travel"):
         shardlab.run(print, thing, ranks=2)
+
+
+def test_a_function_travels_that_says_config_beside_dist():
+    """torch.distributed.config is a module with a class of its own, and such a function takes it along."""
+
+    def width_of_the_model():
+        import shardlab.model
+
+        dist.get_rank()
+        return shardlab.model.GPT(shardlab.model.GPTConfig(layers=1, hidden=32)).config.hidden
+
+    assert shardlab.run(width_of_the_model, ranks=2) == [32, 32]
 
 
 def test_a_result_that_cannot_travel_back_is_named():
