@@ -3,14 +3,14 @@
 import nbformat
 import pytest
 from lab_server import running_lab
-from playwright.sync_api import Locator, Page, expect
+from notebook_page import MINUTES, cell, run, wait_until_idle, write
+from playwright.sync_api import Page, expect
 
 from autograder import notebooks
 from autograder.course import ROOT
 
 WEEK = "week01_collectives"
 EXERCISE = "week01-exchange"
-MINUTES = 60_000  # Playwright counts milliseconds
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,24 +32,6 @@ def lab(released, tmp_path_factory):
     nbformat.write(released, course / WEEK / f"{WEEK}.ipynb")
     with running_lab(course, tmp_path_factory.mktemp("home"), settings_of=ROOT / "course" / ".jupyter") as lab:
         yield lab
-
-
-def wait_until_idle(page: Page, minutes: float = 4) -> None:
-    """Wait until no cell is running or queued and the status bar says so."""
-    expect(page.get_by_text("[*]:", exact=True)).to_have_count(0, timeout=minutes * MINUTES)
-    expect(page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=MINUTES)
-
-
-def cell(page: Page, released, cell_id: str) -> Locator:
-    """Find a cell of the notebook panel by its id."""
-    index = [cell.id for cell in released.cells].index(cell_id)
-    return page.locator(".jp-Notebook .jp-Cell").nth(index)
-
-
-def run(page: Page, target: Locator) -> None:
-    """Click into a code cell and press Shift+Enter."""
-    target.locator(".cm-content").first.click()
-    page.keyboard.press("Shift+Enter")
 
 
 def solution() -> str:
@@ -82,9 +64,7 @@ def test_a_student_works_through_the_week(lab, released, page: Page, tmp_path):
     stepper.screenshot(path=tmp_path / "stepper.png")
 
     exercise = cell(page, released, EXERCISE)
-    exercise.locator(".cm-content").first.click()
-    page.keyboard.press("ControlOrMeta+A")
-    page.keyboard.insert_text(solution())
+    write(page, exercise, solution())
     run(page, exercise)
     run(page, check)
     expect(check.locator(".jp-OutputArea")).to_contain_text("2 of 2 points", timeout=2 * MINUTES)

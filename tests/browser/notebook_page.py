@@ -1,0 +1,51 @@
+"""A notebook in JupyterLab's page: its cells, running one, waiting for the kernel."""
+
+import re
+
+import nbformat
+from playwright.sync_api import Locator, Page, expect
+
+MINUTES = 60_000  # Playwright counts milliseconds
+HAS_RUN = re.compile(r"\[\d+\]:")
+
+
+def wait_until_idle(page: Page, minutes: float = 4) -> None:
+    """Wait until no cell is running or queued, and the status bar says so."""
+    expect(page.get_by_text("[*]:", exact=True)).to_have_count(0, timeout=minutes * MINUTES)
+    expect(page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=MINUTES)
+
+
+def cell(page: Page, notebook: nbformat.NotebookNode, cell_id: str) -> Locator:
+    """Find a cell of the notebook in front by its id."""
+    return cells(page).nth([cell.id for cell in notebook.cells].index(cell_id))
+
+
+def cells(page: Page) -> Locator:
+    """All cells of the notebook in front; others may be open behind it."""
+    return page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell")
+
+
+def run(page: Page, target: Locator) -> None:
+    """Click into a code cell and press Shift+Enter."""
+    target.locator(".cm-content").first.click()
+    page.keyboard.press("Shift+Enter")
+
+
+def run_until_it_ran(page: Page, target: Locator, tries: int = 10) -> None:
+    """Run a cell of a page that has just been opened: JupyterLab says "Idle" before a new kernel takes anything."""
+    for _ in range(tries - 1):
+        run(page, target)
+        try:
+            expect(target.locator(".jp-InputPrompt")).to_have_text(HAS_RUN, timeout=10_000)
+            return
+        except AssertionError:
+            continue
+    run(page, target)
+    expect(target.locator(".jp-InputPrompt")).to_have_text(HAS_RUN, timeout=MINUTES)
+
+
+def write(page: Page, target: Locator, source: str) -> None:
+    """Put this in the place of what a cell holds."""
+    target.locator(".cm-content").first.click()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.insert_text(source)
