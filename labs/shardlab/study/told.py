@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from pygments.token import Comment, Keyword, String
 from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.panel import Panel
-from rich.syntax import Syntax
+from rich.style import Style
+from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +20,11 @@ from shardlab.study.hints import Case, Hints, Solution
 from shardlab.study.progress import Standing, Week
 from shardlab.study.records import Record
 from shardlab.study.update import is_behind
+
+# Code in the colour of the text around it: one theme for white and for dark pages and terminals.
+ON_ANY_GROUND = ANSISyntaxTheme(
+    {Keyword: Style(bold=True), Comment: Style(italic=True), String.Doc: Style(italic=True)}
+)
 
 
 def overview(folder: Folder, now: datetime | None = None) -> Group:
@@ -96,7 +103,7 @@ def solution(found: Solution) -> Group:
     """Two answers side by side, and what both send and hold."""
     language = "markdown" if found.why_not.startswith("a written") else "python"
     boxes = [
-        Panel(Syntax(text, language, word_wrap=True, background_color="default"), title=title, width=76)
+        Panel(Syntax(text, language, word_wrap=True, theme=ON_ANY_GROUND), title=title, width=76)
         for title, text in (("yours", found.mine), (f"the course's: {found.exercise}", found.course))
     ]
     below: RenderableType = Text(f"What the two send and hold is not compared: {found.why_not}.")

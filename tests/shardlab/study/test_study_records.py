@@ -5,7 +5,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from shardlab.study import cards, hints, progress, records
+from shardlab.study import cards, hints, panels, progress, records, told
 from shardlab.study.page import Exercise
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -158,6 +158,12 @@ def test_the_solution_opens_after_three_different_answers(with_solutions, write_
     found = hints.solution(with_solutions, "week01.one")
     assert found.course == "def one():\n    return 1" and found.mine == "def one(): return 7"
     assert found.cases == [] and "nothing was measured" in found.why_not
+
+
+def test_code_has_the_colour_of_the_page_around_it():
+    found = hints.Solution("week01.one", "def f(x):  # mine\n    return 2 * x", 'def f(x):\n    """Twice."""', [], "no")
+    html = panels._as_html(lambda: told.solution(found))
+    assert "return" in html and "color" not in html and "font-weight: bold" in html
 
 
 def test_the_solution_opens_with_all_points(with_solutions):
