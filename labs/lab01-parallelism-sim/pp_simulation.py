@@ -10,7 +10,7 @@ from beside import WARM_UP, CalibrationFile, FigureFile, calibration_for
 from shardlab.costs.clock.calibrated import linear_layer_seconds, message_between_stages
 from shardlab.costs.clock.calibration import Calibration
 from shardlab.costs.clock.step import bubble_share
-from shardlab.pipeline_parallel.builders import BUILDERS
+from shardlab.pipeline_parallel.builders import BUILDERS, NAMES
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import num_microbatches, num_stages, stages_of_rank
 from shardlab.pipeline_parallel.simulation import Timeline, peak_activations, simulate
@@ -134,7 +134,7 @@ def main(
     typer.echo(f"{'error of the step':28}{timeline.makespan / real.makespan - 1:+12.1%}")
     typer.echo(f"microbatches held at most, by rank: {' '.join(map(str, peak_activations(built)))}")
     if figure is not None:
-        typer.echo(draw(timeline, durations, real, figure, schedule))
+        typer.echo(draw(timeline, durations, real, figure, NAMES[schedule]))
 
 
 if __name__ == "__main__":

@@ -121,10 +121,11 @@ def _write(path: Path, text: str, *, quiet: bool) -> None:
 def _draw(path: Path, built: Schedule, name: str) -> None:
     from shardlab.figures import draw_timeline, new_axes
     from shardlab.figures.page import png
+    from shardlab.pipeline_parallel.builders import NAMES
 
     drawing, ax = new_axes(9.0, 1.3 + 0.33 * len(built))
     try:
-        sentence = draw_timeline(ax, built, durations_of(built), name=name)
+        sentence = draw_timeline(ax, built, durations_of(built), name=NAMES[name])
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--figure") from None
     path.write_bytes(png(drawing))

@@ -9,7 +9,7 @@ import ipywidgets as widgets
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.timeline import draw_timeline
 from shardlab.figures.timeline_marks import NO_MARKS, Marks
-from shardlab.pipeline_parallel.builders import BUILDERS
+from shardlab.pipeline_parallel.builders import BUILDERS, NAMES
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Schedule
 from shardlab.pipeline_parallel.simulation import Timeline, simulate
@@ -24,7 +24,7 @@ def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.
     run: executes a schedule on real ranks, such as `run_asleep` of `shardlab.pipeline_parallel.asleep`. With it there
     is a button "Run it", which draws the measured timeline below the predicted one, on the same time axis.
     """
-    chosen = widgets.Dropdown(options=list(BUILDERS), value=name, description="Schedule")
+    chosen = widgets.Dropdown(options=[(NAMES[key], key) for key in BUILDERS], value=name, description="Schedule")
     ranks = widgets.IntSlider(value=4, min=1, max=8, description="Ranks")
     microbatches = widgets.IntSlider(value=8, min=1, max=32, description="Microbatches")
     weight = widgets.FloatSlider(value=1.0, min=0.0, max=2.0, step=0.1, description="W costs")
@@ -92,7 +92,7 @@ def _picture(
     marks: Marks = NO_MARKS,
 ) -> str:
     figure, ax = new_axes(9.0, 1.3 + 0.33 * len(schedule))
-    drawn = draw_timeline(ax, schedule, durations, measured=timeline, name=name, until=until, marks=marks)
+    drawn = draw_timeline(ax, schedule, durations, measured=timeline, name=NAMES[name], until=until, marks=marks)
     sentence, picture = html.escape(drawn), base64.b64encode(png(figure)).decode()
     width = round(figure.get_size_inches()[0] * 96)
     return f'<img alt="{sentence}" width="{width}" src="data:image/png;base64,{picture}"><p>{sentence}</p>'

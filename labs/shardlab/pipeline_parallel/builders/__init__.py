@@ -28,8 +28,22 @@ BUILDERS: dict[str, Callable[..., Schedule]] = {
     "dualpipe-v": dualpipe_v,
 }
 
+NAMES = {  # as their papers write them
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved 1F1B",
+    "zb-h1": "ZB-H1",
+    "zb-h2": "ZB-H2",
+    "zbv": "ZBV",
+    "v-half": "V-Half",
+    "v-min": "V-Min",
+    "dualpipe": "DualPipe",
+    "dualpipe-v": "DualPipeV",
+}
+
 __all__ = [
     "BUILDERS",
+    "NAMES",
     "dualpipe",
     "dualpipe_v",
     "gpipe",
