@@ -40,9 +40,6 @@
 # </details>
 
 # %%
-import os
-import statistics
-
 import shardlab
 import torch
 import torch.distributed as dist
@@ -436,9 +433,9 @@ def explore(num_buckets=4, kilobytes_per_second=800):
 
 
 # %% [markdown]
-# **What a profiler sees.** Those layers slept. torch's profiler records a real step: each operator, each message, and
-# when. Here are two, both on two ranks of your machine: one sends every gradient after the backward, the other sends
-# buckets as soon as they are full. **Predict for each:** what part of the messages' time lies beside compute?
+# **What a profiler sees.** Those layers slept. torch's profiler records real steps, here on two ranks of your
+# machine: one sends every gradient after the backward, the other sends buckets as they fill. **Predict for each:**
+# how much of the messages' time lies beside compute?
 
 
 # %%
@@ -462,22 +459,19 @@ for name, in_buckets in (("After the backward, on this machine", False), ("Bucke
     figures.show(figure, figures.draw_profile(ax, traces, name=name))
 
 # %% [markdown]
-# None of it, and more than half; mind the two scales. How much of the *time* that saves comes from the overlap is
-# another question here: a message of gloo needs the same cores as the backward beside it. A GPU has engines and
-# multiprocessors to spare. Here is DDP on two ranks that share one H200, recorded in the same way. **Where does a
-# rank compute nothing, and which bucket can nobody hide?**
+# None of it, and more than half (mind the two scales). A message of gloo needs the same cores as the backward beside
+# it; a GPU has engines to spare. Here is DDP on one H200, shared by two ranks. **Which bucket can nobody hide?**
 
 # %%
 figure, ax = figures.new_axes(9, 2.6)
 figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week02"), name="DDP on one H200"))
 
 # %% [markdown]
-# Only before the optimizer: the last bucket holds the gradients of the first layer, and when they are there, no
-# backward is left. Rank 1's messages are longer. It is a little ahead, and waits inside them: a message's kernel runs
-# until the partner has done its part. `docs/profiler.md` says how to make such pictures of your own steps.
+# The last: it holds the gradients of the first layer, and no backward is left. Rank 1 is a little ahead and waits
+# inside its messages (`docs/profiler.md`).
 #
-# **Throughput against ranks** (吞吐量), on your machine: each rank trains on four rows of its own, so N ranks have N
-# times the work. **Predict the curve** for 1, 2 and 4 ranks. At which number does it bend, and why there?
+# **Throughput against ranks** (吞吐量), on your machine: four rows per rank. **Predict the curve** for
+# 1, 2 and 4 ranks. Where does it bend?
 
 
 # %%
@@ -488,17 +482,16 @@ def tokens_per_second(rows=4, sequence=64):
     tokens = torch.randint(config.vocabulary, (rows, sequence + 1))
     step = lambda: shardlab.model.next_token_loss(model(tokens[:, :-1]), tokens[:, 1:]).backward()  # noqa: E731
     seconds = collectives.seconds_of(step, group=dist.group.WORLD, repetitions=5)
-    return dist.get_world_size() * rows * sequence / statistics.median(seconds)
+    return dist.get_world_size() * rows * sequence / sorted(seconds)[2]  # the middle of five
 
 
 rates = {num: min(shardlab.run(tokens_per_second, ranks=num, observe=False, timeout=60)) for num in (1, 2, 4)}
 figure, ax = figures.new_axes(7, 2.4)
-figures.show(figure, figures.draw_throughput(ax, rates, cores=os.cpu_count() or 1))
+figures.show(figure, figures.draw_throughput(ax, rates))
 
 # %% [markdown]
-# At the number of your cores: beyond it ranks take turns, and every message makes all of them wait for the one that
-# is not running. Below it the gap to the line is messages, and memory that all cores read from at once. A cluster has
-# the same curve with another bend: where the ranks leave the machine, and messages a slower network.
+# At the number of your cores: beyond it ranks take turns, and every message waits for the one that is not running.
+# Below it the gap to the line is messages.
 #
 # **The same training.** If DDP is right, N ranks with a part of the batch each train as one process does with all of
 # it. The rows below count upward; the model learns to name the next number. **Predict:** how far apart are the losses

@@ -1,5 +1,6 @@
 """Tokens per second against ranks: what was measured, and what the cores of the machine allow."""
 
+import os
 from collections.abc import Mapping
 
 from matplotlib.axes import Axes
@@ -8,14 +9,15 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from shardlab.figures.palette import MEASURED, PALETTE
 
 
-def draw_throughput(ax: Axes, measured: Mapping[int, float], *, cores: int) -> str:
+def draw_throughput(ax: Axes, measured: Mapping[int, float], *, cores: int = 0) -> str:
     """Draw tokens per second by number of ranks, each rank with a batch of its own; returns the sentence.
 
-    measured: ranks -> tokens of all ranks per second. cores: of this machine, beyond which ranks share.
+    measured: ranks -> tokens of all ranks per second. cores: beyond them ranks take turns; this machine's by default.
     Raises ValueError when one rank was not measured: all others are compared with it.
     """
     if 1 not in measured or min(measured.values()) <= 0:
         raise ValueError(f"measure one rank, too, above 0 tokens per second; got {dict(measured)}")
+    cores = cores or os.cpu_count() or 1
     ranks, values = zip(*sorted(measured.items()), strict=True)
     allowed = [measured[1] * min(number, cores) for number in ranks]
     ax.plot(ranks, [measured[1] * number for number in ranks], "--", color=PALETTE["communication"], linewidth=1)
