@@ -29,6 +29,11 @@ export PATH := $(BIN):$(PATH)
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
+# What pip says, short: the large downloads as they begin, and that the rest is installing.
+PROGRESS := awk '/Downloading .*MB\)/ { n = split($$2, part, "/"); print "  " part[n], $$3, $$4; fflush() } \
+	/^Installing collected/ { print "  installing", NF - 3, "packages"; fflush() }'
+
+$(READY): SHELL := /bin/bash
 $(READY): pyproject.toml constraints.txt
 	@test -w . || { echo "This folder cannot be written to: copy the course to a folder of your own."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(OLD_PYTHON)")'
@@ -36,7 +41,8 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Installing the pinned packages into $(VENV): some minutes, once."
 	@grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
 	@echo '$(TORCH)' >> $(VENV)/constraints.txt
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt '$(TORCH)' -e '.[dev]'
+	@set -o pipefail; $(VENV)/bin/python -m pip install --disable-pip-version-check -c $(VENV)/constraints.txt '$(TORCH)' \
+		-e '.[dev]' | $(PROGRESS)
 	@rm -f $(VENV)/.setup-done*
 	@touch $@
 	@"$(BIN)/shardlab" doctor || true
