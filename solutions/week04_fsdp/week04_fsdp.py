@@ -686,7 +686,7 @@ print(f"loaded step {step}; all weights equal: {all(torch.equal(before[name], af
 
 # %% exercise="week04.ethernet"
 def seconds_a_step(num_parameters, num_ranks, bits_per_second):
-    """(DDP, ZeRO-3): seconds of sending a step's bytes, 2 a parameter, over a link of so many bits a second."""
+    """(DDP, ZeRO-3): seconds of sending a step's bytes, 2 per parameter, over a link of so many bits per second."""
     ### BEGIN SOLUTION
     num_bytes = 2 * num_parameters * (num_ranks - 1) / num_ranks
     bytes_per_second = bits_per_second / 8

@@ -40,8 +40,6 @@
 # </details>
 
 # %%
-from collections import Counter
-
 import shardlab
 import torch
 from shardlab import figures, pipeline_parallel
@@ -498,9 +496,10 @@ check("week08.reading", reading_answers)
 
 # %% exercise="week08.v-schedule"
 def v_schedule(num_ranks, num_microbatches, max_activations):
-    """A V of two chunks a rank, within max_activations half-size activations held from F to W."""
+    """A V of two chunks per rank, within max_activations half-size activations held from F to W."""
     ### BEGIN SOLUTION
-    stages, done, begun = 2 * num_ranks, set(), Counter()
+    stages, done = 2 * num_ranks, set()
+    begun = {(kind, stage): 0 for kind in "FIW" for stage in range(stages)}
     lanes = [[] for _ in range(num_ranks)]
     while len(done) < 3 * stages * num_microbatches:
         tick = []

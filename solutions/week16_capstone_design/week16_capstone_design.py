@@ -379,8 +379,8 @@ figures.show(figure, figures.draw_against_published(ax, points, what="Step time"
 # **changes a to g. Some do what a pull request does. Some only look as if they did.** Read them as in a review.
 #
 # *A norm.* Each attention head has a learned number, its sink; heads are split over the ranks, all else is whole on
-# each rank. By hand, two ranks with sinks' gradients 3 and 4, and a gradient 2 that both have: one process has √(9 + 16
-# + 4) = √29. Found is √(9 + 4), as the second rank's sink is taken for a copy. What do a and b give?
+# each rank. By hand, two ranks with sinks' gradients 3 and 4, and a gradient 2 that both have: one process has
+# √(9 + 16 + 4) = √29. Found is √(9 + 4), as the second rank's sink is taken for a copy. What do a and b give?
 
 # %%
 SPLIT = {"found": [], "a": ["sinks"], "b": ["sinks", "rest"]}
