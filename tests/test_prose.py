@@ -17,7 +17,7 @@ WHERE = (
 )
 UNITS = "rank|layer|step|bucket|week|node|server|GPU|chunk|token|microbatch|byte|second|message|parameter|sequence"
 BETTER = {
-    rf"\b(one|once|bytes|seconds|rows|messages|numbers|points|bits|chunks|passes|calls|layers) an? ({UNITS})\b": "per",
+    rf"\b(one|once|bytes|seconds|rows|messages|numbers|points|bits) an? ({UNITS})\b": "per",
     r"\bheld against\b": "compared with",
     r"\bAll right\.": "Correct.",
     r"\bfor ever\b": "forever",
