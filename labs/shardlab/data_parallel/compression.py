@@ -154,7 +154,7 @@ def mean_of_messages(codec: Codec, *, error_feedback: bool = False) -> Reduce:
 
 
 def pack(codes: Tensor, bits: int) -> Tensor:
-    """Whole numbers below 2**bits (uint8) end to end, eight bits a byte."""
+    """Whole numbers below 2**bits (uint8) end to end, eight bits per byte."""
     stream = (codes[:, None] >> _shifts(bits, codes) & 1).flatten()
     stream = torch.nn.functional.pad(stream, (0, -stream.numel() % 8)).view(-1, 8)
     return (stream << _shifts(8, codes)).sum(1, dtype=torch.uint8)

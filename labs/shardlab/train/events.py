@@ -91,7 +91,7 @@ def _text(number: int, text: str) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """Seven bits per byte, the lowest first."""
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)
