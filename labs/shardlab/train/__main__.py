@@ -32,9 +32,8 @@ def main(
     if "RANK" in os.environ:
         code = program.be_a_rank(wanted, quiet=quiet)
         sys.stdout.flush()
-        if code:
-            os._exit(code)  # no destructors: they would wait for peers
-        return
+        sys.stderr.flush()
+        os._exit(code)  # no destructors: they would wait for peers, and one of a gloo thread ended a rank that was done
     arguments = [recipe, *(part for one in change or [] for part in ("--set", one)), *(["--quiet"] if quiet else [])]
     raise typer.Exit(program.start(wanted, arguments, ranks))
 
