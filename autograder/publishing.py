@@ -98,8 +98,8 @@ def _publish_one(student: str, week: str, root: Path, config: Config, submitted:
 def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path, clean: Path) -> None:
     """Put what nbgrader may read into `clean`: our notebook with the answers, when it was handed in, and its secret.
 
-    The secret names the feedback page in the exchange, where only the student who handed in can find it. Who came
-    another way has none, and gets one that nobody knows: nbgrader releases no page of a class where one is missing.
+    The secret names the feedback page in the exchange, where only the student who handed in can find it. A submission
+    that came another way has none, and gets one that nobody knows: where one is missing nbgrader releases no page.
     """
     source, folder = submitted / submission.student / submission.week, clean / submission.student / submission.week
     folder.mkdir(parents=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ REPOSITORY = ("repository", "student_repository_url")
 AT_ONCE = 8
 SECONDS = 120.0  # of one call of git
 PROTOCOLS = "https:http:ssh:git:file"  # without ext, which runs a program that an address names
+BARE = "--quiet --bare --no-local --depth=1 --single-branch --no-tags --filter=blob:none --template="
 COURSE = ("course", "solutions")  # in a student's copy of the whole course: pages as they were given out
 
 
@@ -83,7 +85,7 @@ def read(table: Path) -> tuple[list[Repository], list[Line]]:
         elif not address:
             problem = "The row names no repository: this student has none yet."
         elif address.startswith("-"):
-            problem = "That is no address of a repository."
+            problem = "That is not the address of a repository."
         elif student.lower() in found:
             problem = f"{found[student.lower()].address} is {student}'s already: the first row counts."
         if problem:
@@ -102,16 +104,7 @@ def _fetch(one: Repository, week: str, seconds: float) -> HandedIn | Line:
     try:
         with tempfile.TemporaryDirectory(prefix="collect-") as folder:
             branch = [f"--branch={one.branch}"] if one.branch else []
-            only = [
-                "--bare",
-                "--no-local",
-                "--depth=1",
-                "--single-branch",
-                "--no-tags",
-                "--filter=blob:none",
-                "--template=",
-            ]
-            _git(["clone", "--quiet", *only, *branch, "--", one.address, folder], seconds)
+            _git(["clone", *BARE.split(), *branch, "--", one.address, folder], seconds)
             inside = partial(_git, seconds=seconds, folder=folder)
             path, blob = _notebook(inside(["ls-tree", "-r", "-z", "--full-tree", "HEAD"]), week)
             size = int(inside(["cat-file", "-s", blob]))
@@ -122,7 +115,7 @@ def _fetch(one: Repository, week: str, seconds: float) -> HandedIn | Line:
             data = inside(["cat-file", "blob", blob])
             commit, when = inside(["log", "-1", "--format=%h %ct", "HEAD"]).decode().split()
             time = datetime.fromtimestamp(min(int(when), datetime.now(UTC).timestamp()), UTC)
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, OSError) as error:
         return Line(one.address, one.student, "left out", str(error))
     note = f"Commit {commit} of {time:%Y-%m-%d %H:%M} UTC, by the clock of whoever made it."
     return HandedIn(one.student, "git", one.address, one.name, path, data, time, note=note)
@@ -148,21 +141,27 @@ def _notebook(listing: bytes, week: str) -> tuple[str, str]:
 
 
 def _git(words: Sequence[str], seconds: float, folder: str = ".") -> bytes:
-    """What git prints. Raises ValueError with its complaint; it never asks for a password."""
+    """What git prints. Raises ValueError with its complaint, or when it takes too long; it never asks for a password.
+
+    git talks to a server through programs of its own, which hold its pipes: they are ended with it.
+    """
     quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C"}
     ssh = {"GIT_SSH_COMMAND": os.environ.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")}
+    git = subprocess.Popen(
+        ["git", "-C", folder, *words],
+        env=os.environ | quiet | ssh,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            ["git", "-C", folder, *words],
-            env=os.environ | quiet | ssh,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
+        printed, complaint = git.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
+        os.killpg(git.pid, signal.SIGKILL)
+        git.communicate()
         raise ValueError(f"git did not answer within {seconds:g} s.") from None
-    if done.returncode != 0:
-        said = printable(done.stderr.decode(errors="replace").strip()) or f"status {done.returncode}"
+    if git.returncode != 0:
+        said = printable(complaint.decode(errors="replace").strip()) or f"status {git.returncode}"
         raise ValueError(f"git could not read it: {said[:300]}")
-    return done.stdout
+    return printed

@@ -668,7 +668,8 @@ check("week05.heads", attention_step, cases=[one_for_all, table, fewer])
 #
 # **`layer_seconds(num_ranks, sequence, hidden, flops, inside, between, per_node)`** returns two numbers for one layer
 # of a GPT and one sequence, forward and backward: seconds of computing and seconds of messages. The forward takes
-# 24h² + 4sh operations per token, the backward twice as many; the ranks share them, each at `flops` per second.
+# 24h² + 4sh operations per token, the backward twice as many; the ranks share them, each at `flops` operations per
+# second.
 # The messages are those of a layer in your bill, over links of `inside` bytes per second while all ranks fit on one
 # node of `per_node` GPUs, else of `between`. *About 5 lines.*
 #

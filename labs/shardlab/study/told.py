@@ -22,7 +22,7 @@ from shardlab.study.records import Record
 from shardlab.study.update import is_behind
 
 # Code in the colour of the text around it: one theme for white and for dark pages and terminals.
-ON_ANY_GROUND = ANSISyntaxTheme(
+ON_ANY_BACKGROUND = ANSISyntaxTheme(
     {Keyword: Style(bold=True), Comment: Style(italic=True), String.Doc: Style(italic=True)}
 )
 
@@ -103,7 +103,7 @@ def solution(found: Solution) -> Group:
     """Two answers side by side, and what both send and hold."""
     language = "markdown" if found.why_not.startswith("a written") else "python"
     boxes = [
-        Panel(Syntax(text, language, word_wrap=True, theme=ON_ANY_GROUND), title=title, width=76)
+        Panel(Syntax(text, language, word_wrap=True, theme=ON_ANY_BACKGROUND), title=title, width=76)
         for title, text in (("yours", found.mine), (f"the course's: {found.exercise}", found.course))
     ]
     below: RenderableType = Text(f"What the two send and hold is not compared: {found.why_not}.")

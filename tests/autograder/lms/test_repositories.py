@@ -1,8 +1,10 @@
 """Notebooks come out of students' repositories, and nothing else of a repository takes effect."""
 
 import os
+import socket
 import subprocess
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -150,7 +152,12 @@ def test_the_command_says_what_a_table_needs(tmp_path):
     assert result.exit_code == 2 and "needs the columns student and repository" in result.output
 
 
-def test_git_that_does_not_answer_is_ended(tmp_path):
-    table = table_of(tmp_path / "r.csv", [f"ada,{tmp_path}"])
-    line = repositories.collect(table, WEEK, tmp_path / "submitted", seconds=0)[0]
-    assert "did not answer within 0 s" in line.sentence
+def test_git_that_does_not_answer_is_ended_with_its_helpers(tmp_path):
+    """A server that takes the connection and says nothing: git waits in a program that it has started."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/ada.git"
+        table = table_of(tmp_path / "r.csv", [f"ada,{address}"])
+        line = repositories.collect(table, WEEK, tmp_path / "submitted", seconds=2)[0]
+        assert "did not answer within 2 s" in line.sentence
+        commands = [" ".join(one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
+        assert [command for command in commands if address in command] == []
