@@ -158,17 +158,17 @@ def _last_line(text: Any) -> str:
 
 
 def wrong_tensor(
-    rank: int, reported: dict[str, Any], expected: torch.Tensor, *, what: str = "the result"
+    rank: int, reported: dict[str, Any], expected: torch.Tensor, *, what: str = "the result", relative: float = 0.0
 ) -> str | None:
-    """Compare a rank's result with the expected tensor: type, shape, dtype, then every number, exactly.
+    """Compare a rank's result with the expected tensor: type, shape, dtype, then every number, as a rule exactly.
 
-    The checks' inputs are small whole numbers, so sums are exact in every order and dtype and need no tolerance.
+    Most checks' inputs are small whole numbers, so sums are exact in every order and dtype and need no tolerance.
     """
     value = reported.get("value")
     if not isinstance(value, dict) or "plain" not in value:
         kind = value.get("not_plain", "nothing") if isinstance(value, dict) else "nothing"
         return f"Rank {rank} returns {kind}, not a tensor."
-    return wrong_value(rank, value["plain"], expected, what)
+    return wrong_value(rank, value["plain"], expected, what, relative=relative)
 
 
 def wrong_value(

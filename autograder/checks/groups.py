@@ -69,13 +69,12 @@ def sum_of(tensors: dict[int, torch.Tensor]) -> torch.Tensor:
     return torch.stack(list(tensors.values())).sum(0).to(next(iter(tensors.values())).dtype)
 
 
-def each_rank(task: Task, reply: Reply, what: str) -> str | None:
-    """The right tensor on every rank, and untouched inputs."""
+def each_rank(task: Task, reply: Reply, what: str, *, relative: float = 0.0) -> str | None:
+    """The right tensor on every rank, and untouched inputs; `relative`, of the largest number, is room for rounding."""
     for rank in working(task):
         reported = reply.ranks[rank]
-        if problem := wrong_tensor(rank, reported, task.expected[rank], what=what) or touched_input(
-            rank, reported, task
-        ):
+        wrong = wrong_tensor(rank, reported, task.expected[rank], what=what, relative=relative)
+        if problem := wrong or touched_input(rank, reported, task):
             return problem
     return None
 

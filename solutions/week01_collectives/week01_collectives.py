@@ -14,11 +14,11 @@
 # %% [markdown]
 # # Week 1 · Collectives (集合通信): how N ranks add up one gradient
 #
-# *2.5 hours · 2 to 4 ranks · no GPU needed*
+# *2.5 to 3 hours · 2 to 4 ranks, once 6 · no GPU needed*
 #
 # After this week you can
 #
-# - [ ] **build** a ring all-reduce from nothing but send and receive;
+# - [ ] **build** a ring and a tree all-reduce from nothing but send and receive;
 # - [ ] **predict** its bytes and seconds for any number of ranks, and see the prediction hold;
 # - [ ] **read** a hang report and name the line to change.
 #
@@ -400,9 +400,8 @@ check("week01.same-order", average_loss_and_gradient, cases=cases)
 # The α-β model counts what must happen one after the other: each message costs α, each byte β.
 #
 # - **ring**: 2(N−1) steps, S/N bytes each.
-# - **tree** (树): sums go up a *binomial* tree (二项树) to rank 0, the total comes down. In each step half of the ranks
-#   that still take part send to the other half and are done: rank 1 to 0 and 3 to 2, then 2 to 0. ⌈log₂ N⌉ levels up
-#   and as many down, S bytes each.
+# - **tree** (树): sums go up a *binomial* tree (二项树) to rank 0: rank 1 sends to 0 and 3 to 2, then 2 to 0. The total
+#   comes down. ⌈log₂ N⌉ levels up and as many down, S bytes each.
 #
 # So the ring sends little and often, the tree a lot and seldom. **By hand**, 4 ranks, 8 bytes, α = 1 s, β = 1 s per
 # byte: the ring takes 6 · (1 + 2) = 18 s, the tree 4 · (1 + 8) = 36 s. With α = 20 s it is 132 against 112.
@@ -443,26 +442,51 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 # | recursive halving-doubling (递归折半倍增) | 2 log₂ N | 2(N−1)/N · S | MPI, long messages |
 # | double binary tree (双二叉树) | ~ 2 log₂ N, pipelined | ~ 2 S | NCCL between nodes |
 #
-# *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on;
-# the all-gather takes the same steps backward. It has the tree's steps and the ring's bytes, but wants N to be a power
-# of two, and distant partners to be as fast to reach as neighbours. *Double binary trees* send half of the tensor
-# through each of two trees; a rank that is a leaf of one is an inner node of the other, so that no link is idle.
+# *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on,
+# then the same backward: the tree's steps and the ring's bytes, but N must be a power of two, and distant partners as
+# fast to reach as neighbours. *Double binary trees* send half of the tensor through each of two trees; a leaf of one is
+# an inner node of the other, so that no link is idle.
 #
-# **Try it, not graded: build the tree's way up.** What is missing: a rank at an odd multiple of `distance` sends
-# `total` to `rank - distance` and is done; the others receive, unless nobody is there, and add.
+# ### Build the tree
+#
+# **`tree_all_reduce(tensor, *, group)`** returns the sum over the group on every rank, as a new tensor of any shape and
+# dtype, from `send` and `recv` alone (or `isend` and `irecv`). Up, for `distance` 1, 2, 4, …: a rank at an odd multiple
+# sends its sum to `rank - distance`, which adds it to its own; then the total takes the same steps backward, the
+# largest distance first. *About 14 lines.*
+#
+# **By hand**, ranks 0 to 3 hold 1, 2, 3, 4. Up: 1 sends 2 to 0 (now 3) while 3 sends 4 to 2 (now 7); then 2 sends 7 to
+# 0 (now 10). Down: 0 sends 10 to 2; then 0 to 1, while 2 to 3.
 
 
-# %%
-def tree_reduce(tensor, *, group):
-    total, distance = tensor.clone(), 1
-    while distance < dist.get_world_size(group):
-        ...  # send and return, or receive from rank + distance and add
-        distance *= 2
+# %% exercise="week01.tree-all-reduce"
+def tree_all_reduce(tensor, *, group):
+    """Sum over the group, new, on every rank: up a binomial tree to the first rank, and down the same tree."""
+    ### BEGIN SOLUTION
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    total, arriving = tensor.clone(), torch.empty_like(tensor)
+    distances = [2**level for level in range((size - 1).bit_length())]
+    for distance in distances:
+        if rank % (2 * distance) == distance:
+            dist.send(total, group_dst=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < size:
+            dist.recv(arriving, group_src=rank + distance, group=group)
+            total += arriving
+    for distance in reversed(distances):
+        if rank % (2 * distance) == distance:
+            dist.recv(total, group_src=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < size:
+            dist.send(total, group_dst=rank + distance, group=group)
     return total
+    ### END SOLUTION
 
 
-sums = [shardlab.run(lambda n=n: tree_reduce(torch.ones(2), group=dist.group.WORLD), ranks=n)[0] for n in (2, 3, 4)]
-print("rank 0 has", [total[0].item() for total in sums], "of [2.0, 3.0, 4.0]")
+# %% check="week01.tree-all-reduce" points=2
+cases = [
+    {"ranks": 2, "numbers": 3},
+    {"ranks": 4, "numbers": 6, "matrix": True},
+    {"ranks": 6, "numbers": 5, "subgroup": [0, 1, 2, 4, 5], "dtype": "bfloat16"},
+]
+check("week01.tree-all-reduce", tree_all_reduce, cases=cases)
 
 # %% [markdown]
 # ## 9 · Predict, then measure
@@ -570,11 +594,6 @@ def predict(num_ranks=8, megabytes=100):
 # It warns and returns. Nothing is added and nothing hangs: the tensor is silently unreduced. Look for
 # `_rank_not_in_group`.
 # </details>
-#
-# <details><summary>You call <code>all_reduce</code> without <code>op</code>: sum or mean?</summary>
-#
-# Sum: `op=ReduceOp.SUM` is the default. For a mean you divide, as in section 7.
-# </details>
 
 # %% exercise="week01.reading"
 reading_answers = {"messages": None, "backward_of_copy": None, "order": None}
@@ -611,11 +630,6 @@ print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat
 # **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other nodes.
 # `node_group` holds the ranks of this node, `cross_group` the ranks that have this rank's place in each node. Any
 # shape, size and dtype, any number of nodes and of ranks in a node. Use your own functions. *About 6 lines.*
-#
-# <details><summary>Hint</summary>
-#
-# What needs to cross? Make the tensor smaller before it does: half of a sum, then the crossing, then the other half.
-# </details>
 
 
 # %% exercise="week01.hierarchical-all-reduce"
@@ -707,9 +721,7 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # - Patarasuk and Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations* (2009). Look for: the
 #   lower bound of section 8, and where it needs that ranks do the adding.
 # - NVIDIA/nccl, `src/graph/trees.cc`. Look for: the two trees, drawn in a comment; is any rank a leaf of both?
-# - Nanotron, *The Ultra-Scale Playbook*, its appendix on collectives. Look for: the ring with its two halves, and
-#   what NCCL adds.
+# - Nanotron, *The Ultra-Scale Playbook*, on collectives. Look for: the ring's two halves, and what NCCL adds.
 #
 # **An experiment, not graded.** Let N grow from 4 to 1024 in `costs.traffic.tree_ring_crossover_bytes(N, *my_link)`:
-# from which N on does the tree win for 1 MB? Then halve α. Measure one point with `ranks=8`, and explain what your
-# cores do to it.
+# from which N on does the tree win for 1 MB? Measure one point with `ranks=8`, and explain what your cores do to it.

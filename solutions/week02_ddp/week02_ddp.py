@@ -14,13 +14,13 @@
 # %% [markdown]
 # # Week 2 · Data parallelism (数据并行): the same model everywhere, a part of the batch each
 #
-# *2.5 hours · 2 to 4 ranks · no GPU needed*
+# *3 hours · 2 to 4 ranks · no GPU needed*
 #
 # After this week you can
 #
 # - [ ] **build** DDP: one broadcast, hooks, buckets, and messages that travel while the backward goes on;
-# - [ ] **predict** what share of a step is spent on waiting, with and without overlap, and see the prediction hold;
-# - [ ] **compress** a gradient to a tenth and keep the loss.
+# - [ ] **predict** what share of a step is spent on waiting, with and without overlap;
+# - [ ] **compress** a gradient, to one bit per number and to a tenth, and keep the loss.
 #
 # **Before you start**, answer three questions for yourself.
 #
@@ -83,7 +83,7 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
 # a window of 3 ms: 1 ms is exposed, the efficiency is 10/11. *About 2 lines.*
 #
 # > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers, sizes from a few to
-# > 20,000 numbers and more, dtypes (float32, float64 and bfloat16), 2 to 4 ranks, and the group, often only a part of
+# > 20,000 numbers and more, dtypes (float32, float64 and bfloat16), 2 to 4 ranks, and the group, often a part of
 # > the world, such as ranks 1 and 3. Layers, microbatches and buckets vary as well, and who has no gradient.
 
 
@@ -201,8 +201,6 @@ check("week02.average-gradients", average_gradients, cases=cases)
 #
 # **By hand:** sizes `[4, 12, 4, 4]`, buckets of 8. Parameters 3 and 2 fill the first bucket. Parameter 1 is larger than
 # any bucket and gets its own; 0 no longer fits there: `[[3, 2], [1], [0]]`.
-#
-# **Predict first:** what happens to calls and to bytes when you halve `bucket_bytes`?
 
 
 # %% exercise="week02.assign-buckets"
@@ -229,8 +227,8 @@ check("week02.assign-buckets", assign_buckets, cases=cases)
 # **torch's rule** differs in two points. It closes a bucket once it has *reached* its limit, so that a bucket may be
 # larger by nearly one parameter. And it does not trust the order of the model: the first iteration uses one bucket
 # for everything, and notes in which order the gradients really come; then the buckets are rebuilt (重建) in that order,
-# 1 MiB for the first, 25 MiB for the others (unless `find_unused_parameters` is on: section 8). The cell shows the
-# first point: gradients of 20, 60, 40 and 100 bytes arrive one after the other. Where would your function cut?
+# 1 MiB for the first, 25 MiB for the others. The cell shows the first point: gradients of 20, 60, 40 and 100 bytes
+# arrive one after the other. Where would your function cut?
 
 # %%
 sizes = [20, 60, 40, 100]  # bytes, in the order in which the gradients come
@@ -470,7 +468,7 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week02"), nam
 # The last: it holds the gradients of the first layer, and no backward is left. Rank 1 is a little ahead and waits
 # inside its messages (`docs/profiler.md`).
 #
-# **Throughput against ranks** (吞吐量), on your machine: four rows per rank. **Predict the curve** for
+# **Throughput against ranks** (吞吐量): four rows per rank. **Predict the curve** for
 # 1, 2 and 4 ranks. Where does it bend?
 
 
@@ -557,7 +555,7 @@ for lr in (0.05, 0.25):
 
 # %% [markdown]
 # At the small rate the rule holds; at the large one the first steps overshoot, which is what a warm-up is for. Goyal
-# et al. trained ResNet-50 by this rule with batches of up to 8192 images: a rule of thumb with a limit, not a law.
+# et al. trained ResNet-50 by this rule with batches of up to 8192 images: a rule of thumb, not a law.
 #
 # **Which rank reads what.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order. Ten rows
 # do not divide by four ranks. **Which rows does the last batch hold?**
@@ -679,10 +677,9 @@ check("week02.reading", reading_answers)
 # how many ranks does 1-bit pay?
 #
 # Two compressors *can* be summed on the way, and so are all-reduced. **bf16**: the sum of bf16 numbers is a bf16 number
-# again, rounded (`bf16_compress_hook`, which calls the `_compress_hook` that you have just read): half of the bytes,
-# whatever N is. **PowerSGD** takes a gradient as a matrix M of n × m and sends P = M·Q, then Mᵀ·P, of r columns each:
-# (n + m)·r numbers. Each is linear in M, so the sum of the ranks' products is the product of the sum. What is lost goes
-# into error feedback, below.
+# again, rounded (`bf16_compress_hook`): half of the bytes, whatever N is. **PowerSGD** takes a gradient as a matrix M
+# of n × m and sends P = M·Q, then Mᵀ·P, of r columns each: (n + m)·r numbers. Each is linear in M, so the sum of the
+# ranks' products is the product of the sum. What is lost goes into error feedback, below.
 
 # %%
 num = 124_000_000  # GPT-2
@@ -704,9 +701,46 @@ print(f"PowerSGD, r = {r}: {rows * columns / ((rows + columns) * r):.0f} times f
 # > **"Compression introduces bias"** is half of the story. Top-k and 1-bit do. TernGrad and QSGD draw, so that the mean
 # > is right; what they add is noise.
 #
-# **Try it, not graded: build TernGrad's draw.** The number 0.5 with the scale 2 is sent as 2 in a quarter of all draws,
-# otherwise as 0: right in the mean. Replace the last line: scale · sign with probability |number| / scale, else 0.
-# (`torch.rand_like(flat) < p` is true with probability p.) Then do the same for the signs of 1-bit SGD, without a draw.
+# ### One bit per number
+#
+# **`one_bit_mean(gradient, *, group)`** takes this rank's flat fp32 gradient and returns the mean over the group of
+# what 1-bit SGD sends: every number becomes the mean of all numbers *of its sign* on its rank; 0 counts as positive. To
+# each other rank ⌈n/8⌉ bytes of signs and two fp32 means, no more. With `powers = 2 ** torch.arange(8)`, eight signs
+# times `powers` add up to a byte; `byte & powers` gives them back. `view(torch.uint8)` makes bytes of the means.
+# *About 12 lines.*
+#
+# **By hand**: `[3, −2, 1, −4]` leaves as the signs `1 0 1 0` and the means 2 and −3, and arrives as `[2, −3, 2, −3]`.
+# The other rank has `[1, 1, 1, 1]`, no number below 0. Mean: `[1.5, −1, 1.5, −1]`.
+
+
+# %% exercise="week02.one-bit"
+def one_bit_mean(gradient, *, group):
+    """Mean over the group of what signs and two means per rank make of its gradient: a new flat fp32 tensor."""
+    ### BEGIN SOLUTION
+    positive, powers = gradient >= 0, 2 ** torch.arange(8)
+    means = torch.stack([gradient[chosen].sum() / chosen.sum().clamp(min=1) for chosen in (positive, ~positive)])
+    filled_up = torch.nn.functional.pad(positive.int(), (0, -len(gradient) % 8))
+    signs = (filled_up.view(-1, 8) * powers).sum(1).to(torch.uint8)
+    message = torch.cat([means.view(torch.uint8), signs])
+    messages = [torch.empty_like(message) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(messages, message, group=group)
+    total = torch.zeros_like(gradient)
+    for one in messages:
+        up, down = one[:8].view(torch.float32)
+        theirs = ((one[8:, None] & powers) != 0).flatten()[: len(gradient)]
+        total += torch.where(theirs, up, down)
+    return total / len(messages)
+    ### END SOLUTION
+
+
+# %% check="week02.one-bit" points=2
+cases = [{"ranks": 2, "numbers": 160}, {"ranks": 4, "numbers": 203, "subgroup": [1, 3], "one_sign": 1}]
+check("week02.one-bit", one_bit_mean, cases=cases)
+
+# %% [markdown]
+# **Try it, not graded: TernGrad's draw.** With the scale 2, the number 0.5 is sent as 2 in a quarter of all draws,
+# otherwise as 0: right in the mean. Replace the last line: scale · sign with probability |number| / scale
+# (`torch.rand_like(flat) < …`), else 0.
 
 
 # %%
@@ -733,13 +767,6 @@ print(f"the mean should be {flat.tolist()}, each number within 0.1")
 #
 # **By hand**, both ranks alike, one number kept. Step 1: `[3, −2, 1]` sends 3 and keeps `[0, −2, 1]`; the mean is
 # `[3, 0, 0]`. Step 2: the gradient `[0, −1, 2.5]` plus what was kept is `[0, −3, 3.5]`; 3.5 is sent, −3 waits.
-#
-# <details><summary>Hint: one step</summary>
-#
-# `places = whole.abs().topk(num_kept).indices`, then two `dist.all_gather`, of `places.to(torch.int32)` and of
-# `whole[places]`. `total.index_add_(0, where, what)` adds where two ranks chose the same place; `total[where] = what`
-# loses one of them.
-# </details>
 
 
 # %% exercise="week02.top-k"
@@ -862,11 +889,6 @@ check("week02.ten-and-eight", ten_and_eight)
 # The broadcast of the first rank's weights. Equal gradients keep a difference as it is.
 # </details>
 #
-# <details><summary>A hook calls all_reduce without async_op. Are the gradients wrong?</summary>
-#
-# No, they are right. But each bucket stops the backward: nothing is hidden.
-# </details>
-#
 # ## 13 · Take away
 #
 # > **One.** DDP is a broadcast once and one mean per step: 2(N−1)/N · S bytes per rank, whatever the buckets are.
@@ -885,8 +907,7 @@ check("week02.ten-and-eight", ten_and_eight)
 #   the batch size up to which it held. Vogels et al., *PowerSGD*, arXiv 1905.13727: why linearity was the aim.
 # - Wen et al., *TernGrad*, arXiv 1705.07878, and Alistarh et al., *QSGD*, arXiv 1610.02132. Look for: where each proves
 #   that the mean is right, and what the noise costs. Seide et al., *1-bit SGD* (2014), came first, from speech.
-# - *FSDP tutorial* of PyTorch and the *Ultra-Scale Playbook*, data parallelism. Look for: how both draw the overlap.
-# - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal in the top folder, predicts a step on
+# - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal, predicts a step on
 #   your machine and measures it (`labs/README.md`). `docs/one-screen/ddp.md` shows DDP's whole step in one screen.
 #
 # **An experiment, not graded.** `TopK(0.01)` keeps a fourth of that. Which learning rate does it still bear, and why is

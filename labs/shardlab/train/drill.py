@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 from pathlib import Path
 from tempfile import mkdtemp
@@ -30,5 +32,7 @@ class KillRank(Hook):
 
 
 def new_folder() -> Path:
-    """A folder of its own among the machine's temporary files."""
-    return Path(mkdtemp(prefix="sys602-"))
+    """A folder of its own among the machine's temporary files, until this process ends."""
+    folder = Path(mkdtemp(prefix="sys602-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
