@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.formulas import trouble_in_call, value_of
 
-PREFIXES = ("dist.", "torch.distributed.", "torch.autograd.", "self.")
+COLLECTIVES = "all_gather|reduce_scatter|all_to_all|all_reduce"
+ENDINGS = "_single|_into_tensor|_tensor|_base|_coalesced"  # the same collective, of one tensor or of many
+_VARIANT = re.compile(f"_?({COLLECTIVES})({ENDINGS})")
 
 
 def reading_check(
@@ -41,12 +44,13 @@ def reading_check(
 
 
 def plainly(value: Any) -> Any:
-    """An answer in small letters, `-` and spaces as `_`, no module before and no brackets after; True is not 1."""
+    """An answer in small letters, `-` and spaces as `_`, and True is not 1.
+
+    A name goes without what it belongs to (`self.`), its brackets, and a collective's variant (`all_gather_single`).
+    """
     if isinstance(value, str):
-        text = "_".join(value.lower().replace("-", " ").split()).removesuffix("()")
-        for prefix in PREFIXES:
-            text = text.removeprefix(prefix)
-        return text
+        name = "_".join(value.lower().replace("-", " ").split()).split("(")[0].rsplit(".", 1)[-1]
+        return match[1] if (match := _VARIANT.fullmatch(name)) else name
     if isinstance(value, list | tuple):
         return [plainly(item) for item in value]
     return (type(value).__name__, value)

@@ -77,8 +77,8 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does everything
 # ring (环).
 #
 # > **What to expect.** These seconds are bytes over the bandwidth on paper: expect more, never less. Latency and the
-# > adding come on top, and no link delivers its data sheet: one user measured NCCL's ring at 80% of NVLink's. Section 9
-# > fits the model to your machine and prints a range.
+# > adding come on top, and no link delivers its data sheet: one user's ring reached 80% of NVLink's bandwidth. Section
+# > 9 fits the model to your machine and prints a range.
 #
 # ### Warm-up: write the bill of the naive way
 #
@@ -87,7 +87,7 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does everything
 # **`naive_all_reduce_bill(num_ranks, num_bytes)`** returns two numbers: how many messages begin or end at rank 0, and
 # how many bytes rank 0 receives and sends together. *About 1 line.*
 #
-# > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers; sizes, from one
+# > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers; sizes, from one
 # > number (then some chunks are empty) to 60,000, and N divides only some; shapes, flat or a matrix; dtypes (float32,
 # > float64 and bfloat16); 2 to 6 ranks; and the group, often only a part of the world, such as ranks 1 and 3.
 
@@ -131,12 +131,12 @@ figures.ring_stepper(num_ranks=4)
 # ## 3 · Notation for the whole course
 #
 # - **N** ranks; **S** bytes in the whole tensor.
-# - **α** seconds per message costs however short it is, latency (延迟); **β** seconds per byte, the inverse of
-#   bandwidth (带宽).
+# - **α**: the seconds that a message costs, however short it is: latency (延迟); **β**: seconds per byte, the inverse
+#   of bandwidth (带宽).
 # - **`A[I_X]`**: axis I of A is split over the ranks of mesh axis X. **`A[I]`**: every rank holds all of it.
 #   **`A[I]{U_X}`**: every rank holds a part of a *sum* that is not finished.
 #
-# Seven collectives by name, seen from ranks 0 and 1 (`·` nothing, `│` between the chunks):
+# Eight collectives by name, seen from ranks 0 and 1 (`·` nothing, `│` between the chunks):
 #
 # | collective | before | after | in notation |
 # |---|---|---|---|
@@ -172,16 +172,16 @@ except shardlab.RanksFailed as report:
 
 # %% [markdown]
 # It hangs: a deadlock (死锁). Here a `send` returns only when the other side receives, and nobody does. A library may
-# copy short messages into a buffer and return early; there the same line works until a message outgrows the buffer.
+# copy short messages into a buffer and return early; then the same lines work until a message outgrows the buffer.
 # Never rely on it.
 #
 # ### Hang hunt: `exchange`
 #
 # Even and odd ranks are partners: 0 with 1, 2 with 3; `rank ^ 1` is the partner. **`exchange(tensor, *, group)`**
 # returns the partner's tensor, of the same shape and dtype, and leaves `tensor` alone; one message per rank, made of
-# send and receive only. Ranks are ranks *in the group*: ask for `dist.get_rank(group)`, and address them by
-# `group_dst=` and `group_src=`. Wait for every `isend`: a message that nobody waits for may never leave.
-# *About 6 lines.*
+# send and receive only. Ranks are ranks *in the group*: ask for `dist.get_rank(group)` and
+# `dist.get_world_size(group)`, and address them by `group_dst=` and `group_src=`. Wait for every `isend`: a message
+# that nobody waits for may never leave. *About 6 lines.*
 #
 # <details><summary>Hint</summary>
 #
@@ -302,9 +302,9 @@ check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=cases)
 #
 # Write two functions in one cell. **`ring_all_gather(chunk, sizes, *, group)`** returns the list of all ranks' chunks
 # in rank order; `sizes[r]` is the number of elements of rank r's chunk, perhaps 0; no chunk visits a rank twice.
-# **`ring_all_reduce(tensor, *, group)`** takes a tensor of any shape and size, cuts it with `tensor_split`, uses both
-# halves, and returns the sum in the same shape and dtype: 2(N−1)/N of S in at most 2(N−1) messages per rank. Both are
-# made of send and receive only and leave their inputs alone. *About 7 and 4 lines.*
+# **`ring_all_reduce(tensor, *, group)`** takes a tensor of any shape and size, flattens it, cuts it with
+# `tensor_split`, uses both halves, and returns the sum in the same shape and dtype: 2(N−1)/N of S in at most 2(N−1)
+# messages per rank. Both are made of send and receive only and leave their inputs alone. *About 7 and 4 lines.*
 #
 # > **A correction.** Lecture notes (ours included) say "Reduce = Reduce-Scatter + All-Gather". Count who ends with
 # > the result: after a *reduce* one rank holds the sum, after an all-gather all do. What holds is **All-Reduce =
@@ -341,7 +341,13 @@ cases = [
     {"ranks": 2, "numbers": 4},
     {"ranks": 3, "numbers": 7},
     {"ranks": 4, "numbers": 302, "subgroup": [1, 2, 3], "dtype": "bfloat16", "matrix": True},
-    {"ranks": 3, "numbers": 5, "empty": 1, "part": "all-gather"},  # at most 5 numbers per rank, none on rank 1
+    {
+        "ranks": 3,
+        "numbers": 5,
+        "empty": 1,
+        "dtype": "bfloat16",
+        "part": "all-gather",
+    },  # at most 5 numbers per rank, none on rank 1
 ]
 check("week01.ring-all-reduce", ring_all_gather, ring_all_reduce, cases=cases)
 
@@ -366,8 +372,8 @@ except shardlab.RanksFailed as report:
     print(report)
 
 # %% [markdown]
-# A rank got a message of the wrong length and died of it; its peer was left alone. With NCCL the same lines hang until
-# a timeout, minutes later. And if both tensors had the same shape, you would see nothing at all: loss and gradient
+# A rank got a message of the wrong length and died of it; its peer lost its partner. With NCCL they may hang until a
+# timeout, minutes later. And if both tensors had the same shape, you would see nothing at all: loss and gradient
 # would be *added to each other*. The report's last line is the one to look for: where the ranks diverge.
 #
 # ### Hang hunt: `average_loss_and_gradient`
@@ -610,7 +616,7 @@ check("week01.reading", reading_answers)
 # ## 11 · Challenge: leave the node with as little as you can
 #
 # Two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast, the one between nodes is slow. A flat ring
-# 0 → 1 → 2 → 3 → 0 crosses twice, 1 → 2 and 3 → 0, and sends 2(N−1)/N · S = 1.5 S there. How much does it help if
+# 0 → 1 → 2 → 3 → 0 crosses twice, 1 → 2 and 3 → 0, and sends 2(N−1)/N · S = 1.5 S over each. How much does it help if
 # ranks 0 and 1 first add up inside their node, and each then crosses with one half of the sum?
 #
 # **By hand**, one number per half: rank 0 holds `[1 2]`, rank 1 `[3 4]`, rank 2 `[10 20]`, rank 3 `[30 40]`. Inside the
@@ -629,7 +635,8 @@ print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat
 # **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor, and
 # **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other nodes.
 # `node_group` holds the ranks of this node, `cross_group` the ranks that have this rank's place in each node. Any
-# shape, size and dtype, any number of nodes and of ranks in a node. Use your own functions. *About 6 lines.*
+# shape, size and dtype, any number of nodes and of ranks in a node. Your own functions are all you need. *About 6
+# lines.*
 
 
 # %% exercise="week01.hierarchical-all-reduce"

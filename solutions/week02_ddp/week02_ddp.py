@@ -53,7 +53,7 @@ from autograder import check
 # Every GPU holds the whole model and takes its part of the batch. Before the optimizer may step, all need the mean
 # (平均) of all gradients. Two GPUs, joined by PCIe at 32 GB/s, compute 10 ms per step; two thirds of that is the
 # backward. One model has 24 million fp32 parameters, the other 64 million. What can the link carry in one backward?
-# Guess, then run.
+# Guess.
 
 # %%
 pcie, compute, window = 32e9, 0.010, 0.010 * 2 / 3
@@ -69,7 +69,8 @@ figures.show(
 
 for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100").nvlink)]:
     for label, num_bytes in bars.items():
-        print(f"{name}, {label}: {num_bytes / bandwidth / compute:.0%} on top of the compute, if nothing overlaps")
+        seconds = num_bytes / bandwidth
+        print(f"{name}, {label}: {seconds / (compute + seconds):.0%} of the step, if nothing overlaps")
 
 # %% [markdown]
 # Lecture notes say that DDP over PCIe costs 20–40% of a step and over NVLink 5–10%. You see what such ranges are made
@@ -82,7 +83,7 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
 # into the window, in which the rank has something to compute anyway. By hand: 10 ms of compute, 4 ms of communication,
 # a window of 3 ms: 1 ms is exposed, the efficiency is 10/11. *About 2 lines.*
 #
-# > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers, sizes from a few to
+# > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers, sizes from a few to
 # > 20,000 numbers and more, dtypes (float32, float64 and bfloat16), 2 to 4 ranks, and the group, often a part of
 # > the world, such as ranks 1 and 3. Layers, microbatches and buckets vary as well, and who has no gradient.
 
@@ -106,9 +107,9 @@ check("week02.efficiency", efficiency, cases=cases)
 # %% [markdown]
 # ## 2 · The picture first
 #
-# Four layers, 10 ms of compute, 8 ms on the link. F is the forward; each layer's backward is drawn as its two halves
-# and carries the layer's number. First all gradients leave in one message after the backward, then each layer's leaves
-# as soon as it is there. Why is the second step not 10 ms long?
+# Four layers, 10 ms of compute, 8 ms on the link. F is the forward; each layer's backward is drawn as two halves
+# and carries the layer's number. First all gradients leave in one message after the backward, then each layer's as
+# soon as it is there. Why is the second step not 10 ms long?
 
 # %%
 forward, backward = 0.010 / 3, [0.010 / 6] * 4  # seconds; backward: one for each layer
@@ -131,8 +132,8 @@ for name, places in [("One message at the end", [3]), ("One message per layer", 
 #
 # ## 4 · Two lines that are easily forgotten
 #
-# Four ranks fit the same weights with plain gradient descent. Once everything is right, once nobody divides, once the
-# ranks begin with different weights. **Which run fails, and which only looks as if it worked? Commit, then run.**
+# Four ranks fit the same weights with plain gradient descent. First all is right, then nobody divides, then the ranks
+# begin with different weights. **Which run fails, and which only looks as if it worked? Commit, then run.**
 
 
 # %%
@@ -163,8 +164,8 @@ for divides, same_start in [(True, True), (False, True), (True, False)]:
 #
 # **`average_gradients(gradients, *, group)`** takes this rank's gradients, a list of tensors of any shapes, and returns
 # the list of their means over the group, in the same shapes and dtypes. The inputs stay as they are. The library's
-# all-reduce is allowed from now on, and no more bytes than it sends: 2(N−1)/N of all gradients. By hand, two ranks:
-# `[[1, 2], [3]]` on rank 0 and `[[3, 6], [5]]` on rank 1 become `[[2, 4], [4]]` on both. *About 6 lines.*
+# all-reduce is allowed from now on; send no more than one of all gradients does, 2(N−1)/N of their bytes. By hand, two
+# ranks: `[[1, 2], [3]]` on rank 0 and `[[3, 6], [5]]` on rank 1 become `[[2, 4], [4]]` on both. *About 6 lines.*
 
 
 # %% exercise="week02.average-gradients"
@@ -192,7 +193,7 @@ check("week02.average-gradients", average_gradients, cases=cases)
 # ## 5 · Buckets
 #
 # A message costs α however short it is, and a model has hundreds of small biases. One message for everything costs α
-# once, and hides nothing. In between: buckets.
+# once, and hides nothing.
 #
 # **`assign_buckets(sizes, bucket_bytes)`**: `sizes[i]` is the size of parameter i in bytes, in the order of the model.
 # Return a list of buckets, each a list of parameter numbers, in the order in which a backward finishes them: the last
@@ -250,15 +251,14 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # 3. the last one: when all gradients of a bucket are there, all-reduce them as one flat tensor. One call per bucket, in
 #    the order of `buckets` on every rank, whatever order the gradients come in (a forward need not use layers in the
 #    order of `model.parameters()`, nor in the same order on all ranks): no name travels with a call;
-# 4. after the backward: wait, divide, copy back, and remove the hooks, for the next step calls the function again on
-#    the same model.
+# 4. after the backward: wait, divide, copy back, and remove the hooks, or they pile up step by step.
 #
 # **By hand**, two ranks, one weight w, `model(rows)` = w · rows, two microbatches each: rank 0 has the rows 1 and 2,
 # rank 1 has 3 and 4. The gradient of a sum over rows is the sum of the rows: rank 0 adds up 1, then 1 + 2 = 3, and now
 # its bucket is full and leaves; rank 1 sends 7. Both end with `w.grad` = (3 + 7)/2 = 5, after one message.
 #
-# *About 22 lines.* No other calls. The check proves overlap by the order of events: it lets the other ranks into a
-# layer's backward only when rank 0 is one layer ahead. A rank that waits inside a hook waits forever.
+# *About 22 lines.* No other collectives. The check proves overlap by the order of events: it lets the other ranks into
+# a layer's backward only when rank 0 is one layer ahead. A rank that waits inside a hook waits forever.
 #
 # <details><summary>Hint 1: what a hook does</summary>
 #
@@ -374,7 +374,7 @@ print(shardlab.run(order_of_events, ranks=2)[0])
 #
 # **Seconds.** Ranks that share cores cannot show overlap; ranks that *sleep* can. Eight layers sleep 400 ms in all, two
 # thirds of it in the backward, and an emulated link takes 320 ms for the gradient: the picture of section 2, forty
-# times slower, so that this machine keeps up. Predict the efficiency for 1, 2 and 8 buckets.
+# times slower. Predict the efficiency for 1, 2 and 8 buckets.
 
 # %%
 LAYERS, PARAMETERS, BANDWIDTH, COMPUTE = 8, 8000, 0.8e6, 0.400  # bytes per second; seconds
@@ -394,7 +394,6 @@ def measured(num_buckets):
     sizes = {"bucket_bytes": num_bytes, "first_bucket_bytes": num_bytes}
     link = data_parallel.over_link(BANDWIDTH)
     model = data_parallel.DataParallel(torch.nn.Sequential(*layers), **sizes, reduce=link)
-    backward = lambda: model(torch.ones(1)).sum().backward()  # noqa: E731
 
     def backward():
         model(torch.ones(1)).sum().backward()
@@ -413,7 +412,7 @@ figures.show(figure, figures.draw_overlap(ax, FORWARD, BACKWARD, predicted(8), t
 
 # %% [markdown]
 # **The range to expect:** sleeping ranks wake up late when the machine is busy. The measured column is the best of
-# three steps; one or two points below the prediction are usual on an idle machine, more on a loaded one.
+# three steps; one or two points below the prediction are usual, more on a loaded machine.
 #
 # > **A correction.** "A model that takes 10 ms to compute and 8 ms to communicate has only 55% efficiency" holds only
 # > if *nothing* overlaps, as with your one bucket. With eight it is 82%, and no more than 88% can be had: the backward
@@ -457,15 +456,16 @@ for name, in_buckets in (("After the backward, on this machine", False), ("Bucke
     figures.show(figure, figures.draw_profile(ax, traces, name=name))
 
 # %% [markdown]
-# None of it, and more than half (mind the two scales). A message of gloo needs the same cores as the backward beside
-# it; a GPU has engines to spare. Here is DDP on one H200, shared by two ranks. **Which bucket can nobody hide?**
+# None of it, and a third to most of it, as your cores have time (mind the two scales). A message of gloo needs the same
+# cores as the backward beside it; a GPU has engines to spare. Here is DDP on one H200, shared by two ranks. **Which
+# bucket can nobody hide?**
 
 # %%
 figure, ax = figures.new_axes(9, 2.6)
 figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week02"), name="DDP on one H200"))
 
 # %% [markdown]
-# The last: it holds the gradients of the first layer, and no backward is left. Rank 1 is a little ahead and waits
+# The last: it holds the gradients of the first layer, and no backward is left. Rank 1, a little ahead, waits
 # inside its messages (`docs/profiler.md`).
 #
 # **Throughput against ranks** (吞吐量): four rows per rank. **Predict the curve** for
@@ -558,7 +558,7 @@ for lr in (0.05, 0.25):
 # et al. trained ResNet-50 by this rule with batches of up to 8192 images: a rule of thumb, not a law.
 #
 # **Which rank reads what.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order. Ten rows
-# do not divide by four ranks. **Which rows does the last batch hold?**
+# do not divide by four ranks. **Which row does each rank read last?**
 
 # %%
 for rank in range(4):
@@ -568,7 +568,7 @@ for rank in range(4):
 # %% [markdown]
 # Rows 0 and 1 are read twice, so that all ranks take the same number of steps; `drop_last=True` leaves out the tail
 # instead. Why not let ranks 2 and 3 have a shorter last batch? They would weigh too much: rank 0 with losses 1, 1, 1
-# and rank 1 with a single 5 average to (1 + 5)/2 = 3, but the mean of the four is 2. And a rank with one batch less
+# and rank 1 with a single 5 average to (1 + 5)/2 = 3, but the mean of the four is 2. And a rank with one batch fewer
 # leaves the others waiting in an all-reduce. Call `sampler.set_epoch(epoch)` before every epoch, or all epochs have the
 # same order.
 #
@@ -605,7 +605,7 @@ except shardlab.RanksFailed as report:
 # **`average_used(gradients, parameters, *, group)`**: `gradients[i]` may be None on some ranks; `parameters[i]` has its
 # shape and dtype, on all. Return the means over *all* ranks of the group, where None counts as zeros. Where **no** rank
 # has a gradient return None: a zero would still be a step for an optimizer with momentum or weight decay. Leave the
-# inputs alone. The bytes are those of all-reduces; who has used what may cost 4 KB more.
+# inputs alone. Send no more bytes than all-reduces of the gradients; to ask who used what may cost 4 KB more.
 #
 # **By hand**, two ranks, three parameters: `[2, None, None]` on rank 0 and `[4, 6, None]` on rank 1 become
 # `[3, 3, None]` on both. *About 9 lines.*
@@ -799,7 +799,7 @@ check("week02.top-k", compressed_means, cases=cases)
 
 # %% [markdown]
 # Now train with it. A linear layer learns 1024 weights from noisy targets; no loss can fall below the noise, 0.25.
-# Which row is within 1% of the first?
+# Which rows are within 1% of the first?
 
 
 # %%
@@ -839,7 +839,8 @@ for name, codec in codecs.items():
 # ## 11 · Interview: 10 ms of compute, 8 ms of communication: what efficiency?
 #
 # **`ten_and_eight()`** returns two numbers: the efficiency without overlap, and the best that DDP can do, when the
-# whole backward (two thirds of the compute) hides communication. *One or two lines; your `efficiency` helps.*
+# whole backward (two thirds of the compute) hides communication. By hand, 6 and 5 ms: 6/11, and 6/7. *One or
+# two lines; your `efficiency` helps.*
 
 
 # %% exercise="week02.ten-and-eight"
@@ -910,5 +911,5 @@ check("week02.ten-and-eight", ten_and_eight)
 # - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal, predicts a step on
 #   your machine and measures it (`labs/README.md`). `docs/one-screen/ddp.md` shows DDP's whole step in one screen.
 #
-# **An experiment, not graded.** `TopK(0.01)` keeps a fourth of that. Which learning rate does it still bear, and why is
-# error feedback like a delay of n/k steps?
+# **An experiment, not graded.** `TopK(0.01)` keeps a fourth of what 4% keep. At which learning rate does it still
+# train, and why is error feedback like a delay of n/k steps?

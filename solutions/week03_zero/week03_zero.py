@@ -71,9 +71,9 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limi
 #
 # **`state_bytes(num_parameters, num_ranks)`** returns four numbers, the bytes of model states on one rank with DDP and
 # with stages 1, 2 and 3. By hand, 100 parameters on 4 ranks: DDP 200 + 200 + 1200 = 1600; stage 1 cuts the 1200 to
-# 300, which leaves 700. *About 2 lines.*
+# 300, which leaves 700. No padding yet: a slice is P/N, even if that is a fraction. *About 2 lines.*
 #
-# > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers; shapes and sizes (N
+# > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers; shapes and sizes (N
 # > divides some, and some have fewer numbers than ranks); dtypes (float32, float64 and bfloat16); 1 to 8 ranks; and the
 # > group, often only a part of the world, such as ranks 1 and 3.
 
@@ -247,9 +247,9 @@ for largest in (0.5, 2.0, 2.0, 0.5, 0.5, 0.25, 0.25):  # the largest gradient of
 
 # %% [markdown]
 # With ZeRO the infinity may be in *one* rank's slice. If each rank decided alone, that rank would skip and the others
-# step: all would gather a model half of which is a step ahead, and their scales would differ. So before the step the
-# ranks all-reduce one number, whether anybody saw an infinity. bf16 usually needs no scale: its problem is digits, and
-# for that there is the master.
+# step: all would gather a model of which one slice lags a step behind, and their scales would differ. So before the
+# step the ranks all-reduce one number, whether anybody saw an infinity. bf16 usually needs no scale: its problem is
+# digits, and for that there is the master.
 #
 # **Adam as data.** `adam.new_state(weights)` makes the three float32 vectors of some weights, and
 # `adam.update(state, gradient, lr=lr)` takes a step in them. The state is a dictionary:
@@ -266,8 +266,9 @@ print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n,
 #
 # Three functions in one cell; ranks are ranks *in the group*, and rank r owns slice r.
 #
-# - **`mean_slice(tensors, *, group)`**: this rank's slice of the mean over ranks of the tensors, laid out and padded.
-#   It must send no more than a reduce-scatter, (N−1)/N, and leave its inputs alone. *About 4 lines.*
+# - **`mean_slice(tensors, *, group)`**: this rank's slice of the mean over ranks of the tensors, laid out and padded,
+#   in their dtype. It must send no more than a reduce-scatter, (N−1)/N of the padded vector's bytes, and leave its
+#   inputs alone. *About 4 lines.*
 # - **`zero1_state(parameters, *, group)`**: Adam's state of this rank's slice, and of nothing else: 12 bytes for each
 #   of its parameters, and nothing is sent. A view of a longer vector keeps all of it alive: one case reads the peak
 #   of memory. *2 lines.*
@@ -406,8 +407,8 @@ check("week03.zero2", zero2_backward, cases=[values, memory])
 # ## 7 · Predict, then measure
 #
 # A small GPT in bf16, trained for two steps on four ranks by the package's `Zero1` and `Zero2`, and on one rank alone:
-# there nothing is cut, and a rank of DDP holds the same. Which of the three columns change with the stage, and to
-# what? The last column counts what is sent in a step.
+# there nothing is cut, and a rank of DDP holds the same. Each line `held` has three numbers: weights, gradients,
+# optimizer state. Which of them change with the stage, and to what? `sent` counts the bytes of one step.
 
 
 # %%
@@ -488,8 +489,8 @@ print(shardlab.run(clip_as_found, slices, 1.0, ranks=2))
 #
 # **`clip_slices(gradients, max_norm, *, group)`** returns the norm of all ranks' slices together and scales this
 # rank's `gradients`, a list of tensors, in place. Squares are computed in float32. A rank may hold no slice at all; a
-# norm below `max_norm`, or of zero, changes nothing. Slices keep their dtype. Do not send them: a rank has 128 bytes.
-# *About 6 lines.*
+# norm below `max_norm`, or of zero, changes nothing. Slices keep their dtype and stay where they are: each rank may
+# send 128 bytes at most. *About 6 lines.*
 
 
 # %% exercise="week03.clip"
@@ -524,7 +525,8 @@ check("week03.clip", clip_slices, cases=cases)
 #    full gradients when `_send_full_buckets` returns? A number.
 # 2. `"params_by"`: torch's `ZeroRedundancyOptimizer` gives whole parameters to ranks. By which collective do the new
 #    ones come back to all, in `_sync_params`? A name.
-# 3. `"order"`: `Zero1.step(max_norm=1.0)`: which three collectives run, in order? A list of names with `_`.
+# 3. `"order"`: `Zero1.step(max_norm=1.0)`: which three collectives run, in order? A list of names as in week 1, with
+#    `_`. The calls themselves are in `flat.py` and `clipping.py`.
 #
 # And in `deepspeed/runtime/zero/stage_1_and_2.py` of DeepSpeed, for yourself:
 #
@@ -668,7 +670,8 @@ check("week03.two-gpus", hundred_million_on_two)
 #   Look for: figure 1, and its 7.5B model on 64 GPUs; which of its factors are limits?
 # - Micikevicius and others, *Mixed Precision Training*, arXiv 1710.03740. Look for: the share of updates that fp16
 #   would lose, and the histogram of gradients that shows why the loss is scaled. Does bf16 need that?
-# - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size` and `overlap_comm`, which are section 10's layers.
+# - DeepSpeed's ZeRO tutorial. Look for: `reduce_bucket_size`, which sets how much leaves in one message, as a layer
+#   does in section 10; `overlap_comm`, which lets it travel while the backward goes on.
 # - **Labs 1 and 3**: `labs/README.md` says how to run `memory_calculator.py`, and ZeRO's stages 1 and 2 on a small GPT,
 #   with predicted and measured bytes side by side.
 #

@@ -71,15 +71,15 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limi
 # ### Warm-up: how many times less?
 #
 # > **A correction.** Lecture notes (ours included) say "ZeRO-3 saves about 3N×". It saves **N×**: 16P becomes 16P/N.
-# > And that of the *model states* only: activations (激活) stay as they are, on every rank.
+# > And it saves *model states* only: activations (激活) stay as they are, on every rank.
 #
 # **`zero3_saves(num_parameters, num_ranks, activation_bytes)`** returns two factors, DDP over ZeRO-3: of the model
 # states, and of states and activations together. By hand, 100 parameters, 4 ranks, 400 bytes of activations: 1600/400 =
 # 4, and 2000/800 = 2.5. *About 2 lines.*
 #
-# > **Fresh cases.** The grade adds cases to those that you see. This week they vary: the numbers; the sizes and numbers
-# > of units, blocks, files and slices (N divides only some); 1 to 8 ranks; and the group, often only a part of the
-# > world, such as ranks 1 and 3. All weights are float32.
+# > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers; the sizes and
+# > numbers of units, blocks, files and slices (N divides only some); 1 to 8 ranks; and the group, often only a part of
+# > the world, such as ranks 1 and 3. All weights are float32.
 
 
 # %% exercise="week04.n-times"
@@ -109,8 +109,9 @@ check("week04.n-times", zero3_saves, cases=cases)
 # | at rest | `[ 1 2 │ · · ]` | `[ 5 6 │ · · ]` | |
 # | **gather** A, **use** it: forward | `[ 1 2 │ 3 4 ]` | `[ 5 6 │ · · ]` | half of A |
 # | **free** A, gather and use B | `[ 1 2 │ · · ]` | `[ 5 6 │ 7 8 ]` | half of B |
-# | backward of B, **reduce** its gradient, free B | `[ 1 2 │ · · ]` | `[ 5 6 │ · · ]` | half of B's gradient |
-# | gather A again, backward, reduce, free | `[ 1 2 │ 3 4 ]` | `[ 5 6 │ · · ]` | half of A, half of its gradient |
+# | backward of B, **reduce** its gradient | `[ 1 2 │ · · ]` | `[ 5 6 │ 7 8 ]` | half of B's gradient |
+# | free B, gather A again, backward, reduce | `[ 1 2 │ 3 4 ]` | `[ 5 6 │ · · ]` | half of A, half of its gradient |
+# | free A | `[ 1 2 │ · · ]` | `[ 5 6 │ · · ]` | |
 #
 # In the backward of a unit its **whole gradient** stands beside its whole weights until the reduce-scatter is through:
 # another unit's size, which the table leaves out.
@@ -147,8 +148,8 @@ check("week04.n-times", zero3_saves, cases=cases)
 #
 # **`gather_plan(num_units, prefetch)`** returns a list of texts: `"gather 3"`, `"forward 3"`, `"backward 3"`,
 # `"free 3"`. A gather is only *started* by its text and runs beside what follows; a pass waits until its unit is
-# there. Never may more units be whole than those of the pass at work and of the next `prefetch` passes, and none at
-# the end; what one of these passes needs is not freed and gathered again. *About 11 lines.*
+# there. At any time only the units of the pass at work and of the next `prefetch` passes may be whole, and at the end
+# none. A unit that one of these passes needs must stay: do not free it and gather it again. *About 11 lines.*
 #
 # The check plays your plan on a clock: it counts units, gathers, and seconds of waiting.
 #
@@ -202,7 +203,7 @@ check("week04.plan", gather_plan, cases=cases)
 # %% [markdown]
 # ## 5 · Gather, use, free on real ranks
 #
-# Two helpers from week 3. They take care of the padding.
+# Two helpers, made of what you wrote in week 3. They take care of the padding; this `mean_slice` takes one gradient.
 
 
 # %%
@@ -347,10 +348,11 @@ figure, ax = figures.new_axes(7, 2.2)
 figures.show(figure, figures.draw_bars(ax, wraps, title="One unit around the model: all weights are whole at once"))
 
 # %% [markdown]
-# The bytes are equal to the last one. **One unit around the whole model frees nothing when it matters**: it is gathered
+# The bytes are predicted exactly. **One unit around the whole model frees nothing when it matters**: it is gathered
 # before the first layer and freed after the last. The job runs, its loss is right, the slices are small, and the peak
 # is that of ZeRO-2. That is what `FSDP(model)` without a wrapping policy and `fully_shard(model)` without a call for
-# each block do.
+# each block do. (The package frees the last unit, too, and gathers it again; a plan that keeps it, as yours, saves one
+# gather.)
 #
 # | prefetch | peak of the weights (in the backward + one unit of gradient) | what is exposed |
 # |---|---|---|
@@ -464,19 +466,19 @@ check("week04.tied", tied_step, cases=cases)
 #
 # ## 8 · Pay with precision: gather in eight bits
 #
-# A third of the bytes are gathers for the forward. ZeRO++ (qwZ) sends them as int8 codes (量化), with one scale
-# (缩放因子) for each block: a quarter of fp32's bytes, half of bf16's. Why a scale for each block? One large number
-# would set the scale for all.
+# Two thirds of the bytes are gathers. ZeRO++ (qwZ) sends weights as int8 codes (量化), with one scale (缩放因子) for
+# each block: a quarter of fp32's bytes, half of bf16's. Why a scale for each block? One large number would set the
+# scale for all.
 #
 # **By hand:** the shard `[0.5, −1, 0.25, 0]` as one block. The largest is 1, so the scale is 1/127; the codes are 64
-# (63.5, rounded), −127, 32, 0. The message has 4 + 4 bytes. Decoded: 64/127 = 0.504, −1, 0.252, 0: off by less than
-# half a scale, 0.004.
+# (63.5, rounded), −127, 32, 0. The message has 4 + 4 bytes. Decoded: 64/127 = 0.504, −1, 0.252, 0: off by half a
+# scale at most, 0.004.
 #
 # **`quantized_all_gather(shard, block, *, group)`**: `shard` is flat float32 and of one length on all ranks. For each
-# `block` numbers (the last block may be shorter) the scale is the largest absolute value over 127, a code is the number
-# over the scale, rounded. Return the float32 vector that all ranks' shards become, in rank order. On the wire: **a byte
-# per number and four per block to each other rank**, nothing else. No number may be off by more than half a scale,
-# every rank must end with the *same* numbers, and `shard` stays as it is. *About 12 lines.*
+# `block` numbers (the last block may be shorter) the scale is the largest absolute value divided by 127, a code is the
+# number divided by the scale, rounded. Return the float32 vector that all ranks' shards become, in rank order. On the
+# wire: **a byte per number and four per block to each other rank**, nothing else. No number may be off by more than
+# half a scale, every rank must end with the *same* numbers, and `shard` stays as it is. *About 12 lines.*
 #
 # <details><summary>Hint</summary>
 #
@@ -487,7 +489,7 @@ check("week04.tied", tied_step, cases=cases)
 
 # %% exercise="week04.quantized-gather"
 def quantized_all_gather(shard, block, *, group):
-    """All ranks' shards end to end, through int8 codes and a float32 scale a block; shard: flat, float32."""
+    """All ranks' shards end to end, through int8 codes and one float32 scale per block; shard: flat, float32."""
     ### BEGIN SOLUTION
     size, num = dist.get_world_size(group), len(shard)
     blocks = pad(shard, (0, -num % block)).view(-1, block)
@@ -522,7 +524,8 @@ check("week04.quantized-gather", quantized_all_gather, cases=cases)
 # instead of 16). **0.75 M instead of 3 M.**
 #
 # **Predict, then measure**, on four ranks in two nodes. Weights here are float32; from bf16, eight bits save less.
-# Which bytes stay inside a node, and which cross?
+# Without hpZ both gathers are in eight bits; with hpZ the backward's is exact and stays inside the node. Which bytes
+# cross?
 
 
 # %%
@@ -584,7 +587,7 @@ for num_ranks in (8, 64):
 # 1. `"ranks_of_the_backward"`: `fully_shard(block, mesh=mesh, reshard_after_forward=8)` on a mesh of 64 ranks. How many
 #    ranks take part in a block's all-gather in the **backward**? A number.
 # 2. `"records"`: the backward prefetches in the reverse order of the forward. Which method of `FSDPParamGroup` writes
-#    that order down? A name.
+#    that order down? Its name.
 # 3. `"order"`: in `FSDPParamGroup.post_backward`, in which order come `reshard`, `foreach_reduce` and
 #    `accumulate_unsharded_grad_if_needed`, where gradients are reduced? A list of three names.
 
@@ -614,8 +617,8 @@ check("week04.reading", reading_answers)
 # Two units of 10 and 6 numbers, 4 files (`-` is padding), seen from the new rank 0 of 2:
 #
 # ```
-# file 0: 0 1 2 | a b      reads (0, 0, 3) and (1, 0, 2): 0 1 2 3 4
-# file 1: 3 4 5 | c d            (0, 3, 5) and (1, 3, 4): a b c
+# file 0: 0 1 2 | a b      unit 0: reads (0, 0, 3), (1, 0, 2): 0 1 2 3 4
+# file 1: 3 4 5 | c d      unit 1: reads (0, 3, 5), (1, 3, 4): a b c
 # file 2: 6 7 8 | e f
 # file 3: 9 - - | - -
 # ```

@@ -20,13 +20,13 @@
 #
 # - [ ] **build** GPipe and 1F1B as data, and run them on real ranks;
 # - [ ] **predict** the bubble and the memory of a schedule, and see both hold;
-# - [ ] **find** a gradient that is M times too long behind a loss that is right.
+# - [ ] **find** a gradient that is M times too large behind a loss that is right.
 #
 # **Before you start**, answer three questions for yourself.
 #
 # <details><summary>What does the backward of a layer need?</summary>
 #
-# The gradient of its output, from the layer behind it, and its own input, from the forward. So a layer keeps its
+# The gradient of its output, from the next layer, and its own input, from the forward. So a layer keeps its
 # activations (激活) until its backward.
 # </details>
 #
@@ -74,9 +74,10 @@ figures.show(figure, figures.draw_bars(ax, bars, title="A microbatch crosses a s
 # ### Warm-up: the bubble
 #
 # Cut the batch into M microbatches (微批次) and let them follow each other through P equal stages. A *unit* is the work
-# of one microbatch in one stage, forward and backward together. Rank P−1 begins P−1 forwards late and rank 0 ends P−1
-# backwards after it could have; every other rank loses as much, part of it before and part of it after. The time that
-# a rank idles is the bubble (气泡): P−1 units in a step of M + P − 1.
+# of one microbatch in one stage, forward and backward together. Rank P−1 begins P−1 forwards late and is done P−1
+# backwards before the step ends. Rank 0 begins and ends with the step, but waits just as long in between; every other
+# rank loses the same, partly at the ends and partly in between. The time that a rank idles is the bubble (气泡): P−1
+# units in a step of M + P − 1.
 #
 # **By hand**, two stages:
 #
@@ -115,8 +116,9 @@ check("week07.bubble", bubble_and_speedup, cases=cases)
 # %% [markdown]
 # ## 2 · The picture first
 #
-# Two ranks, each with half of the layers. Blue is a forward; a backward takes twice as long and is drawn as its two
-# halves. Grey is the bubble. Its *length* is the same three times; what shrinks is its share.
+# Two ranks, each with half of the layers. Blue is a forward; a backward takes twice as long and is drawn as two
+# boxes, the gradients of its input and of its weights. Grey is the bubble. Its *length* is the same in all three; what
+# shrinks is its share.
 
 # %%
 by_hand = parse_schedule([["0F0", "0B0"], ["1F0", "1B0"]])
@@ -198,7 +200,7 @@ check("week07.split-stages", split_stages, cases=cases)
 # %% [markdown]
 # ## 5 · Talking to both neighbours
 #
-# In the middle of a step an activation goes to the rank behind while a gradient comes back from it. The code below
+# In the middle of a step an activation goes to the next rank while a gradient comes back from it. The code below
 # sends first and receives second, on every rank. **Which rank gets through? Commit to an answer, then run.**
 
 
@@ -224,8 +226,8 @@ except shardlab.RanksFailed as report:
 #
 # **`exchange_with_neighbours(activation, gradient, *, group)`** sends `activation` to rank+1 and `gradient` to rank−1,
 # and returns what it receives: `(activation from rank−1, gradient from rank+1)`. All have one shape and dtype. Rank 0
-# has nobody before it: its `gradient` is None, and so is the first thing that it returns. The last rank has nobody
-# behind it: its `activation` and the second thing are None. Only send and receive, one message to each neighbour; leave
+# has no previous rank: its `gradient` is None, and so is the first thing that it returns. The last rank has no next
+# rank: its `activation` and the second thing are None. Only send and receive, one message to each neighbour; leave
 # the inputs alone. *About 12 lines.*
 #
 # **By hand**, three ranks, one number each:
@@ -243,7 +245,7 @@ except shardlab.RanksFailed as report:
 
 # %% exercise="week07.neighbours"
 def exchange_with_neighbours(activation, gradient, *, group):
-    """Send the activation to rank+1 and the gradient to rank-1; returns (activation before, gradient behind)."""
+    """Send the activation to rank+1, the gradient to rank-1; return (what rank-1 sends, what rank+1 sends)."""
     ### BEGIN SOLUTION
     rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
     before = None if rank == 0 else torch.empty_like(gradient)
@@ -349,9 +351,9 @@ for num in (1, 4):
 
 # %% [markdown]
 # Both numbers should be 1.000: they are divided by those of one process. The loss is logged and looks fine; with Adam,
-# which hardly cares how long a gradient is, even the curve does. Gradient clipping cares. PyTorch's torchtitan had this
-# bug ([issue 2972](https://github.com/pytorch/torchtitan/issues/2972), 2026): the pipeline's loss was divided *after*
-# the backward, for the log only.
+# which hardly cares how large a gradient is, even the curve does. Gradient clipping cares. PyTorch's torchtitan had
+# this bug ([issue 2972](https://github.com/pytorch/torchtitan/issues/2972), 2026): the pipeline's loss was divided
+# *after* the backward, for the log only.
 #
 # **By hand:** three rows have the losses 1, 3 and 8; their mean is 4. As microbatches of two rows and one row, the
 # means are 2 and 8. Their sum is 10, and their mean 5: both are wrong. Which two factors make 4 of 2 and 8?
@@ -361,7 +363,8 @@ for num in (1, 4):
 # Copy the step, repair it, and name it **`pipeline_step(weight, microbatches, targets, *, group)`**. It returns the
 # mean loss over all numbers of the batch on the last rank (None elsewhere), and the gradient of that loss for this
 # rank's weight. The last microbatch of an epoch may have fewer rows than the others: 1/M is then not right either.
-# Send each activation and each gradient once; leave the inputs alone. *About 22 lines; one of them was the bug.*
+# Send each activation and each gradient once; leave the inputs alone. *About 22 lines; the one that computes
+# the loss must change, and so must the last one.*
 
 
 # %% exercise="week07.pipeline-step"
@@ -410,8 +413,8 @@ check("week07.pipeline-step", pipeline_step, cases=cases)
 # ## 8 · 1F1B: the same bubble, a fraction of the memory
 #
 # In the GPipe that you wrote, every rank holds the activations of all M microbatches. But the last rank could go
-# backward as soon as it has gone forward. **1F1B**: rank r warms up with P−1−r forwards, then does one forward and one
-# backward in turns, and ends with the backwards that are left.
+# backward as soon as it has gone forward. **1F1B**: rank r warms up with P−1−r forwards, then alternates one forward
+# and one backward, and ends with the backwards that are left.
 #
 # **By hand**, two ranks and three microbatches. Rank 0 warms up with one forward, rank 1 with none:
 #
@@ -428,7 +431,7 @@ check("week07.pipeline-step", pipeline_step, cases=cases)
 
 # %% exercise="week07.one-f-one-b"
 def one_f_one_b(num_ranks, num_microbatches):
-    """1F1B as data, in the order of the paper (PTD-P, figure 4, above)."""
+    """1F1B as data, in the order of the paper (2104.04473, figure 4, its upper half)."""
     ### BEGIN SOLUTION
     schedule = []
     for rank, forwards in enumerate(gpipe(num_ranks, num_microbatches)):
@@ -461,7 +464,7 @@ figures.show(figure, figures.draw_timelines(axes, rows, marks=figures.Marks(phas
 #
 # > **What M costs depends on what you hold fixed.** At a fixed *microbatch size*, each further microbatch costs this
 # > GPipe one more set of activations per rank, and 1F1B, from M = P on, nothing. At a fixed *batch*, M microbatches are
-# > each 1/M as large: GPipe's M of them are the whole batch, whatever M is, and 1F1B's memory falls with M.
+# > each 1/M as large: GPipe's M of them are the whole batch, whatever M is, and 1F1B's memory falls as M grows.
 # >
 # > **And the GPipe of the paper** (arXiv 1811.06965) does not keep all that: it recomputes. A stage keeps the *input*
 # > of each microbatch and runs its forward again before the backward (week 6: full recomputation). What is inside the
@@ -503,11 +506,11 @@ figure, ax = figures.new_axes(9, 3.9)
 figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week07"), name="1F1B on one H200"))
 
 # %% [markdown]
-# The order is the schedule's, slot by slot. The lengths are not. The schedule has 27% of bubble; here 43% of the ranks'
-# time is without compute: messages between neighbours take time, too, and this 1F1B hides none of them. Each rank
-# sends, then waits for what it needs next. A message's kernel runs from its launch until the partner has done its part,
-# so most of a long one is waiting. And four ranks that share one GPU slow each other down: a forward is shorter while
-# the others wait. `docs/profiler.md` says how to make such a picture of your own steps.
+# The order is the schedule's, slot by slot. The lengths are not. The schedule has a bubble of 27%; here 43% of the
+# ranks' time is without compute: messages between neighbours take time, too, and this 1F1B hides almost none of them.
+# Each rank sends, then waits for what it needs next. A message's kernel runs from its launch until the partner has done
+# its part, so most of a long one is waiting. And four ranks that share one GPU slow each other down: a forward is
+# shorter while the others wait. `docs/profiler.md` says how to make such a picture of your own steps.
 #
 # **Bytes and memory.** Now with real layers: `execute` runs the same data, the meter counts what a rank hands to
 # `send`, and two hooks of autograd count the activations that it keeps and gives back. Which ranks send half as much?
@@ -566,7 +569,7 @@ check("week07.reading", reading_answers)
 # %% [markdown]
 # ## 12 · Challenge: a schedule under a cap
 #
-# Your GPUs hold the activations of C microbatches, and C is less than P. **`capped(num_ranks, num_microbatches,
+# Your GPUs hold the activations of C microbatches, and C is at most P. **`capped(num_ranks, num_microbatches,
 # max_activations)`** returns a schedule of F and B in which no rank ever holds more, and which takes *no longer than
 # it must*. F takes 1 unit, B takes 2. *About 17 lines.*
 #
@@ -585,7 +588,7 @@ check("week07.reading", reading_answers)
 # <details><summary>Hint</summary>
 #
 # Do not look for a pattern: play the clock. Note when each pass ends. Of all passes that could come next, on any
-# rank, append the one that can begin first; at the same time a backward goes before a forward.
+# rank, append the one that can begin first; if two can begin at the same time, take the backward.
 # </details>
 
 
@@ -680,7 +683,7 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 # ## 15 · Take away
 #
 # > **One.** The bubble of P equal stages is (P−1)/(M+P−1): more microbatches make it smaller. At a fixed microbatch
-# > size each of them costs memory in GPipe, unless it recomputes; in 1F1B, beyond P, it does not.
+# > size each of them costs memory in GPipe (or its input, if that recomputes); in 1F1B, beyond P, it does not.
 #
 # > **Two.** A stage boundary costs one activation forward and one gradient back: the axis for slow links.
 #
@@ -700,4 +703,4 @@ check("week07.smallest", smallest_num_microbatches, cases=cases)
 #   beside ours. `docs/one-screen/pipeline-1f1b.md` shows the whole 1F1B step in one screen.
 #
 # **An experiment, not graded.** Simulate 1F1B with `Durations(forward=[1, 1, 1, 2])` (and the same for the gradients):
-# one stage is twice as slow. How much of your carefully reduced bubble is left?
+# one stage is twice as slow. What becomes of your bubble?

@@ -135,9 +135,9 @@ check("week08.bubbles", bubbles, cases=[equal, unequal])
 # The older remedy (2021) leaves the backward whole. A rank holds v chunks: rank r has the stages r, r+P, r+2P, … Each
 # takes a v-th of the time, so the next *rank* gets its first microbatch v times sooner, and the bubble is divided by v.
 #
-# The order on one rank: microbatches go in rounds of P. A round passes the first chunk, then the second, …; backward
-# the last chunk comes first. Warm up with (v−1)P + 2(P−1−r) forwards (all of them, if there are fewer); then F and B
-# in turn; then the backwards that are left.
+# The order on one rank: microbatches go in rounds of P. A round goes through the first chunk, then the second, …; in
+# the backward, the last chunk comes first. Warm up with (v−1)P + 2(P−1−r) forwards (all of them, if there are fewer);
+# then F and B in turn; then the backwards that are left.
 #
 # **By hand**, two ranks, two microbatches, two chunks. Rank 0 has the stages 0 and 2, rank 1 the stages 1 and 3:
 #
@@ -198,17 +198,20 @@ for v in (1, 2, 4):
     print(f"v = {v}: idle {idle:g}, {num_messages(schedule)} messages, {held:g} activations on rank 0")
 
 # %% [markdown]
+# Why does v = 4 hold less than v = 2? Rank 0 warms up with (v−1)P + 2(P−1) chunks and holds one more, each 1/v as
+# large: P + (P−1)/v. Plain 1F1B, v = 1, holds P.
+#
 # > **"P2P volume = activation × microbatches"** is per boundary *and direction*. With the backward it is twice that,
 # > and v chunks have vP−1 boundaries instead of P−1: the 2·8·3 = 48 messages of v = 1 become 2·8·7 and 2·8·15.
 #
 # ## 5 · The backward has two halves
 #
 # A stage of linear layers: `inputs[0]` is what the stage got, layer l computes `inputs[l] @ weights[l]`, and a ReLU
-# stands *between* layers, so `inputs[l+1]` is the ReLU of that; no ReLU after the last layer.
+# stands *between* layers, so `inputs[l+1]` is the ReLU of this product; no ReLU after the last layer.
 #
 # A gradient g arrives at the output of one linear layer. **I** needs the weights: it is `g @ weight.T`, and goes on
-# through the ReLU before. **W** is `input.T @ g`. It needs no weights and no other layer's gradient: only what went
-# in and what arrived, two tensors per layer. Keep them, and W can wait.
+# through the ReLU in front of this layer. **W** is `input.T @ g`. It needs no weights and no other layer's gradient:
+# only what went in and what arrived, two tensors per layer. Keep them, and W can wait.
 #
 # **By hand**, two layers, one row. The stage gets `[1]`, its first weight is `[[2, -1]]`, its second `[[3], [4]]`:
 #
@@ -298,7 +301,8 @@ for is_split in (False, True):
 # ### Bug hunt: `weight_gradient`
 #
 # The W of M microbatches of one layer, on every replica. The hook stands for what DDP does: autograd calls it when it
-# has written a gradient. The loop writes `weight.grad` itself, so nobody calls the hook.
+# has written a gradient. The loop writes `weight.grad` itself, so nobody calls the hook. (`average_over(group)`, not
+# defined here, makes a hook that all-reduces a gradient and divides.)
 #
 # ```python
 # def weight_gradient(weight, inputs, gradients, *, group):
@@ -315,7 +319,8 @@ for is_split in (False, True):
 # above returns 4 and 12.
 #
 # Repair it: **`weight_gradient(weight, inputs, gradients, *, group)`** returns, on every rank of the group, the mean
-# over the group of the sum over microbatches. **Send the gradient once**, not once per microbatch. *About 5 lines.*
+# over the group of the sum over microbatches. **Average with one all-reduce**, after the last microbatch. *About 5
+# lines.*
 
 
 # %% exercise="week08.hooks"
@@ -342,8 +347,9 @@ check("week08.hooks", weight_gradient, cases=cases)
 #
 # - Rank 0 has time between any two I's: it does its W at once.
 # - On the last rank a W at once would keep rank P−2 waiting for the next I. It puts off P−1 of them.
-# - In between: rank r begins W with its r-th pair (from 0), the oldest first, and is r behind until the end.
-# - Nobody may hold more than P activations, and a microbatch's stay until its **W**.
+# - So in general: call each I, with the F before it if one is left, a pair. From its r-th pair on (counted from 0),
+#   rank r does one W after each pair, the oldest first, and stays r behind until the end.
+# - Nobody may hold more than P activations, and those of a microbatch are held until its **W**.
 #
 # **By hand**, two ranks and two microbatches: rank 0, `0F0 0F1 0I0 0W0 0I1 0W1`, does each W at once. Rank 1,
 # `1F0 1I0 1F1 1I1 1W0 1W1`, has no W in its pair 0; in its pair 1 it does the oldest, and is one behind until the end.
@@ -419,7 +425,7 @@ for name, (schedule, durations) in cases.items():
     print(f"idle {idle:4.1f} ({max(due.idle):g})   within rank 0's span {span:4.1f} ({due.span_idle[0]:g})")
 
 # %% [markdown]
-# In brackets is what the clock predicts. The rest is messages and waking up, about a millisecond per slot; shorter
+# In brackets is what the clock predicts. The rest is messages and waking up, a millisecond or two per slot; shorter
 # passes and a busy machine show more of it.
 #
 # **Is it still the same training?** Two ranks, a real stage on each, a whole backward and one in two halves.
@@ -485,13 +491,15 @@ check("week08.reading", reading_answers)
 # **`v_schedule(num_ranks, num_microbatches, max_activations)`** returns the lists of texts (F, I, W) of such a
 # schedule; a rank holds at most `max_activations`, from F to W. All passes take 1; 2 to 4 ranks, M ≥ 2P.
 #
-# - `max_activations = 2P`, 1F1B's memory: **ZBV**. Nobody waits within its own span; the step takes 6M + P − 1.
+# - `max_activations = 2P`, 1F1B's memory: **ZBV**. The step takes 6M + P − 1. (In the paper's order nobody waits
+#   within its own span either.)
 # - `max_activations = P + 2`, about half: idle no more than interleaved 1F1B, 3(P−1), which holds nearly twice as
 #   many. The step takes 6M + 3(P−1) at most. (V-Half's own order idles 5 on four ranks.)
 #
 # One way, *about 20 lines*: play a clock. At each tick every rank takes the first pass on its *wish list* that is
 # ready. `inputs_of(Action("F", stage, microbatch), num_stages)` lists what must be done before, `str(action)` is its
-# text. Which order of wishes? When may an F not begin though its input is there?
+# text. Which order of wishes? When may an F not begin though its input is there? If no rank finds a pass in a tick, the
+# rule is stuck: raise an error.
 
 
 # %% exercise="week08.v-schedule"
@@ -548,8 +556,8 @@ figures.show(figure, figures.draw_timeline(ax, builders.v_half(4, 8), name="V-Ha
 # **`one_f_one_b_wins_from(num_ranks, weight_gradient, extra)`** returns the smallest M ≥ P for which a step of 1F1B
 # takes *less* time than one of ZB-H1. (F and I drop out.) *About 2 lines.*
 #
-# **By hand**, two ranks, W = 1, extra = 1: ZB-H1 idles F + I − W instead of F + B, with B = I + W − extra. It saves
-# 2W − extra = 1 in the step and pays 1 per microbatch. With M = 1 both take the same time, so the answer is 2.
+# **By hand**, two ranks, W = 1, extra = 0.5: ZB-H1 idles F + I − W instead of F + B, with B = I + W − extra. It saves
+# 2W − extra = 1.5 in the step and pays 0.5 per microbatch. With M = 3 both take the same time, so the answer is 4.
 #
 # <details><summary>Hint</summary>
 #
@@ -586,7 +594,7 @@ check("week08.wins", one_f_one_b_wins_from, cases=cases)
 # Measured on four ranks with 8 microbatches: 1F1B idles about 9 of 33 units, ZB-H1 about 3 of 27.
 #
 # ZB-H1 holds activations until W: up to P on every rank, where 1F1B's later ranks hold fewer. And hooks: a W computed
-# beside autograd is not seen by DDP or FSDP, so the average must be called after the last W.
+# outside autograd is not seen by DDP or FSDP, so the average must be called after the last W.
 #
 # Full marks: saving once against cost per microbatch, a number of their own, one measurement, one of memory or hooks.
 # ### END SOLUTION
@@ -615,7 +623,7 @@ check("week08.wins", one_f_one_b_wins_from, cases=cases)
 #
 # > **Two.** A schedule trades three things: idle time, activations, messages. Name all three when you compare.
 #
-# > **Three.** Whoever computes gradients beside autograd must also do what hooks would have done.
+# > **Three.** Whoever computes gradients outside autograd's own backward must also do what its hooks would have done.
 #
 # ## 14 · Going further
 #

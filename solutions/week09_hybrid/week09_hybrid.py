@@ -84,8 +84,8 @@ figure, ax = figures.new_axes(8, 1.5)
 figures.show(figure, figures.draw_groups(ax, Mesh(tp=2, dp=2, pp=2), 5, ranks_per_node=4))
 
 # %% [markdown]
-# Every rank is in one **group** (通信组) of each axis: the ranks that differ from it on this axis and agree on all
-# others. Three axes, three groups of two, and rank 5 never talks to ranks 0, 2, 3 or 6.
+# Every rank is in one **group** (通信组) of each axis: itself and the ranks that differ from it on this axis
+# alone. Three axes, three groups of two, and rank 5 never talks to ranks 0, 2, 3 or 6.
 #
 # **Notation.** A mesh axis is written as an index: `A[I, J_tp]` has its columns cut over tp, `B[J_tp, K]` its rows.
 # `Y[I, K]{U_tp}` is a partial sum, to be added up over tp; `g{U_dp}` a gradient, to be averaged over dp.
@@ -184,9 +184,10 @@ for mixed_up in (False, True):
     print(f"mixed up: {mixed_up}; loss {first:.2f} -> {last:.2f}; replicas differ by up to {apart:.3f}")
 
 # %% [markdown]
-# It falls in both, and further in the wrong one! There the two tensor-parallel halves became one, and each replica
-# (副本) memorizes its own half of the data and drifts away from the other. A loss that falls proves nothing;
-# *replicas that are equal* is a test.
+# It falls in both, and further in the wrong one! The trainer also copied its starting weights over this group: there
+# the two tensor-parallel halves were equal from the start and stayed equal, and each replica (副本) memorizes its own
+# half of the data and drifts away from the other. A loss that falls proves nothing; *replicas that are equal* is a
+# test.
 #
 # ## 5 · Hang hunt: everybody makes every group
 #
@@ -208,8 +209,8 @@ except shardlab.RanksFailed as failure:
 
 # %% [markdown]
 # All four wait in `new_group`, on line 4: they disagree about which group is being made, and wait forever. On a
-# cluster this is a job that starts and never prints its first loss. Even worse is to make only one's own groups; then
-# two groups can get the same name and be wired to each other.
+# cluster this is a job that starts and never prints its first loss. It is even worse if each rank makes only its own
+# groups: two groups can then get the same name and be wired to each other, in some runs and not in others.
 #
 # **`sum_on_each_axis(number, sizes)`** makes this rank's group on every axis and returns a dict, axis → sum of
 # `number` over this group. `number` is a tensor and stays as it is. Use your `groups`. *About 8 lines.*
@@ -251,7 +252,8 @@ check("week09.same-order", sum_on_each_axis, cases=[{"sizes": {"tp": 2, "dp": 2}
 #
 # **`axis_bytes(...)`** returns five numbers: the payload of a tensor-parallel all-reduce; what a rank sends in one;
 # what it sends on tp in the forward of a microbatch; to the next stage for a microbatch; on dp in a step, for
-# `parameters` on this rank. An axis of size 1 sends nothing. *About 5 lines.*
+# `parameters` on this rank. An axis of size 1 sends nothing: its number is 0. The payload is the
+# size of the activation, with tp 1 as well. *About 5 lines.*
 
 
 # %% exercise="week09.axis-bytes"
@@ -304,9 +306,10 @@ title = "What rank 37 sends in a step: tensor parallelism wants the fast link"
 figures.show(figure, figures.draw_bars(ax, {labels[name]: num_bytes for name, num_bytes in sent.items()}, title=title))
 
 # %% [markdown]
-# This is the whole argument for "TP inside a node, PP across, DP last": who sends most gets the fastest link. Turned
-# round, the same bytes take nine times as long, and nothing hides them: every matrix waits for its all-reduce.
-# Gradients can leave while the backward still runs.
+# This is the whole argument for "TP inside a node, PP across, DP last": who sends most gets the fastest link. ("DP
+# last": dp gets the GPUs that are left. In the order of the ranks pp comes last, for it sends least.) Turned round,
+# tp's bytes take nine times as long, and nothing hides them: every matrix waits for its all-reduce. In the good order
+# dp takes longest, but gradients can leave while the backward still runs.
 
 
 # %% tags=["interactive"]
@@ -323,10 +326,10 @@ def where(rank=21, order="tp-dp-pp"):
 # of its stage. `inputs` and `targets` are its replica's part of the batch, one microbatch.
 #
 # **`hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)`** returns the loss, `mse_loss(y,
-# targets)` of this part in the last stage and None in the others; then the gradients of `columns` and `rows`, as one
-# process has them for the mean over the whole batch. Week 7's messages, week 5's operators `to_all` (f) and
-# `sum_of_all` (g), week 2's mean. Send no more than these: an all-reduce forward and one back on tp, an activation and
-# its gradient on pp, the gradients once on dp. *About 15 lines.*
+# targets)` of this part in the last stage and None in the others; then the gradients of `columns` and `rows`, the
+# same as one process would get from the mean loss over the whole batch. Week 7's messages, week 5's operators `to_all`
+# (f) and `sum_of_all` (g), week 2's mean. Send no more than these: an all-reduce forward and one back on tp (stage 0
+# needs none back), an activation and its gradient on pp, the gradients once on dp. *About 15 lines.*
 #
 # **By hand**, two stages. On tp: x = `[1]`, rank 0 has the column `[2]` and the row `[1]`, rank 1 `[3]` and `[1]`;
 # their parts are 2 and 3, and y = `[5]` on both. On pp:
@@ -348,8 +351,9 @@ def where(rank=21, order="tp-dp-pp"):
 #
 # <details><summary>Hint 2: the way back</summary>
 #
-# What arrives from the stage before gets `requires_grad_()`. `y.backward(gradient)` with what arrives from behind then
-# leaves `x.grad`: that goes on to the stage before. `dist.send(x, group=pp_group, group_dst=stage + 1)`.
+# What arrives from the stage before gets `requires_grad_()`. `y.backward(gradient)`, with the gradient that the next
+# stage sends, then leaves `x.grad`: that goes on to the stage before. `dist.send(x, group=pp_group, group_dst=stage +
+# 1)`.
 # </details>
 
 
@@ -410,7 +414,8 @@ print("predicted:", {"tp": 2 * 2 * forward, "pp": 2 * boundary, "dp": gradients}
 print("measured: ", sent)
 
 # %% [markdown]
-# Equal to the byte. What is left, on tp and pp together, is the norm: one number.
+# Equal to the byte. What is left, on tp and pp together, is one number: the squared norm, for
+# clipping (section 9), in float64.
 #
 # **Seconds.** Four GPUs, a batch of eight microbatches, 30 ms each on one GPU, and 400 MB of gradients. Three ways to
 # share the work: dp 4, dp 2 × pp 2, pp 4. PCIe carries 32 GB/s. A pipeline of p stages idles (p−1) of m+p−1 slots; dp
@@ -487,12 +492,12 @@ check("week09.whole-norm", whole_norm, cases=[by_hand, {"sizes": small, "numbers
 # 1. `"default_order"`: which `order` does Megatron's `initialize_model_parallel` take if you name none? A text.
 # 2. `"counts"`: a parameter that is not split is counted in the norm on one tensor-parallel rank. Which one, by
 #    `param_is_not_tensor_parallel_duplicate`? A number.
-# 3. `"order"`: `create_process_groups` takes the groups of single axes from torch's DeviceMesh. In which order? A list
-#    of four names.
+# 3. `"order"`: `create_process_groups` asks torch's DeviceMesh for the group of each single axis, with
+#    `device_mesh.get_group(name)`. In which order? A list of four names.
 #
 # And for yourself:
 #
-# <details><summary>Why does Megatron number the experts' groups apart?</summary>
+# <details><summary>Why does Megatron number the experts' groups separately?</summary>
 #
 # Experts need no ranks of their own: the tp · cp · dp ranks of a stage are counted once more, as expert tensor ×
 # expert × expert data parallel. `Mesh(tp=2, dp=4, ep=4, etp=1)` has eight ranks. Try `shardlab mesh --tp 2 --dp 4 --ep
@@ -532,7 +537,7 @@ check("week09.reading", reading_answers)
 # | inside the node | 2(L−1)/L · S | one all-gather, one reduce-scatter |
 # | across nodes | 2(M−1)/M · S/L | one all-reduce of a slice |
 #
-# The check reads what really crosses from the wire.
+# The check counts the bytes that really cross the wire.
 
 
 # %% exercise="week09.hsdp"
@@ -557,8 +562,8 @@ check("week09.hsdp", hsdp_step)
 # ## 12 · Interview: draw the groups of rank 37
 #
 # 64 GPUs on nodes of eight, TP 8, PP 4, DP 2, in Megatron's order. **`groups_of_rank_37()`** returns a dict: `"tp"`,
-# `"dp"` and `"pp"`, the ranks of each group, and `"leaves"`, the axes whose group leaves the node. *A few lines, with
-# your own function, or by hand.*
+# `"dp"` and `"pp"`, the ranks of each group, and `"leaves"`, a list of the axes whose group leaves the node. *A few
+# lines, with your own function, or by hand.*
 
 
 # %% exercise="week09.rank-37"
@@ -599,8 +604,8 @@ check("week09.rank-37", groups_of_rank_37)
 #
 # <details><summary>Over which group are the gradients of a LayerNorm reduced? And its norm?</summary>
 #
-# Gradients: over dp (and cp), nothing else; with f in place, tensor-parallel ranks already have the same. In the norm
-# it counts once per stage, not once per tensor-parallel rank.
+# Gradients: over dp (and cp), nothing else; with f in place, tensor-parallel ranks already have the same gradients. In
+# the norm it counts once per stage, not once per tensor-parallel rank.
 # </details>
 #
 # <details><summary>1,024 ranks, TP 8, PP 4, DP 32. How many groups are made, and in how many is a rank?</summary>

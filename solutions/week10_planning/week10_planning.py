@@ -250,6 +250,8 @@ for layout in ranked(fit, mine, 2048, reached)[:4]:
     print(f"  tp, pp, dp, b = {layout}: {seconds:.1f} s, {held:.0f} GiB")
 
 # %% [markdown]
+# Few survive, and yours puts many stages first: it does not charge for messages between stages, and knows no chunks.
+#
 # ## 6 · The planner of the course
 #
 # `shardlab plan` is your planner with more choices (chunks, v4 in a label; recomputation, ZeRO, experts, context)
@@ -298,8 +300,9 @@ figures.plan_explorer("llama3-70b", "h100", sequences=1024)
 # %% [markdown]
 # ## 7 · Rules of thumb are claims
 #
-# *"TP up to 8, PP across machines, DP last."* So says every tutorial. A planner need not believe it: it looks for the
-# best plan that keeps a rule and the best that breaks it. The second loop asks how sure we are.
+# *"TP up to 8, PP across machines, DP last"* (it gets the GPUs that are left). So says every tutorial. A planner need
+# not believe it: it looks for the best plan that keeps a rule and the best that breaks it. The second loop asks how
+# sure we are.
 
 # %%
 for name, num_gpus, sequences in [("llama2-7b", 64, 1024), ("gpt3-175b", 1024, 1536), ("llama3-405b", 16384, 2048)]:
@@ -318,23 +321,24 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
     print(f"405B, {share:.0%} of the network, up to {tried}: {layout_text(first.layout)}, {first.step.total:.2f} s")
 
 # %% [markdown]
-# Look at both halves. A small model needs no pipeline: there the second rule fails, rightly. But where the planner puts
-# tp 16 across two servers, **do not believe it yet**. There are two suspects.
+# Look at both halves. A small model needs no pipeline: there the second rule fails, rightly. The first rule holds in
+# all three, but for 405B by a few percent, less than our clock's error: call it a tie. **And do not believe it yet.**
+# There are two suspects.
 #
 # *The clock.* It lets eight network cards of a server carry a ring as if they were one fast link; published runs of
-# this kind are few, and our clock missed them. Narayanan et al. (2104.04473, takeaway 1) measured and advise against
-# it. Does half the network change the winner? Then the plan depends on a number that nobody has measured *for you*: one
-# all-reduce over 16 GPUs in two servers.
+# this kind are few, and the printed error says how far our clock missed them. Narayanan et al. (2104.04473, takeaway 1)
+# measured and advise against it. Half the network leaves the winner as it was. Had it not, the plan would depend on a
+# number that nobody has measured *for you*: one all-reduce over 16 GPUs in two servers.
 #
 # *The search.* Beside a pipeline it tried ZeRO-1 at most, as Megatron has it. Meta cut gradients, too. The last line
-# allows that: compare it with section 10. (Keeping only slices has a price: gradients are reduced after every round of
-# microbatches, where a whole copy waits for the last one. Our clock counts it.) A planner's answer is the best of what
-# it *tried*.
+# allows that, and the plan is another: compare it with section 10. (Keeping only slices costs messages: gradients are
+# reduced after every round of microbatches; a rank that keeps them whole reduces them once, at the end. Our clock
+# counts this.) A planner's answer is the best of what it *tried*.
 #
 # ## 8 · A calculator with real errors
 #
-# Before you trust a planner, test its lines. Below are six from a calculator; **five are wrong**, each in a way that
-# public code or lecture notes have been:
+# Before you trust a planner, test its lines. Below are six of a calculator. **Five are wrong**, one of them twice, and
+# each of these mistakes has been in public code or lecture notes:
 #
 # - attention FLOPs that count the masked half, with utilisations above 100% as a symptom (NVIDIA/Megatron-LM issue 831;
 #   AI-Hypercomputer/maxtext issue 1972, repaired by pull request 1988);
@@ -371,6 +375,10 @@ print(f"Llama-3 70B has {costs.num_parameters(find_model('llama3-70b')):.4g} par
 # attention; bytes that a rank *sends* in one ring all-reduce of b·s·h bf16 numbers over tp; forward FLOPs per token in
 # the scores and values of all layers, by a kernel that skips what the causal mask hides; the bubble's share. *Copy, and
 # change five lines.*
+#
+# **By hand**, 2 layers, hidden 4, 2 heads that share 1 of keys and values, ffn 8, vocabulary 10, sequence 6, microbatch
+# 1, tp 2. A layer has 32 + 16 + 96 + 8 = 152 parameters, the model 2 · 152 + 2 · 40 + 4 = 388. Activations: 34·6·4/2 =
+# 408 bytes. The all-reduce sends 2 · 1/2 · 48 = 48, attention takes 2 · 4·6·4/2 = 96 FLOPs.
 
 
 # %% exercise="week10.calculator"
@@ -400,7 +408,7 @@ check("week10.calculator", calculate)
 # ## 9 · Predict, then compare with what others measured
 #
 # The package carries hundreds of published runs, each with its source (`costs/data/README.md`). Every dot below is one.
-# **Commit to a guess: how far off is our clock in the middle, and on which kind of run is it worst?**
+# **Commit to a guess: how far off is our clock in the median, and on which kind of run is it worst?**
 
 # %%
 runs = validate.measured_runs()
@@ -419,15 +427,15 @@ figures.show(figure, figures.draw_against_published(ax, points, what="Memory", u
 # both. (The constants of our clock were fitted on these same runs; `python -m shardlab.costs.validation` leaves each
 # family out.)
 #
-# ## 10 · Real runs, and why they chose so
+# ## 10 · Real runs, and why they chose their layouts
 #
 # What teams have published, beside what our planner would have tried first:
 #
 # - **OLMo 7B** (trained on Dolma; 2402.00838): FSDP, nothing else. It fits, so no axis that sends more is needed.
 # - **Yi 34B** (2403.04652): ZeRO-1 with tensor and pipeline parallelism; Yi-Lightning, with experts, adds their axis.
-#   Sizes are not told: tp 8 and pp 4 below are ours.
-# - **Gemma 2 9B** (2408.00118): 4,096 TPUs, the model over 4, optimizer state cut as in ZeRO-3. A TPU torus is not a
-#   server of eight: we plan for GPUs in its place.
+#   The sizes were not published: tp 8 and pp 4 below are our guess.
+# - **Gemma 2 9B** (2408.00118): 4,096 TPUs, the model cut over 4 of them, optimizer state cut as in ZeRO-3. A TPU torus
+#   is not a server of eight: we plan for GPUs in its place.
 # - **Llama 3 405B** (2407.21783, table 4): tp 8, pp 16 in interleaved chunks, dp 128 on 16,384 H100.
 # - **DeepSeek-V3** (2412.19437, section 3.2): pp 16, experts over 64, ZeRO-1, *no* tensor parallelism: an H800's NVLink
 #   is cut, and DualPipe hides the all-to-all (week 13). Older notes give "ZeRO-1, tensor, pipeline" for all DeepSeeks.
@@ -452,7 +460,7 @@ for name, (gpu, sequences, layout) in own.items():
 print(f"measured: Llama 3 {llama.step_seconds:.1f} s")
 
 # %% [markdown]
-# Where theirs holds more than a GPU has by our formulas, look for what they did and we did not count: DeepSeek-V3
+# Where, by our formulas, theirs holds more than a GPU has, look for what they did and we did not count: DeepSeek-V3
 # trains in fp8, keeps moments in bf16 and recomputes norms and up-projections. Where ours is "faster", suspect us
 # first: their choice met a real network, failures, and a team that had to debug it. Batch and number of GPUs are
 # rounded here.
@@ -471,12 +479,13 @@ print(f"measured: Llama 3 {llama.step_seconds:.1f} s")
 #
 # ## 11 · Read real code
 #
-# Open `megatron/core/parallel_state.py` and `megatron/core/distributed/` of NVIDIA/Megatron-LM. Three questions:
+# Open `megatron/core/parallel_state.py` and `megatron/core/distributed/` of your installed `megatron-core`, or of
+# NVIDIA/Megatron-LM. Three questions:
 #
 # 1. `"order"`: in which order does `initialize_model_parallel` number ranks by default, the fastest axis first? A list.
 # 2. `"fp32_gradients"`: which field of `DistributedDataParallelConfig` makes 2 bytes of a gradient into 4? A name.
-# 3. `"smallest_bucket"`: with `bucket_size=None`, what is the least number of parameters of a bucket in
-#    `DistributedDataParallel`? A number.
+# 3. `"smallest_bucket"`: with `bucket_size=None`, below which number of parameters does `DistributedDataParallel` never
+#    set the bucket size? A number.
 
 # %% exercise="week10.reading"
 reading_answers = {"order": None, "fp32_gradients": None, "smallest_bucket": None}
@@ -503,8 +512,8 @@ check("week10.reading", reading_answers)
 # **`cut(layers, num_stages, num_microbatches, limit_bytes)`**: `layers` lists `(seconds, state_bytes, kept_bytes)`.
 # Stage i holds the states of its layers, and kept_bytes for each of the min(num_stages − i, num_microbatches)
 # microbatches in flight. Return the number of layers of each stage, 1 or more, all within the limit, so that the
-# slowest stage is *as quick as can be*. 64 layers in 16 stages have 10¹⁴ cuts and you have six seconds. *About 17
-# lines.*
+# slowest stage is *as quick as can be*. At least one cut fits; of equally quick ones any will do. 64 layers in 16
+# stages have 10¹⁴ cuts and you have six seconds. *About 17 lines.*
 #
 # <details><summary>Hint</summary>
 #
@@ -630,5 +639,6 @@ print(f"{used:.1%} of the peak by 6P, {mfu:.1%} with attention; 10T tokens take 
 # - Narayanan et al., *PTD-P*, arXiv 2104.04473. Look for: the takeaways of section 3, and which figure measures each.
 # - *The Ultra-Scale Playbook* (Hugging Face). Look for: the order in which it chooses axes, beside section 7.
 #
-# **An experiment, not graded.** Run `shardlab plan --model llama3-405b --gpus 16384 --tokens-per-batch 16777216` on
-# `h100`, `h200` and `b200`. What does more memory buy, and which neighbour stops losing?
+# **An experiment, not graded.** Run `shardlab plan --model llama3-405b --gpus 16384 --tokens-per-batch 16777216 --gpu
+# h100`, then with `h200` and `b200`. What does more memory buy, and which neighbour stops losing? (The command tries
+# more than section 6's cell: ZeRO-2 beside a pipeline, for one.)

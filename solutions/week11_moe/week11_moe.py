@@ -63,7 +63,9 @@ v3 = costs.find_model("deepseek-v3")
 weights = {"all weights": costs.num_parameters(v3), "a token uses": costs.num_parameters(v3, active=True)}
 figure, ax = figures.new_axes(7, 1.6)
 title = f"DeepSeek-V3 in bf16: a token uses {weights['a token uses'] / weights['all weights']:.1%}"
-bars = {name: 2 * number for name, number in weights.items()} | {"one GPU holds": 80e9}
+bars = {name: 2 * number for name, number in weights.items()} | {
+    "one GPU holds": costs.find_accelerator("h100").memory_bytes
+}
 figures.show(figure, figures.draw_bars(ax, bars, title=title))
 
 # %% [markdown]
@@ -163,7 +165,7 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 #
 # **By hand.** 8 tokens, 4 experts, k = 1, factor 1.25. An even share is n = 2 rows, so an expert takes ⌈1.25 · 2⌉ = 3.
 # At factor 1 a uniform router loses √((3/4) / (2π · 2)) = 24%. If all 8 tokens want one expert, it keeps 3 of 8, and
-# 5/8 = 62.5% are lost.
+# 5/8 = 62.5% are lost. At factor 8 it may take 16 rows and gets 8: nothing is lost.
 #
 # ### Warm-up: the bill
 #
@@ -191,8 +193,8 @@ some = [{"tokens": 1000, "experts": 48, "k": 4, "factor": 1.1}, {"tokens": 64, "
 check("week11.bill", expert_bill, cases=[switch, *some])
 
 # %% [markdown]
-# **Predict, then measure**, on four ranks, each with 4,096 random tokens, eight times. Your second number is the
-# formula in the first line; `costs.dropped_share` is the same integral for other factors. And how full is the *fullest*
+# **Predict, then measure**, on four ranks, each with 4,096 random tokens, eight times. The first line
+# printed is your second number; `costs.dropped_share` has it for any factor. And how full is the *fullest*
 # of 256 experts, k = 8?
 
 
@@ -217,8 +219,9 @@ for experts, k in ((64, 6), (256, 8)):
     print(f"{experts} experts, k = {k}: the fullest has {full:.2f} times the mean, {predicted:.2f} by formula")
 
 # %% [markdown]
-# So **1.25 is what luck does** with 128 rows per expert: a router that is fair on average gets no further. And a
-# factor of 1.25 is enough for a perfect router with 64 rows, while a fresh one as above loses much more.
+# So **luck alone fills the fullest of 256 experts to about 1.25 times the mean**, with 128 rows on average: a router
+# that is fair on average gets no further. A capacity *factor* of 1.25 costs such a router almost nothing; the fresh
+# router of section 2 would lose much more.
 #
 # ## 4 · A router
 #
@@ -375,6 +378,8 @@ for layer in (dense_layer, moe_layer):
     print(f"{layer.__name__:11}: {held.peak / 2**20:6.1f} MiB, the first numbers {outputs[-1][0, :3].tolist()}")
 
 # %% [markdown]
+# Not quite E/k = 16 times: both also hold the shared expert, rows and outputs.
+#
 # ## 6 · Two ways to ask for balance
 #
 # **A loss, by hand.** Four tokens, two experts, k = 1; scores `[.6 .4] [.7 .3] [.9 .1] [.2 .8]`. Expert 0 gets a share
@@ -477,8 +482,9 @@ for way in ("added", "as found", "returned"):
     print(f"{way:9}: {asked_for(way) / asked_for('added'):6.0f} times what it should be, with 64 tokens")
 
 # %% [markdown]
-# Dropped, the gradient is zero, and with the return value used it is tokens/coefficient times too strong: here
-# 6,400; the issue estimates 180,000. The first mistake hid the other two. Three more, each with its own address:
+# One: the return value is thrown away, so the gradient is zero. Two: the loss is multiplied by the number of tokens.
+# Three: there is no coefficient. Mend only the first, and the gradient is tokens/coefficient times too strong: here
+# 6,400; the issue estimates 180,000. The first mistake hid the others. Three more, each with its own address:
 #
 # - **once per microbatch** (微批次): M microbatches give M losses, and the sum was not divided
 #   ([Automodel#3359](https://github.com/NVIDIA-NeMo/Automodel/pull/3359)); a factor that contained the size of a
@@ -488,7 +494,7 @@ for way in ("added", "as found", "returned"):
 #   1's (.1, .9) and choose expert 1. Over both, share = (1/2, 1/2) and mean = (.5, .5): the loss is 2 · (½ · .5 + ½ ·
 #   .5) = 1. Rank 0 alone sees share (1, 0), loss 2 · (1 · .9) = 1.8, and punishes a router that is perfect. So counts
 #   are summed over ranks. Scores need not travel: with the common share and its *own* mean, each rank has 2 · (½ · .9 +
-#   ½ · .1) = 1, and the ranks' mean of that is always the loss of the whole;
+#   ½ · .1) = 1, and where all ranks have as many tokens, the ranks' mean of that is the loss of the whole;
 # - **counted twice.** A layer that is recomputed (week 6) runs twice, and a count in its forward doubles
 #   ([torchtitan#1593](https://github.com/pytorch/torchtitan/pull/1593)). Watch:
 
@@ -636,9 +642,9 @@ figures.show(figure, figures.draw_fullest(ax, runs, target=1.2, title=title))
 # %% [markdown]
 # **`next_bias(bias, load, step)`**: the bias for the next step. The target: with the biases of the last ten steps the
 # fullest expert has at most **1.2** times the mean on average, on 8,192 new tokens. Three kinds of router, one point
-# each: skewed by chance; one *hot* expert that most tokens prefer; one *cold* expert that none chooses. Two ideas: a
-# step that shrinks with `step`, and one that depends on *how far* a load is from the mean, not on its sign alone. *1 to
-# 5 lines.*
+# each: skewed by chance; one *hot* expert that most tokens prefer; one *cold* expert that no token chooses. Two ideas:
+# a step that shrinks with `step`, and one that depends on *how far* a load is from the mean, not on its sign alone. *1
+# to 5 lines.*
 
 
 # %% exercise="week11.fifty-steps"
@@ -708,7 +714,7 @@ for way, (loss, experts, tokens) in zip(ways, after := run(trained, ranks=3, tim
 # %%
 visits = model.visits_by_kind(after[2][1], after[2][2], 8)
 figure, ax = figures.new_axes(7, 3)
-title = "With the bias: where the choices of each kind of character go (even: 12.5%)"
+title = "With the bias: where the choices of each kind of character go (even: 12.5%, most: 50%)"
 figures.show(figure, figures.draw_visits(ax, visits, title=title))
 
 # %% [markdown]
@@ -776,7 +782,8 @@ deepseek |= {"expert_ffn": 2048, "experts": 256, "k": 8, "shared": 1, "vocab": 1
 check("week11.active", parameters, cases=[mixtral, deepseek])
 
 # %% [markdown]
-# Published: Mixtral 8x7B 47 and 13 billion (arXiv 2401.04088), DeepSeek-V3 671 and 37 (arXiv 2412.19437). Yours:
+# Published: Mixtral 8x7B 47 and 13 billion (arXiv 2401.04088), DeepSeek-V3 671 and 37 (arXiv 2412.19437). Yours has a
+# little more for DeepSeek-V3, for here the embedding counts whole, and a token reads one row of it:
 
 # %%
 h100 = costs.find_accelerator("h100")

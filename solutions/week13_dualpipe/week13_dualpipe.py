@@ -52,8 +52,8 @@ from autograder import check
 # ## 1 · The problem in numbers
 #
 # DeepSeek-V3 was trained on 16 pipeline ranks, with its experts spread over 8 nodes. Its report (arXiv 2412.19437,
-# section 3.2.1) says that computing and the all-to-alls between nodes stood about 1 to 1. Let F, I and W compute for
-# 1 each; F and I carry half of the transfers each, 1.5. With 64 microbatches, for which share of a step does a GPU
+# section 3.2.1) says that computing and the all-to-alls between nodes were about 1 to 1. Let F, I and W compute for
+# 1 each; F and I carry half of the transfers each, 1.5. With 64 microbatches, for what share of a step does a GPU
 # compute? Guess, then run.
 
 # %%
@@ -98,9 +98,9 @@ figure, ax = figures.new_axes(9, 3.6)
 figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="DualPipe"))
 
 # %% [markdown]
-# Each rank works for two stages (the hatched boxes are its other one), so **each stage is held twice**: rank r has
-# stages r and P−1−r. In exchange the middle of the step consists of pairs, on every rank; with more microbatches it is
-# longer.
+# Each rank works for two stages (the hatched boxes belong to its second one), so **each stage is held twice**: rank r
+# has stages r and P−1−r. In exchange the middle of the step consists of pairs, on every rank; with more microbatches it
+# is longer.
 #
 # ## 3 · Notation, and the bill
 #
@@ -144,11 +144,12 @@ cases = [{"num_ranks": p, "forward": 1.0, "weight_gradient": w, "pair": pair} fo
 check("week13.bill", dualpipe_bill, cases=cases)
 
 # %% [markdown]
-# **Is the formula true?** It does not know M, nor I apart from F. **Predict** the idle time for F = 1, I = 1.2,
-# W = 0.8 on eight ranks by the formula. Then ask the clock.
+# **Is the formula true?** **Predict** the idle time for F = 1, I = 1.2, W = 0.8 on eight ranks by the *printed*
+# formula, with B = I + W = 2 and F&B = F + B = 3. (Your function takes I for F, so it does not fit here.) Then ask the
+# clock.
 
 # %%
-for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1.2, 0.8)):
+for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1, 1.5), Durations(1, 1.2, 0.8)):
     f, i, w = durations.forward, durations.input_gradient, durations.weight_gradient
     printed = (8 / 2 - 1) * ((f + i + w) + (i + w) - 3 * w)
     timeline = simulate(builders.dualpipe(8, 20), durations)
@@ -156,7 +157,8 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1.2, 0.
     print(f" of {timeline.makespan:.1f}")
 
 # %% [markdown]
-# > **At balance** (F = I, W no longer) the formula holds; otherwise it is off by a few per cent, here 7.8 for 7.2.
+# > **At balance** (F = I, W no longer) the formula holds; otherwise it is off in either direction: 4.5 where the clock
+# > says 6, 7.8 for 7.2.
 # > Formulas of papers are for the drawing in the paper. Trust the clock. **Every bubble that is graded this week is
 # > idle time by makespan** (the whole step minus what the rank works), **on the clock of `simulate`, with the durations
 # > that the exercise names.**
@@ -179,7 +181,8 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1.2, 0.
 # | 8 | `W` | what is left | |
 #
 # One exception: on a middle rank (c = 0) the first pair of step 4 runs as `Fn Bf`, one by one; its F is waited for.
-# (Pair it too, and the clock says 7.8 above: it is this exception that the printed formula does not know.)
+# (Pair it too, and the clock says 7.8 in the last line of the cell above: there the difference is this exception.) M is
+# at least 2P and even, so that step 4 has its turns.
 #
 # **By hand**, rank 0 of 2 in the picture of section 2: L = 1, e = 0, so c = 0, and m = 2. Steps 1, 3, 5 and 7 have no
 # turns.
@@ -191,7 +194,8 @@ for durations in (Durations(1, 1, 1), Durations(1, 1, 0.8), Durations(1, 1.2, 0.
 # | 6 | 1 | `Bf In`: words 0 and 1, and 1 ≥ e+1 |
 # | 8 | 1 | `W`, the one that `In` left behind |
 #
-# Compare with the first row of that picture.
+# Compare with the first row of that picture. With e = 0, L = 2 and m = 5, a middle rank, it is `Fn Fn | Fn Ff | If W Ff
+# | Fn&Bf Ff&Bn Fn&Bf Ff&Bn | Bf Ff&Bn | Bf In | W In | W`.
 #
 # **`eight_steps(to_end, length, num_microbatches)`** returns the list of words for e, L and m. *About 12 lines.*
 
@@ -319,7 +323,8 @@ check("week13.dualpipe", dualpipe, dualpipe_v, cases=cases)
 # Four real ranks that sleep 60 ms per unit. A sleeping rank overlaps nothing: its pair takes F + B. So this measures
 # the *bubble*, not the hidden transfers. Attention has no weights of its own, so W is often the shorter half: let it be
 # 0.5 beside F = I = 1. **Predict** the three idle times by the table of section 3. (With F = I = W, DualPipe and ZB-H1
-# would be one unit of 27 apart: less than a busy laptop's noise. The last row has that DualPipe.)
+# would be one unit of 27 apart: less than a busy laptop's noise. The last row has that DualPipe. If ZB-H1 is not
+# between the other two, run the cell again.)
 
 # %%
 short, equal = Durations(1, 1, 0.5), Durations(1, 1, 1)
@@ -351,8 +356,8 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), nam
 #
 # A rank has *two* lanes of computing, two streams: where both are coloured, a pair runs. Its halves share the GPU's
 # multiprocessors, so neither is as fast as alone, and nothing is gained yet: this model has no all-to-alls to hide.
-# Messages have a length, and most of a long one is waiting for the partner. And the grey is larger than the simulated
-# idle time: 43% of the ranks' time, as messages between stages stand in the way. ([More](../../docs/profiler.md).)
+# Messages take time here, and most of a long one is spent waiting for the partner. So there is more grey than in the
+# simulation, 43% of the ranks' time: computing waits for messages between stages. ([More](../../docs/profiler.md).)
 # </details>
 
 # %% [markdown]
@@ -397,8 +402,8 @@ check("week13.copies", add_copies, cases=cases)
 # ## 7 · A swapped message
 #
 # In DualPipe a rank sends its neighbour activations of one stream *and* gradients of the other, of one shape. Below,
-# a model is trained twice; the second time rank 1 takes one of each for the other, in the steady state. **What will
-# you see: an error, a hang, a loss that explodes, or none of these?**
+# a model is trained twice; the second time rank 1, in the steady state, takes an activation for a gradient and that
+# gradient for the activation. **What will you see: an error, a hang, a loss that explodes, or none of these?**
 
 
 # %%
@@ -557,7 +562,8 @@ cases = [{"num_ranks": p, "num_microbatches": m} for p, m in [(2, 4), (8, 20), (
 check("week13.one-copy", overlapped_1f1b, cases=cases)
 
 # %% [markdown]
-# What does the second copy buy? The same model on eight ranks; DualPipeV's stages are half as large.
+# What does the second copy buy? The same model on eight ranks; DualPipeV's stages are half as large. Your own order
+# takes 89, with one copy of the weights and 16 activations.
 
 # %%
 whole, halves = Durations(1.5, 1.5, 1, overlapped=3), Durations(0.75, 0.75, 0.5, overlapped=1.5)

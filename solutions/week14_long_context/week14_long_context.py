@@ -83,9 +83,10 @@ for layout in ("contiguous", "zig-zag"):
     figures.show(figure, figures.draw_causal_square(ax, figures.chunk_owners(layout, 4)))
 
 # %% [markdown]
-# One piece per rank: the last rank computes seven times what the first one does, and all wait for it. In general the
-# most that a rank computes, over the mean, is 2 − 1/c. **Zig-zag** (之字形) cuts 2c chunks and gives rank r the r-th
-# from the front and the r-th from the end: exactly even.
+# One piece per rank: the last rank computes seven times what the first one does, and all wait for it. In general
+# the most that a rank computes, over the mean, is 2 − 1/c. **Zig-zag** (之字形) cuts the sequence into 2c chunks and
+# gives rank r the r-th from the front and the r-th from the end: exactly even. **Striped** (条带): rank r has the
+# positions r, r + c, r + 2c, …
 
 
 # %% tags=["interactive"]
@@ -110,15 +111,15 @@ for owners, documents in ((mine, [8]), (figures.chunk_owners("zig-zag", 4), [5, 
 # <details><summary>How many answers are there?</summary>
 #
 # With one document there is one, up to the ranks' names: chunk i must go with chunk 7 − i, and that is zig-zag. With
-# two, the longest chunk has 4.5 blocks and its partner at least half of one, 5 in all: 1.18 is the best, and
-# `[1, 3, 2, 1, 0, 0, 2, 3]` reaches it. Zig-zag has 1.88.
+# two, the chunk with the most work has 4.5 blocks, and its partner at least half a block, 5 in all: 1.18 is the best,
+# and `[1, 3, 2, 1, 0, 0, 2, 3]` reaches it. Zig-zag has 1.88.
 # </details>
 #
 # ## 3 · What travels
 #
 # **Notation.** c ranks, b sequences of s tokens, h the width of all queries, h_kv that of all keys: with **grouped
-# queries** (分组查询, GQA) several heads share keys, and h_kv is smaller. bf16, 2 bytes. `Q[B, A, S_c, D]` has its
-# positions split over c.
+# queries** (分组查询, GQA) several heads share keys, and h_kv is smaller. bf16, 2 bytes. `Q[B, A, S_c, D]`, A heads of
+# width D, has its positions split over c.
 #
 # - **Ring** (arXiv 2310.01889): each rank passes keys and values on, c − 1 times.
 # - **All-gather** of keys and values (Llama 3, arXiv 2407.21783, section 3.3.2): the same bytes, at once, and then each
@@ -132,6 +133,8 @@ for owners, documents in ((mine, [8]), (figures.chunk_owners("zig-zag", 4), [5, 
 # · 2 numbers, 8 bytes, its values as well: in a ring it sends 16 bytes, once. For Ulysses it has 16 bytes of q, 8 of k,
 # 8 of v, and later 16 of output: 48, half of which leaves: 24. In general a ring sends 2 (c − 1) and Ulysses (c − 1)/c
 # · (2 h/h_kv + 2) times a rank's bytes of k, so Ulysses sends less from c > 1 + h/h_kv on: here from 4.
+# This counts each key head once. With fewer key heads than ranks, as here, they are copied first (section 7), and
+# Ulysses sends more: 32 bytes, not 24.
 #
 # **`kv_bill(c, b, s, heads, kv_heads, width)`** returns three numbers for one layer's forward: bytes that a rank sends
 # in a ring; bytes for Ulysses, each key head counted once; and the smallest c ≥ 2 with which Ulysses sends less. *About
@@ -185,12 +188,12 @@ for heads, kv_heads in ((8, 8), (16, 4)):
 #
 # **By hand.** Tokens `[10 11 12 13 14 15 16 17]`, two ranks, so four chunks of two. Rank 0 has chunks 0 and 3,
 # positions `[0 1 6 7]`, tokens `[10 11 16 17]`. The label (标签) of a position is the next token of the *sequence*:
-# `[11 12 17 –]`. Shifted after the split it is `[11 16 17 –]`: wrong at the seam, and nowhere else. As found:
+# `[11 12 17 –]`. Shifted after the split it is `[11 16 17 –]`: wrong at the seam, and nowhere else. A real case:
 # [bionemo-recipes#1449](https://github.com/NVIDIA-BioNeMo/bionemo-recipes/pull/1449) has `[1, 6, 7, -100]` instead of
 # `[1, 2, 7, -100]`.
 #
-# **The mean.** Rank 0 has 3 labels that count and rank 1 has 1; the sum of losses is 6 and 4. The mean is
-# 10/4 = 2.5. The mean of the ranks' means is (2 + 4)/2 = 3: rank 1's token counts three times as much.
+# **The mean.** Now let only one of rank 1's labels count, and rank 0's three; their losses add up to 6 and 4. The mean
+# is 10/4 = 2.5. The mean of the ranks' means is (2 + 4)/2 = 3: rank 1's token counts three times as much.
 #
 # **Write three functions.** **`zig_zag`**: positions of a rank, int64; a length that cannot be cut into 2c equal chunks
 # is refused before anything is sent, by a ValueError that names the length and 2c. **`my_part`**: inputs, labels and
@@ -291,8 +294,8 @@ for c in (2, 4):
 #
 # > lse = log(e^lse₁ + e^lse₂), o = o₁ · e^(lse₁ − lse) + o₂ · e^(lse₂ − lse)
 #
-# in any order, block by block (arXiv 1805.02867; 2205.14135, section 3.1). Subtract lse *before* exp, or large scores
-# overflow.
+# in any order, block by block (arXiv 1805.02867; 2205.14135, section 3.1). Large scores overflow: take
+# `torch.logaddexp` for the first, and subtract lse *before* exp in the second.
 #
 # The block's own work is given, and so is passing on. A row whose keys are all hidden has lse −∞ and o = 0.
 
@@ -327,8 +330,8 @@ def pass_on(tensors, *, group):
 # **`ring_attention(q, k, v, positions, *, group)`** returns this rank's output and lse in fp32, over all ranks' keys
 # that its queries may see. `positions` says where this rank's tokens stand; it does not matter which layout that is,
 # but the mask needs the positions *of the keys that are here*, so they travel with keys and values. Begin to pass a
-# block on **before** you compute with it. Hold two blocks at most, and send c − 1 blocks, without a cast. *About 12
-# lines.*
+# block on **before** you compute with it. Hold two blocks at most, and send c − 1 blocks, without a cast, by sends and
+# receives alone. *About 12 lines.*
 
 
 # %% exercise="week14.ring"
@@ -360,7 +363,7 @@ tiny = {"ranks": 2, "rows": 2, "heads": 1, "kv_heads": 1, "width": 4, "layout": 
 zigzags = {"ranks": 4, "rows": 4, "heads": 4, "kv_heads": 2, "width": 4, "layout": "zig-zag"}
 wide = {"ranks": 6, "rows": 128, "heads": 2, "kv_heads": 2, "width": 8192, "value_width": 16, "layout": "zig-zag"}
 some = zigzags | {"subgroup": [0, 2, 3], "dtype": "bfloat16", "part": "values"}
-check("week14.ring", ring_attention, cases=[tiny, some, wide | {"part": "memory"}])
+check("week14.ring", ring_attention, cases=[tiny, tiny | {"scale": 100}, some, wide | {"part": "memory"}])
 
 # %% [markdown]
 # **Predict, then measure.** When did a block's message begin, and when did its rank begin to wait for it? In between
@@ -387,8 +390,8 @@ for step, (begin, waits) in enumerate(run(events, ranks=4)[1][::3]):
 
 # %% [markdown]
 # **When are the messages hidden?** With n = s/c tokens a causal zig-zag step computes 2n²h FLOPs and sends 4n·h_kv
-# bytes. With F FLOPs and B bytes per second these take equally long at n = 2 (h_kv/h) F/B. The machine enters by F/B
-# alone, the FLOPs in the time of a byte:
+# bytes. With F FLOPs and B bytes per second these take equally long at n = 2 (h_kv/h) F/B. The machine enters only
+# through F/B, the FLOPs in the time of a byte:
 
 # %%
 h100 = costs.find_accelerator("h100")
@@ -483,7 +486,8 @@ for share in (saved, own_sums):
     )
 
 # %% [markdown]
-# With its own sums a block's p is scaled right, so dv is exact, as by hand. But D is that of the block alone, and how
+# With the saved k and v every block but a rank's own is computed from the wrong keys: all three are wrong. With its
+# own sums a block's p is scaled right, so dv is exact, as by hand. But D is that of the block alone, and how
 # the block's weight depends on the other blocks is lost.
 #
 # **`ring_backward(gradient, q, k, v, o, lse, positions, *, group)`** returns dq, dk and dv of this rank, fp32. o and
@@ -528,10 +532,10 @@ print("yours    ", ", ".join(f"{name} off by {one:.1e}" for name, one in zip(("d
 #
 # `dist.all_to_all_single` has no gradient, and gives no warning (week 12). So write the Function.
 #
-# Key heads fewer than ranks are copied first, as often as needed, and not more: with 2 key heads A and B on 4 ranks,
-# two copies each, `A A B B`. **`ulysses_attention`** is causal, on contiguous pieces, in order; heads that c does not
-# divide are refused, and key heads that neither divide c nor are divided by it: ValueErrors with both numbers, on every
-# rank, before anything is sent. *About 15 lines with the Function.*
+# If there are fewer key heads than ranks, each is copied first, as often as needed and no more: with 2 key heads A and
+# B on 4 ranks, two copies each, `A A B B`. **`ulysses_attention`** is causal, on contiguous pieces, in order. It
+# refuses heads that c does not divide, and key heads that neither divide c nor are divided by it: a ValueError with
+# both numbers, on every rank, before anything is sent. *About 15 lines with the Function.*
 
 
 # %% exercise="week14.ulysses"
@@ -619,8 +623,9 @@ for s in (512, 1024, 2048):
 # merged with its own part of o and lse. Start with o = 0 and lse = −∞, which weighs nothing.
 #
 # **`attend_under_cap(q, k, v, positions, cap_bytes, *, group)`** returns the output alone, fp32. The target: above its
-# inputs a rank holds at most `cap_bytes`, 16 MiB, as the kernel measures it, where one block of scores is 36 MiB and
-# its keys and values 1.5 MiB. Message bytes as before. Lengths need not be multiples of your tile. *About 15 lines.*
+# inputs a rank holds at most `cap_bytes`, 16 MiB (16.8 MB), as the operating system measures the process, where one
+# block of scores is 36 MiB and its keys and values 1.5 MiB. Message bytes as before. Lengths need not be multiples of
+# your tile. *About 15 lines.*
 
 
 # %% exercise="week14.memory-cap"

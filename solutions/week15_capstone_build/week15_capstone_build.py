@@ -94,7 +94,8 @@ figures.show(figure, figures.draw_groups(ax, mesh.Mesh(tp=2, cp=2, pp=2), 5, ran
 #
 # ## 3 · The bill of five axes
 #
-# A stage has layers/pp layers. A rank has `tokens` tokens of a microbatch, h wide, of bf16, 2 bytes. In a forward
+# A stage has layers/pp layers. Each rank has `tokens` tokens of a microbatch (cp has split them already), each h
+# numbers in bf16, 2 bytes each. tp splits each expert, too, where section 1 left them whole. In one forward
 #
 # - **tp** adds up partial sums, twice per layer: an all-reduce of tokens · h numbers, or the same bytes in two halves;
 # - **cp** passes keys and values round a ring: to each of cp − 1 others, 2 · tokens · kv/tp numbers per layer;
@@ -150,7 +151,8 @@ check("week15.bill", five_axis_bill, cases=[mesh | sizes for mesh in axes])
 # %% [markdown]
 # ## 4 · From one rank to five axes
 #
-# Now on real ranks: a GPT of two blocks with four experts and a tied embedding, one step. Each round adds an axis.
+# Now on real ranks: a GPT of two blocks with four experts and a tied embedding, one step. Each round adds an axis or
+# trades one: two ranks on each of the five at once would be 16.
 # **Predict:** in which digit does the loss of eight ranks differ from that of one?
 
 
@@ -170,8 +172,8 @@ def gradients_on(suspect=hybrid.NOTHING, **sizes):
 loss, one_rank = gradients_on()
 largest = max(g.abs().max() for g in one_rank.values())
 print(f"one rank: loss {loss:.6f}, {len(one_rank)} gradients, the largest number {largest:.3f}")
-four_axes = [{"dp": 2}, {"dp": 2, "tp": 2}, {"dp": 2, "tp": 2, "pp": 2}]
-for sizes in [*four_axes, {"cp": 2, "tp": 2, "pp": 2}, {"cp": 2, "tp": 2, "pp": 2, "ep": 2}]:
+first_rounds = [{"dp": 2}, {"dp": 2, "tp": 2}, {"dp": 2, "tp": 2, "pp": 2}]
+for sizes in [*first_rounds, {"cp": 2, "tp": 2, "pp": 2}, {"cp": 2, "tp": 2, "pp": 2, "ep": 2}]:
     loss, found = gradients_on(**sizes)
     off = max((found[name] - one_rank[name]).abs().max() for name in one_rank)
     print(f"{sizes}: loss {loss:.6f}, gradients differ by at most {off / largest:.0e} of the largest")
@@ -209,7 +211,8 @@ summaries = run(train.train, recipe_of({"cp": 2, "tp": 2, "pp": 2}), ranks=8, ti
 #
 # **`sequences(seed, step, replica, dp, batch, num)`** returns the list of batch/dp numbers of sequences, 0 to num − 1,
 # that a replica reads. Every epoch reads each once, in an order of its own; another seed gives other orders. (A new
-# generator for each epoch, seeded with seed and epoch, keeps no state.) *About 7 lines.*
+# generator for each epoch, such as `Random(f"{seed} {epoch}")`, keeps no state; seed 7 in epoch 1 is not seed 8 in
+# epoch 0.) *About 7 lines.*
 
 
 # %% exercise="week15.data-order"
@@ -245,8 +248,9 @@ check("week15.data-order", order_of, cases=[small, {"seed": 3, "num": 24, "batch
 #
 # **By hand.** dp 2, tp 2. Ranks 0 and 1 have 3 valid tokens, ranks 2 and 3 have 1. A dense weight's gradients are 6, 6,
 # 2, 2: tp ranks have the same. A norm's are 4, 2, 1, 1: each has seen half of the sequence. Both become (6 + 2)/4 = 2:
-# the sum goes over dp, for the norm over tp as well, and the divisor is the 4 tokens of dp 0 and dp 1. A tied weight's
-# two halves, first stage 5 and last stage 3, are added first: 8 of this replica.
+# the sum goes over dp, for the norm over tp as well, and the divisor is the 4 tokens of dp 0 and dp 1. An expert's 3
+# and 5 on two edp ranks become (3 + 5)/4 = 2, with the same divisor. A tied weight has two gradients, 5 on the first
+# stage and 3 on the last; add these first: its replica has 8.
 #
 # **`finish_gradients(gradients, kinds, tokens, *, copies, edp, tp, ends)`** returns a list of new gradients. A kind is
 # `"dense"`, `"split"` (a tp rank has a part of its own), `"norm"`, `"expert"` or `"tied"` (first and last stage each
@@ -295,7 +299,9 @@ check("week15.finish", finish_gradients, cases=[{"mesh": mesh, "numbers": 250} f
 # noise.
 #
 # **`culprit(train)`** returns the guilty axis, or `None`, and the sorted list of kinds of weights whose gradients are
-# wrong, such as `("tp", ["norm"])`. `train(tp=2)` returns gradients by name; an axis left out is 1. *About 10 lines.*
+# wrong, such as `("tp", ["norm"])`. `train(tp=2)` returns gradients by name; an axis left out is 1. **By hand**: on one
+# rank a norm's gradient is 4 and an expert's 6; with tp 2 they are 1 and 6, on all other axes 4 and 6. The answer is
+# `("tp", ["norm"])`; without a bug it is `(None, [])`. *About 10 lines.*
 
 
 # %% exercise="week15.which-axis"
@@ -341,8 +347,8 @@ for number in (0, 3):
     print(culprit(lambda suspect=suspect, **mesh: gradients_on(suspect, **mesh)[1]), f"({suspect})")
 
 # %% [markdown]
-# The losses agree in every digit, and one gradient is half of what it should be. Nobody would notice in a month of
-# training.
+# The losses agree in every printed digit, and yet gradients are partial sums: ten of the first suspect's, one of the
+# second's. Nobody would notice in a month of training.
 #
 # ## 8 · A checkpoint for any mesh
 #
@@ -350,15 +356,17 @@ for number in (0, 3):
 # rows and columns of that tensor of the whole model*. Megatron's had local layer numbers: a strict load succeeded, and
 # stage 1 got stage 0's layers ([#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452), finding 12).
 #
-# **By hand.** Saved with tp 2: columns 0–12 of `up` by one rank, 12–24 by the other (ends do not count). Wanted with tp
-# 3: 0–8, 8–16, 16–24. The middle one reads 8–12 from the first and 12–16 from the second. With all 4 rows the answer is
-# `[[0, [0, 4], [8, 12]], [1, [0, 4], [12, 16]]]`. And the layer: what a rank of stage 1 calls layer 0 is layer 2 of the
-# model if its `first_layer` is 2. Two pieces fit if that sum is the same.
+# **By hand.** Saved with tp 2: columns 0–12 of `up` by one rank, 12–24 by the other (the end is not included). Wanted
+# with tp 3: 0–8, 8–16, 16–24. The middle one reads 8–12 from the first and 12–16 from the second. With all 4 rows the
+# answer is `[[0, [0, 4], [8, 12]], [1, [0, 4], [12, 16]]]`. And the layer: what a rank of stage 1 calls layer 0 is
+# layer 2 of the model if its `first_layer` is 2. Two pieces fit if part, layer and expert are the same, counted in the
+# whole model.
 #
 # A **piece** is a dict: `part`, `rows` and `columns` (begin and end, in the whole matrix); `layer`, counted by its rank
-# from `first_layer`; and `expert`, counted from `first_expert`, or −1. **`reads(piece, saved)`** returns for a piece
-# that is wanted a list of `[number in saved, [row, row end], [column, column end]]` that covers it, each number read
-# once, though replicas have copies; and `None` if a part of it is nowhere. *About 14 lines.*
+# from `first_layer`; and `expert`, counted from `first_expert`, or −1 for what is no expert's. **`reads(piece,
+# saved)`** returns for a piece that is wanted a list of `[number in saved, [row, row end], [column, column end]]` that
+# covers it, each number read once, though replicas have copies; and `None` if a part of it is nowhere. *About 14
+# lines.*
 
 
 # %% exercise="week15.reshard"
@@ -406,13 +414,13 @@ check("week15.reshard", all_reads, cases=[other_tp, other_pp_ep, incomplete])  #
 # with their checksums in `manifest.json`, and renames the folder last.
 #
 # **`newest_complete(folders)`** returns the name of the newest complete checkpoint, or `None`. `folders` maps a
-# folder's name to its files, name to text. A complete one is called `step-NUMBER`. Its manifest is JSON with `ranks`,
-# and `sha256`: for each file of a rank its checksum, of `text.encode()`, as hex digits, one file per rank. Files that
-# the manifest does not list do no harm.
+# folder's name to its files, name to text. A complete one is called `step-NUMBER`. Its manifest is JSON: `ranks`
+# says how many ranks saved; `sha256` maps the name of each rank's file, one per rank, to the checksum of
+# `text.encode()` in hex digits. Files that the manifest does not list do no harm.
 #
-# **By hand.** `step-9` has a whole manifest and both its files; in `step-10` a file's text has another checksum;
-# `step-11` has no manifest; `step-12.tmp` was never renamed. The answer is `"step-9"`: not the largest name as text,
-# nor the largest number. *About 12 lines.*
+# **By hand.** `step-9` and `step-10` have whole manifests and both their files; in `step-11` a file's text has another
+# checksum; `step-12` has no manifest; `step-13.tmp` was never renamed. The answer is `"step-10"`: not the largest name
+# as text, which is `step-9`, nor the largest number. *About 12 lines.*
 
 
 # %% exercise="week15.newest"
@@ -470,18 +478,24 @@ print(sorted(path.name for path in (folder / "killed" / "checkpoints").iterdir()
 # Three ranks are left, and we use two, as a pipeline of two stages: not one axis is as it was. Beside it, an unbroken
 # run on one rank.
 
+
 # %%
+def losses_of(name):
+    return {row["step"]: row["loss"] for row in train.read_log(folder / name) if "loss" in row}
+
+
+killed = losses_of("killed")
 resumed = go({"pp": 2}, 2, folder / "killed")
 go({}, 1, folder / "unbroken")
-logs = [train.read_log(folder / one) for one in ("killed", "unbroken")]
-broken, unbroken = ({row["step"]: row["loss"] for row in log if "loss" in row} for log in logs)
-off = max(abs(broken[step] - unbroken[step]) for step in unbroken)
+broken, unbroken = losses_of("killed"), losses_of("unbroken")
+off = max(abs(one[step] - unbroken[step]) for one in (killed, broken) for step in one)
 print(f"went on after step {resumed}; losses of {len(broken)} steps differ from one rank's by at most {off:.0e}")
 figure, ax = figures.new_axes(6, 2.6)
 ax.plot(list(unbroken), list(unbroken.values()), color="#0072B2", linewidth=5, alpha=0.35, label="one rank, unbroken")
-for steps, look, name in ((range(1, 11), "o", "dp 2, tp 2"), (range(resumed + 1, 17), "s", "then pp 2")):
+then = {step: broken[step] for step in range(resumed + 1, 17)}
+for losses, look, name in ((killed, "o", "dp 2, tp 2"), (then, "s", "then pp 2")):
     colour = "#4D4D4D" if look == "o" else "#D55E00"
-    ax.plot(steps, [broken[step] for step in steps], color=colour, marker=look, markersize=4, linewidth=1, label=name)
+    ax.plot(list(losses), list(losses.values()), color=colour, marker=look, markersize=4, linewidth=1, label=name)
 ax.axvline(11, color="#D55E00", linestyle="--")
 ax.annotate("rank 2 is killed", (11.1, max(broken.values())), va="top", color="#D55E00", fontsize=8)
 ax.set(xlabel="step", ylabel="loss", title="The curve does not see that the mesh has changed")
@@ -495,8 +509,8 @@ figures.show(figure, words)
 # ## 10 · Interview: how often do you save?
 #
 # Llama 3 405B met 419 unexpected interruptions in 54 days on 16,384 GPUs (arXiv 2407.21783, section 3.3.4): one in 3.1
-# hours, 5.78 years per GPU. A save stops the work for s seconds, a failure takes R until the work goes on, M is the
-# mean time between failures of the *job*.
+# hours, 5.78 years per GPU. A save stops the work for s seconds, after a failure R seconds pass before the work goes
+# on, M is the mean time between failures of the *job*.
 #
 # Work T, save, work T, save: a share T/(T + s) is work. A failure, one in M, costs R and on average half of T + s. So
 #
@@ -557,12 +571,13 @@ check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 # Four ranks, a small model with four experts, five steps of Adam on eight sequences. **`recipe`** is a dict: `tp`,
 # `pp`, `dp`, `cp`, `ep`, `microbatches`, `schedule` (gpipe, 1f1b, interleaved, zb-h1, zbv), `zero`, `recompute` (none,
 # selective, full, stage), `sequence_parallel`, `learning_rate`. What you leave out is the reference's: dp 4, one
-# microbatch, nothing sharded or recomputed. It has 2.1 MB alive at once, and its loss hardly moves.
+# microbatch, nothing sharded or recomputed. (So if you set tp, pp or cp, set dp as well.) The reference has 2.15 MB
+# alive at once, and its loss hardly moves.
 #
-# **One point:** after every step the loss that one rank has, and the last one at most 3.2. **Two more:** no rank has
-# more than 950,000 bytes alive. Neither depends on your machine. Speed does, so it brings no points: your instructor
-# runs `autograder leaderboard`, which races each recipe three times in turns with the reference, and the best ratio
-# leads.
+# **One point:** after every step the same loss as one rank with your learning rate, and the last one at most 3.2. **Two
+# more:** no rank has more than 950,000 bytes alive. Neither depends on your machine. Speed does, so it brings no
+# points: your instructor runs `autograder leaderboard`, which races each recipe three times in turns with the
+# reference, and the best ratio leads.
 
 
 # %%
@@ -590,10 +605,11 @@ check("week15.recipe", recipe, cases=[{"part": "loss", "seed": 0}, {"part": "cap
 # In your installed PyTorch: `torch/distributed/elastic/agent/server/api.py`, what torchrun does when a worker dies; and
 # `torch/distributed/checkpoint/filesystem.py`.
 #
-# 1. `"waiting"`: in `SimpleElasticAgent._invoke_run`, all workers are healthy. Which number makes the agent restart
-#    them all the same? The name of the variable.
+# 1. `"waiting"`: in `SimpleElasticAgent._invoke_run`, all workers are healthy. Which number still makes the agent
+#    restart them? The name of the variable.
 # 2. `"counts"`: does such a restart use up one of `max_restarts`? True or False.
-# 3. `"order"`: in which order does `FileSystemWriter.finish` call `dump`, `fsync`, `rename` and `rm_file`? A list.
+# 3. `"order"`: in which order does `FileSystemWriter.finish` (inherited) call `dump`, `fsync`, `rename` and `rm_file`?
+#    A list.
 #
 # <details><summary>And in `labs/shardlab/train/checkpoint_save.py`: why does one rank rename, and all the others learn
 # whether it could?</summary>
@@ -616,9 +632,9 @@ check("week15.reading", reading_answers)
 # %% [markdown]
 # ## 13 · Optional: gradients that have types
 #
-# Three of the six bugs are type errors; for one, a norm's gradient that is still a partial sum is taken for a whole
-# one. In week 5 [spmd_types](https://github.com/meta-pytorch/spmd_types) checked one axis; it takes several. `R` is a
-# copy whose gradient is a partial sum, `V` a part, `P` a partial sum. After `pip install spmd_types==0.3.1`:
+# Three of the six bugs are type errors; in one of them, a norm's gradient that is still a partial sum is taken for a
+# whole one. In week 5 [spmd_types](https://github.com/meta-pytorch/spmd_types) checked one axis; it takes several. `P`
+# is a partial sum, `I` a copy whose gradient is a copy as well. After `pip install spmd_types==0.3.1`:
 
 
 # %%
@@ -684,4 +700,5 @@ except ImportError:
 # - [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: thirteen silent bugs, and what
 #   found them.
 #
-# **An experiment, not graded.** In section 9 kill rank 2 in step 12, in the middle of the third save. What is left?
+# **An experiment, not graded.** In section 9 kill rank 2 in step 12, and then in step 13. What is left each time, and
+# where does the run go on?

@@ -127,7 +127,10 @@ CHECK = Check(
     exercise="week01.ring-all-reduce",
     points=3,
     names=("ring_all_gather", "ring_all_reduce"),
-    public=(*map(_all_reduce, RING_PUBLIC), {"ranks": 3, "numbers": 5, "empty": 1, "part": "all-gather"}),
+    public=(
+        *map(_all_reduce, RING_PUBLIC),
+        {"ranks": 3, "numbers": 5, "empty": 1, "dtype": "bfloat16", "part": "all-gather"},
+    ),
     draw=_draw_all_reduce,
     make=_make_all_reduce,
     judge=_judge_all_reduce,

@@ -14,7 +14,7 @@ CHECK = reading_check(
     "week02.reading",
     READING,
     {
-        "first_bucket": "it is not bucket_cap_mb: ask torch.distributed for _DEFAULT_FIRST_BUCKET_BYTES",
+        "first_bucket": "the exact number, not bucket_cap_mb: ask torch.distributed for _DEFAULT_FIRST_BUCKET_BYTES",
         "at_the_start": "look at what __init__ does under `if init_sync:`",
         "order": "decompress is only defined there; it runs when the future is done",
     },

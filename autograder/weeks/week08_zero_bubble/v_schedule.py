@@ -70,8 +70,9 @@ CHECK = Check(
     masked=BUILDERS,
     parts={"ZBV": 0.5, "half": 0.5},
     hints=(
-        "Play a clock: at every tick each rank takes the first pass on its wish list that is ready.",
-        "W stands last on the wish list. A rank that fills its memory with F of the way down can never go up again.",
+        "Leave one place free for the way up before an F on the way down begins. If no rank finds a pass in a "
+        "tick, the rule is stuck: raise an error.",
+        "W stands last on the wish list. Unlike in week 7, I need not come first: try the F of the way up at the top.",
         "F up if there is room for one; F down if there is room for two; I up; I down; W.",
     ),
 )

@@ -16,10 +16,10 @@ PUBLISHED = {"experts": 256, "groups": 8, "nodes": 4, "gpus": 8, "places": 9, "s
 
 
 def drawn_loads(case: Case, rng: Random) -> list[float]:
-    """A Zipf law of this skew, the hot experts anywhere; where "seed" says so, the same ones always."""
-    rng = Random(case["seed"]) if "seed" in case else rng
-    loads = [1000 * (rank + 1) ** -case["skew"] for rank in range(case["experts"])]
-    rng.shuffle(loads)
+    """A Zipf law of this skew, dealt out by the case's seed: how hard a case is must not be chance, only its scale."""
+    factor = rng.uniform(500, 2000) if case.get("scaled") else 1000
+    loads = [factor * (rank + 1) ** -case["skew"] for rank in range(case["experts"])]
+    Random(case["seed"]).shuffle(loads)
     return loads
 
 
@@ -91,17 +91,17 @@ def _not_a_placement(gpus: Any, num_gpus: int, places: int, num_experts: int) ->
 def _draw(rng: Random) -> list[Case]:
     """Few extra places and many, nodes of 4 and of 8 GPUs, steep loads and flat ones."""
 
-    def case(part: str, skew: float, nodes: int, places: int, experts: int = 256) -> Case:
+    def case(part: str, seed: int, skew: float, nodes: int, places: int, experts: int = 256) -> Case:
         shape = {"experts": experts, "groups": 2 * nodes, "nodes": nodes, "gpus": 8, "places": places}
-        return shape | {"skew": skew, "part": part}
+        return shape | {"skew": skew, "seed": seed, "scaled": True, "part": part}
 
     return [
-        case(BALANCE, 1.0, 4, 10),
-        case(BALANCE, 0.5, 4, 9),
-        case(BALANCE, 1.0, 2, 10, experts=128),
-        case(HOME, 1.0, 4, 10),
-        case(HOME, 0.8, 4, 10),
-        case(HOME, 1.0, 2, 10, experts=128),
+        case(BALANCE, 1, 1.0, 4, 10),
+        case(BALANCE, 2, 0.5, 4, 9),
+        case(BALANCE, 3, 1.0, 2, 10, experts=128),
+        case(HOME, 4, 1.0, 4, 10),
+        case(HOME, 5, 0.8, 4, 10),
+        case(HOME, 6, 1.0, 2, 10, experts=128),
     ]
 
 
@@ -110,9 +110,10 @@ CHECK = Check(
     points=3,
     names=("place",),
     public=(
-        {"experts": 8, "groups": 4, "nodes": 2, "gpus": 2, "places": 4, "skew": 0.0, "part": BALANCE},
+        {"experts": 8, "groups": 4, "nodes": 2, "gpus": 2, "places": 4, "skew": 0.0, "seed": 0, "part": BALANCE},
         PUBLISHED | {"part": BALANCE},
         PUBLISHED | {"part": HOME},
+        PUBLISHED | {"places": 10, "seed": 41, "part": HOME},
     ),
     draw=_draw,
     make=_make,

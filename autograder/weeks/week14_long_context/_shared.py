@@ -52,10 +52,13 @@ def drawn(rng: Random, *shape: int, dtype: torch.dtype = torch.float32) -> Tenso
 
 
 def sequence(case: Case, rng: Random) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k and v of the whole sequence; `rows` positions per rank. Scores differ much from block to block."""
+    """q, k and v of the whole sequence; `rows` positions per rank. Scores differ much from block to block.
+
+    With a `scale` of 100, exp of a log-sum-exp overflows in float32, from 89 on.
+    """
     length, dtype = case["rows"] * len(members_of(case)), dtype_of(case)
     batch, width = case.get("batch", 1), case["width"]
-    q = 2 * drawn(rng, batch, case["heads"], length, width, dtype=dtype)
+    q = case.get("scale", 2) * drawn(rng, batch, case["heads"], length, width, dtype=dtype)
     k = drawn(rng, batch, case["kv_heads"], length, width, dtype=dtype)
     return q, k, drawn(rng, batch, case["kv_heads"], length, case.get("value_width", width), dtype=dtype)
 

@@ -44,7 +44,7 @@ class ProcessGroups:
 def create_process_groups(mesh: Mesh, *, device: str = "cpu", more: Sequence[Axes] = TRAINING) -> ProcessGroups:
     """Make the groups of every axis, and of the axes in `more` together. All ranks of the world call it.
 
-    1. agree on the mesh  2. torch's DeviceMesh makes one group an axis  3. the others follow, by enumeration.
+    1. agree on the mesh  2. torch's DeviceMesh makes one group per axis  3. the others follow, by enumeration.
     Those of etp, ep and edp are made where the mesh counts experts apart.
     Raises ValueError, on every rank alike, when the world has another size or ranks bring different meshes.
     """

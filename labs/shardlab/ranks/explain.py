@@ -44,7 +44,8 @@ def _headline(outcome: Outcome, timeout: float) -> str:
         return "Interrupted: all ranks were ended."
     waiting = sum(not end.is_right for end in ends)
     if outcome.stalled:
-        return f"Deadlock: {waiting} of {len(ends)} ranks wait, and nothing can wake them. All were ended."
+        wait, them = ("waits", "it") if waiting == 1 else ("wait", "them")
+        return f"Deadlock: {waiting} of {len(ends)} ranks {wait}, and nothing can wake {them}. All were ended."
     if outcome.timed_out:
         return f"After {timeout:g} s {waiting} of {len(ends)} ranks had not finished, and all were ended."
     first, who = _root_cause(ends), f"the call on {len(ends)} rank{'s' if len(ends) > 1 else ''}"
