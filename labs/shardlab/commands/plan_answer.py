@@ -68,6 +68,7 @@ class Task:
             "gpus": self.gpus,
             "sequences": self.batch.sequences,
             "batch": _batch(self.batch),
+            "error_of": "trained here" if self.gpu.measured else "published",
             "plans": [self._row(one, winner) for one in found],
             "neighbours": [_beside(winner, one) for one in around],
             "played_seconds": winner.step.total if winner.cut else None,
@@ -81,8 +82,11 @@ class Task:
         rest = (self.batch.tokens, tokens, price)
         cluster = (self.model, self.gpus, self.gpu.per_node)
         found = long_run(*cluster, winner.step.total, *rest)
-        low, high = (long_run(*cluster, seconds, *rest).days for seconds in step_interval(winner.step.total))
+        low, high = (long_run(*cluster, seconds, *rest).days for seconds in self._interval(winner.step.total))
         return asdict(found) | {"days_low": low, "days_high": high}
+
+    def _interval(self, seconds: float) -> tuple[float, float]:
+        return step_interval(seconds, here=self.gpu.measured is not None)
 
     def _inside_servers(self, winner: Plan) -> Plan | None:
         """The fastest plan whose tensor parallelism stays inside a server: the winner, also where tp was given, another
@@ -104,7 +108,7 @@ class Task:
         tokens = found.layout.sequences_per_step * self.model.sequence
         flops = model_flops_per_token(self.model)
         waits = sorted(((seconds, name) for name, seconds in parts.items() if name != "compute"), reverse=True)
-        low, high = step_interval(total)
+        low, high = self._interval(total)
         return {
             "layout": asdict(found.layout),
             "chunks": list(found.cut),
@@ -112,7 +116,7 @@ class Task:
             "step_seconds": total,
             "step_seconds_low": low,
             "step_seconds_high": high,
-            "tie": total <= step_interval(winner.step.total)[1],
+            "tie": total <= self._interval(winner.step.total)[1],
             "mfu": utilisation(flops, tokens, total, found.layout.world, self.gpu.bf16_flops),
             "parts": parts,
             "waits": ", ".join(f"{name} {seconds / total:.0%}" for seconds, name in waits if seconds / total >= 0.005),

@@ -19,9 +19,13 @@ COLUMNS = {
 }
 LEGEND = (
     "v chunks of a stage (*: uneven ones, which a framework wants listed one by one), b sequences of a microbatch,\n"
-    "m microbatches of a step, GiB of the fullest rank, ± seconds within which 9 of 10 published runs stayed.\n"
+    "m microbatches of a step, GiB of the fullest rank, ± seconds within which 9 of 10 {runs} stayed.\n"
     "Not computing: tensor, context, expert and data are messages that nothing hides, boundaries those between stages."
 )
+RUNS = {
+    "published": "published runs",
+    "trained here": "trainings of two small models\non a shared CPU (docs/training.md)",
+}
 WAYS = {
     "ring": "by a ring, beside the attention",
     "gathered": "by an all-gather",
@@ -36,13 +40,13 @@ def show(answer: dict, *, fp8: bool = False) -> None:
     batch, plans = answer["batch"], answer["plans"]
     typer.echo(
         f"{answer['model']} on {answer['gpus']} {answer['gpu']}, {batch['sequences']} sequences of {batch['sequence']} "
-        f"a step"
+        f"tokens per step"
     )
     if batch["tokens"] != batch["asked_tokens"]:
         typer.echo(_rounded(batch))
     header = [*COLUMNS, "recompute", *FIGURES, "tie", "not computing"]
     _table(header, [_line(plan) for plan in plans], left=WORDS)
-    typer.echo(LEGEND + (" MFU of the bf16 peak." if fp8 else ""))
+    typer.echo(LEGEND.format(runs=RUNS[answer["error_of"]]) + (" MFU of the bf16 peak." if fp8 else ""))
     if ties := sum(plan["tie"] for plan in plans) - 1:
         typer.echo(f"Ties (=): {ties} of those below the first are within its error; measure them before you choose.")
     best = plans[0]["layout"]

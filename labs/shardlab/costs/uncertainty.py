@@ -13,17 +13,27 @@ from functools import cache
 from pathlib import Path
 from statistics import mean
 
-RESIDUALS = Path(__file__).parent / "data" / "held_out_residuals.csv"
+DATA = Path(__file__).parent / "data"
+RESIDUALS, TRAINED_HERE = DATA / "held_out_residuals.csv", DATA / "trained_here_residuals.csv"
 COLUMNS = ("source", "id", "log_ratio")
 COVERAGE = 0.9  # of the interval that is printed beside a prediction
 Residuals = Mapping[str, Sequence[float]]  # of each source, ln(measured / predicted) of its runs
 
 
-@cache
 def held_out_residuals() -> Residuals:
     """The residuals of the published runs, by source; `python -m shardlab.costs.validation --residuals` writes them."""
+    return _read(RESIDUALS)
+
+
+def trained_here_residuals() -> Residuals:
+    """The residuals of plans for a CPU that was calibrated, by model: `python -m benchmarks planned-trainings`."""
+    return _read(TRAINED_HERE)
+
+
+@cache
+def _read(path: Path) -> Residuals:
     found: dict[str, list[float]] = {}
-    with RESIDUALS.open(newline="") as file:
+    with path.open(newline="") as file:
         for row in csv.DictReader(file):
             found.setdefault(row["source"], []).append(float(row["log_ratio"]))
     return found
@@ -47,14 +57,15 @@ def error_factor(residuals: Residuals, coverage: float = COVERAGE) -> float:
     return math.exp(weighed[-1][0])  # the sum of the weights is 1 but for rounding
 
 
-def step_interval(seconds: float, coverage: float = COVERAGE) -> tuple[float, float]:
+def step_interval(seconds: float, coverage: float = COVERAGE, *, here: bool = False) -> tuple[float, float]:
     """Seconds between which the measured step lies in that share of cases, around a predicted step.
 
+    here: the step was predicted for the calibrated CPU at hand, not for GPUs as the published runs had.
     Raises ValueError for a time that is not positive, and for a share that is not between 0 and 1.
     """
     if not 0 < seconds < math.inf:
         raise ValueError(f"{seconds} s is not the time of a step: give a positive number of seconds")
-    factor = error_factor(held_out_residuals(), coverage)
+    factor = error_factor(trained_here_residuals() if here else held_out_residuals(), coverage)
     return seconds / factor, seconds * factor
 
 

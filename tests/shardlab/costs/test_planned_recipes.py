@@ -1,6 +1,8 @@
 """What frameworks and teams do beside the plain recipes: all-reduced gradients, ZeRO-2 in rounds, norms done again."""
 
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from shardlab.costs.axis_traffic import gradient_bytes
@@ -13,8 +15,9 @@ from shardlab.costs.memory_states import held_parameters, state_bytes
 from shardlab.costs.model_zoo import ZOO
 from shardlab.costs.planning.long_run import long_run
 from shardlab.costs.planning.planner import memory_of, seconds_of, usable_bytes
-from shardlab.costs.uncertainty import step_interval
+from shardlab.costs.uncertainty import step_interval, trained_here_residuals
 
+ROOT = Path(__file__).parents[3]
 H100, H800 = ACCELERATORS["h100"], ACCELERATORS["h800"]
 LLAMA, DEEPSEEK = ZOO["llama3-405b"], ZOO["deepseek-v3"]
 THEIRS = Layout(  # arXiv 2412.19437, section 3.2: 2,048 H800, no tensor parallelism, DualPipe
@@ -125,6 +128,20 @@ def test_an_interval_holds_the_prediction_and_grows_with_its_coverage():
     assert wide[0] < narrow[0] < 10 < narrow[1] < wide[1]
     with pytest.raises(ValueError, match="between 0 and 1"):
         step_interval(1.0, 1.0)
+
+
+def test_the_interval_of_a_cpu_comes_from_trainings_on_one():
+    """The shipped residuals are those of the benchmark's table."""
+    table = (ROOT / "benchmarks" / "results" / "planned_trainings.md").read_text().splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table if line.startswith("|")]
+    rows = [row for row in cells if row[-1].replace(".", "").isdigit()]
+    for model, column in (("G", -2), ("L", -1)):
+        assert [math.exp(one) for one in trained_here_residuals()[model]] == pytest.approx(
+            [float(row[column]) for row in rows], rel=1e-3
+        )
+    low, high = step_interval(10.0, here=True)
+    inside = [low <= 10 * math.exp(one) <= high for runs in trained_here_residuals().values() for one in runs]
+    assert len(inside) == 34 and 0.9 <= sum(inside) / 34 < 1
 
 
 def test_a_long_run_by_hand():
