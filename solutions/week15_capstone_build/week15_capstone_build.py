@@ -493,12 +493,15 @@ print(f"went on after step {resumed}; losses of {len(broken)} steps differ from 
 figure, ax = figures.new_axes(6, 2.6)
 ax.plot(list(unbroken), list(unbroken.values()), color="#0072B2", linewidth=5, alpha=0.35, label="one rank, unbroken")
 then = {step: broken[step] for step in range(resumed + 1, 17)}
-for losses, look, name in ((killed, "o", "dp 2, tp 2"), (then, "s", "then pp 2")):
-    colour = "#4D4D4D" if look == "o" else "#D55E00"
-    ax.plot(list(losses), list(losses.values()), color=colour, marker=look, markersize=4, linewidth=1, label=name)
+for losses, look, size, colour, name in (
+    (then, "s", 6, "#D55E00", "then pp 2"),
+    (killed, "o", 3, "#4D4D4D", "dp 2, tp 2"),
+):
+    ax.plot(list(losses), list(losses.values()), color=colour, marker=look, markersize=size, linewidth=1, label=name)
 ax.axvline(11, color="#D55E00", linestyle="--")
 ax.annotate("rank 2 is killed", (11.1, max(broken.values())), va="top", color="#D55E00", fontsize=8)
-ax.set(xlabel="step", ylabel="loss", title="The curve does not see that the mesh has changed")
+ax.set(xlabel="step", ylabel="loss")
+ax.set_title("The curve does not see that the mesh has changed", loc="left", fontsize=10)
 ax.legend(fontsize=8, loc="lower left")
 words = "In words: the loss of the run that was killed lies on the unbroken one, before and after the change of mesh."
 figures.show(figure, words)

@@ -28,15 +28,18 @@ def draw_bars(
         raise ValueError("give at least one bar, each of 0 bytes or more")
     if notes and len(notes) != len(bars):
         raise ValueError(f"{len(notes)} notes for {len(bars)} bars: give {len(bars)} or none")
+    longest = max(*bars.values(), limit or 0, 0)
     for place, (value, note) in enumerate(zip(bars.values(), notes or [""] * len(bars), strict=True)):
         ax.barh(place, value, height=0.6, color=PALETTE["communication"])
-        _write_behind(ax, value, place, written_bytes(value) + (f" · {note}" if note else ""))
+        text = written_bytes(value) + (f" · {note}" if note else "")
+        crossed = limit is not None and value < limit < value + 0.016 * len(text) * longest
+        _write_behind(ax, limit if crossed and limit else value, place, text)
     if limit is not None:
         ax.axvline(limit, color="black", linestyle="--", linewidth=1)
         place = (limit, 1.0)
         text = f"{limit_label}, {written_bytes(limit)} "
         ax.annotate(text, place, xycoords=ax.get_xaxis_transform(), ha="right", va="top", fontsize=8)
-    _finish(ax, list(bars), title, max(*bars.values(), limit or 0, 0))
+    _finish(ax, list(bars), title, longest)
     if limit is not None:
         ax.set_ylim(top=-1.0)  # room above the first bar for the limit's name
 

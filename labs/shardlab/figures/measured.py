@@ -49,9 +49,9 @@ def draw_predicted_against_measured(ax: Axes, points: Iterable[Sample], alpha: f
     worst = written_bytes(points[errors.index(largest)][1])
     _log_axes(ax, "bytes that a rank sends")
     keep_apart(cast(Figure, ax.figure), labels)
-    ax.set_title(f"Measured (dots) against predicted (line): {middle:.0%} apart in the middle", loc="left", fontsize=10)
+    ax.set_title(f"Measured (dots) against predicted (line): {middle:.0%} apart in the median", loc="left", fontsize=10)
     return (
-        f"In words: {len(points)} measurements differ from the prediction by {middle:.0%} in the middle and by "
+        f"In words: {len(points)} measurements differ from the prediction by {middle:.0%} in the median and by "
         f"{_signed(largest)} at most, at {worst}, with alpha = {written_seconds(alpha)} per message "
         f"and beta = {written_seconds(beta * 1e9)} per gigabyte."
     )

@@ -42,7 +42,7 @@ def draw_against_published(
     ax.text(1.02, 1.0, f"the worst misses\n{listed}", transform=ax.transAxes, va="top", fontsize=7, linespacing=1.5)
     middle = median(map(abs, errors.values()))
     share = sum(abs(error) <= within for error in errors.values()) / len(points)
-    title = f"{what}: {share:.0%} of {len(points)} published runs within {within:.0%}, {middle:.0%} off in the middle"
+    title = f"{what}: {share:.0%} of {len(points)} published runs within {within:.0%}, {middle:.0%} off in the median"
     ax.set_title(title, loc="left", fontsize=9)
     told = ", ".join(f"{one[0]} {errors[one]:+.0%}" for one in worst)
     return f"In words: {title}. The worst misses: {told}."

@@ -134,7 +134,7 @@ def test_a_measurement_carries_its_distance_from_the_prediction():
     _, ax = figures.new_axes()
     sentence = figures.draw_predicted_against_measured(ax, POINTS, 5e-5, 1e-9)
     assert texts_of(ax) == ["predicted,\n6 messages", "+33%", "+25%", "+7%"]
-    assert "by 25% in the middle and by +33% at most, at 1 KB" in sentence
+    assert "by 25% in the median and by +33% at most, at 1 KB" in sentence
     assert "alpha = 50 µs per message and beta = 1 s per gigabyte" in sentence
 
 

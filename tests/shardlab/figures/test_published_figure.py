@@ -14,7 +14,7 @@ def test_dots_band_and_names():
     dots = ax.collections[-1]
     assert np.asarray(dots.get_offsets()).tolist() == [[measured, predicted] for _, measured, predicted in POINTS]
     assert sentence == (
-        "In words: Step time: 67% of 3 published runs within 20%, 15% off in the middle. "
+        "In words: Step time: 67% of 3 published runs within 20%, 15% off in the median. "
         "The worst misses: bad -60%, fair -15%."
     )
     assert [text.get_text() for text in ax.texts][:2] == ["1", "2"] and ax.get_xlabel() == "measured, s"
