@@ -125,14 +125,16 @@ def in_flight_layers(model: Transformer, layout: Layout, stage: int = 0) -> floa
     """Layers' activations that a stage holds at its peak.
 
     1F1B: min(p - i, m) microbatches of L/p layers; interleaved: L(1 + (p-1)/pv) on the first stage (arXiv 2205.05198,
-    section 4.2.3); GPipe: all m. ZBV: p on every rank, 2p of half a stage (arXiv 2401.10241, section 6). DualPipe: p+1
-    (arXiv 2412.19437, table 2).
+    section 4.2.3); GPipe: all m. ZB-H1, until W: p on every stage (arXiv 2401.10241, section 3). ZBV: p on every rank,
+    2p of half a stage (section 6). DualPipe: p+1 (arXiv 2412.19437, table 2).
     """
     layers, p, m = layers_on_stage(model, layout, stage), layout.pp, layout.num_microbatches
     if layout.schedule == "gpipe":
         return layers * m
     if layout.schedule in ("zbv", "dualpipe"):
         return layers * (min(p, m) if layout.schedule == "zbv" else p + 1)
+    if layout.schedule == "zero-bubble":
+        return layers * min(p, m)
     if layout.virtual > 1:
         chunks = 2 * (p - stage - 1) + (layout.virtual - 1) * p + 1
         return -(-model.layers // p) / layout.virtual * min(chunks, m * layout.virtual)
@@ -144,7 +146,7 @@ def activation_bytes(model: Transformer, layout: Layout, stage: int = 0, *, fram
 
     A framework that keeps a stage's output until its gradient comes holds 2bsh more for each of them.
     """
-    layer = _mean_layer(model, layout, stage, framework)
+    layer = mean_layer_bytes(model, layout, stage, framework)
     return _activations(model, layout, stage, framework, layer, recomputed_bytes(model, layout, framework=framework))
 
 
@@ -172,7 +174,7 @@ def recomputed_bytes(model: Transformer, layout: Layout, *, framework: Framework
     return positions * _position_bytes(model, layout.tp, _whole(layout), "none", model.moe_layers > 0, framework)
 
 
-def _mean_layer(model: Transformer, layout: Layout, stage: int, framework: Framework) -> float:
+def mean_layer_bytes(model: Transformer, layout: Layout, stage: int, framework: Framework) -> float:
     """Activations of one layer of one microbatch: the mean of a stage's dense layers and those with experts."""
     moe = moe_layers_on_stage(model, layout, stage) / layers_on_stage(model, layout, stage)
     dense_layer = layer_activation_bytes(model, layout, framework=framework) if moe < 1 else 0.0
@@ -206,7 +208,7 @@ def memory_of_stage(
     The logits are gone before a layer is computed again: of the two, the larger counts.
     """
     parameters = held_parameters(model, layout, stage).total
-    layer = _mean_layer(model, layout, stage, framework)
+    layer = mean_layer_bytes(model, layout, stage, framework)
     microbatch = layers_on_stage(model, layout, stage) * layer
     hidden = model.number_bytes * layout.microbatch * model.sequence / layout.cp * model.hidden
     again = recomputed_bytes(model, layout, framework=framework)

@@ -12,13 +12,12 @@ from dataclasses import replace
 
 from shardlab.costs.clock.calibrated import FP32
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory import MemoryBytes, in_flight_layers, layer_activation_bytes, recomputed_bytes
+from shardlab.costs.memory import MemoryBytes, in_flight_layers, mean_layer_bytes, recomputed_bytes
 from shardlab.costs.memory_frameworks import COURSE
 from shardlab.costs.memory_states import (
     StateBytes,
     held_parameters,
     layers_on_stage,
-    moe_layers_on_stage,
     state_bytes,
     zero_state_bytes,
 )
@@ -85,17 +84,11 @@ def _kept(model: Transformer, layout: Layout, stage: int) -> float:
     A norm saves two numbers per position, attention the logarithm of a sum for each head.
     """
     positions = layout.microbatch * model.sequence / layout.cp
-    moe = moe_layers_on_stage(model, layout, stage) / layers_on_stage(model, layout, stage)
-    layer = sum(
-        share * layer_activation_bytes(model, layout, moe=experts, framework=COURSE)
-        for share, experts in ((1 - moe, False), (moe, True))
-        if share
-    )
+    layer = mean_layer_bytes(model, layout, stage, COURSE)
     if layout.recompute != "full":
         layer += FP32 * positions * (4 + (model.heads + _copied(model, layout)) / layout.tp)
     layers = in_flight_layers(model, layout, stage)
-    if layout.schedule == "zero-bubble":  # as many on every stage, until W; five gradients of h wait with each layer
-        layers = layers_on_stage(model, layout, stage) * min(layout.pp, layout.num_microbatches)
+    if layout.schedule == "zero-bubble":  # five gradients of h wait with each layer until W
         layer += 5 * _stream(model, layout) * _waiting(layout, stage) / min(layout.pp, layout.num_microbatches)
     chunks = layers / layers_on_stage(model, layout, stage) * layout.virtual
     sent = chunks * _stream(model, layout) if stage < layout.pp - 1 or layout.virtual > 1 else 0.0
