@@ -91,6 +91,7 @@ def main(folder: str, device: str = "cpu") -> None:
         by_rank = shardlab.run(traced, build, device, ranks=ranks, transport=transport, observe=False, timeout=120)
         for rank, trace in enumerate(by_rank):
             path = Path(folder) / f"{build.__name__}-rank{rank}.json.gz"
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(trace)
             print(f"{path}: {len(trace):,} bytes")
 

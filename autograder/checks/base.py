@@ -188,9 +188,9 @@ def wrong_value(
     else:
         wrong = (received != expected) & ~(received.isnan() & expected.isnan())
     if wrong.any():
-        index = int(wrong.flatten().nonzero()[0])
+        index, num = int(wrong.flatten().nonzero()[0]), int(wrong.sum())
         return (
-            f"On rank {rank}, {int(wrong.sum())} of {expected.numel()} numbers of {what} are wrong: "
+            f"On rank {rank}, {num} of {expected.numel()} numbers of {what} {'is' if num == 1 else 'are'} wrong: "
             f"number {index} is {received.flatten()[index].item():g}."
         )
     return None

@@ -55,7 +55,7 @@ def other_kind(rows: Sequence[list], allowed: Sequence[str]) -> str | None:
     """A sentence if anything but messages travelled."""
     for source, _, kind, *_ in rows:
         if kind == "unknown":
-            return f"Rank {source} writes into a connection by itself; messages go through torch.distributed alone."
+            return f"Rank {source} writes to a connection directly; send every message through torch.distributed."
         if kind != "message":
             return not_made_of(source, kind, allowed)
     return None
@@ -92,12 +92,13 @@ def _other_than_messages(rows: Sequence[list], claims: Sequence[Sequence[Any]]) 
         frames = (travelled - sum(sends)) / FRAME_BYTES
         if frames not in range(2 * len(sends), 2 * len(sends) + num_messages + 1):
             return (
-                f"Rank {rank} reports {size(sum(sends))} sent in {len(sends)} messages, but {size(travelled)} "
+                f"Rank {rank} reports {size(sum(sends))} sent in {len(sends)} message{'s' * (len(sends) != 1)}, but "
+                f"{size(travelled)} "
                 "travelled from it, headers included. Is every isend waited for?"
             )
         num_frames += frames
     if num_frames != 3 * num_messages:
-        return f"The ranks report {num_messages} messages, but those that travelled have {num_frames / 3:.4g} headers."
+        return f"Messages that the ranks report: {num_messages}. Messages that travelled: {num_frames / 3:.4g}."
     return None
 
 

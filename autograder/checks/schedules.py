@@ -154,7 +154,7 @@ def same_order(case: Case, task: Task, schedule: Schedule) -> str | None:
         for place, (received, wanted) in enumerate(zip(mine, expected, strict=False)):
             if received != wanted:
                 where = f"rank {rank}, slot {place}"
-                return f"Legal, but {where} is {received}: in the paper's order another pass comes there."
+                return f"Legal, but {where} is {received}: the paper's order has another pass there."
         if len(mine) != len(expected):
             return f"Rank {rank} has {len(mine)} slots where {len(expected)} are expected."
     return None

@@ -66,7 +66,7 @@ def main(
     sent, measured = measure(ranks, width, samples, rounds)
 
     alpha, beta = here.of_ranks(ranks).links["all_reduce"]
-    typer.echo(f"link of this machine: alpha {alpha * 1e6:.0f} us a message, {1e-9 / beta if beta else 0:.2f} GB/s")
+    typer.echo(f"link of this machine: alpha {alpha * 1e6:.0f} us per message, {1e-9 / beta if beta else 0:.2f} GB/s")
     typer.echo(f"{ranks} ranks{'':21}{'predicted':>12}{'measured':>12}")
     typer.echo(f"{'bytes sent by a rank':28}{ring_all_reduce_bytes(ranks, num_bytes(width)):12.0f}{sent:12.0f}")
     show(predicted, measured)

@@ -105,7 +105,7 @@ def main(
         return
     typer.echo(
         f"{'':12}{'states, MB':>12}{'peak, MB':>10}{'sent, MB':>10}"
-        f"{'calls':>7}{'s a step':>10}{'waiting':>9}{'last loss':>11}"
+        f"{'calls':>7}{'s per step':>12}{'waiting':>9}{'last loss':>11}"
     )
     for name, by_rank in table.items():
         one = by_rank[0]
@@ -114,7 +114,7 @@ def main(
         states = "unseen" if name in DEEPSPEED else f"{one.held.total / 1e6:.2f}"
         typer.echo(
             f"{name:12}{states:>12}{one.peak_bytes / 1e6:10.2f}{one.sent_bytes / 1e6:10.2f}"
-            f"{one.num_calls:7}{seconds:10.3f}{waiting:>9}{one.losses[-1]:11.4f}"
+            f"{one.num_calls:7}{seconds:12.3f}{waiting:>9}{one.losses[-1]:11.4f}"
         )
     if figure is not None:
         seen = {name: by_rank for name, by_rank in table.items() if name not in DEEPSPEED}

@@ -53,7 +53,7 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
         [["0F0", "0F1", "0I0", "0W0", "0I1", "0W1"], ["1F0", "1I0", "1F1", "1I1", "1W0", "1W1"]],
         "`1F0 1I0 1F1 1I1 1W0 1W1`",
     ),
-    "week08.wins": ("one_f_one_b_wins_from", (2, 1, 1), 2, "so the answer is 2."),
+    "week08.wins": ("one_f_one_b_wins_from", (2, 1, 0.5), 4, "so the answer is 4."),
     "week09.groups": ("groups", (["dp"], {"tp": 2, "dp": 2}), [[0, 2], [1, 3]], '`["dp"]` `[[0, 2], [1, 3]]`'),
     "week09.axis-bytes": ("axis_bytes", (2, 4, 2, 1, 100, 2, 2, 2), [16, 16, 32, 16, 200], "200 bytes of gradients"),
     "week10.fits": ("bytes_left", (10**9, 2, 2, 2, 1e9, 8e9), 4e9, "0.25 · 12 = 3 GB"),

@@ -52,7 +52,7 @@ EXHIBITS = (
     Exhibit(
         "{t4:.0f} biases too many",
         "A row-parallel layer adds up the ranks' parts. Its bias is not a part, and every rank added it: off by "
-        "{t2:.0f} bias on two ranks and by {t4:.0f} on four. Three codes did this independently, between 2021 and "
+        "{t2:.0f} bias on two ranks and by {t4:.0f} on four. Three codebases did this independently, between 2021 and "
         "2026. On one GPU, where most tests run, the layer is exact.",
         symptoms.bias_added_by_all,
         "the cell `bias_on_every_rank`",
@@ -145,7 +145,7 @@ EXHIBITS = (
         "{t4:.0f} times too long, and Adam does not blink",
         "Experts' gradients came out ep times too large: {t2:.0f} times on two ranks, {t4:.0f} times on four. Adam "
         "divides a gradient by its size, so its step is the right one to the last digit. The bug was found, and found "
-        "again, in at least three codes.",
+        "again, in at least three codebases.",
         symptoms.divided_by_copies,
         "`tests/shardlab/expert_parallel/test_published_faults.py`",
         "week12.gradients",
@@ -204,7 +204,7 @@ EXHIBITS = (
     ),
     Exhibit(
         "A gradient of {t2:.0f} where 1 is right",
-        "The opposite mistake: behind a gather every rank does *the same* work, and the backward adds up t equal "
+        "The opposite mistake: after a gather every rank does *the same* work, and the backward adds up t equal "
         "gradients. {t2:.0f} on two ranks, {t4:.0f} on four. The forward is a copy and cannot be wrong.",
         symptoms.gathered_twice,
         "the cell `same_work_everywhere`",
@@ -215,7 +215,8 @@ EXHIBITS = (
     Exhibit(
         "Loss off by {loss:.0f}, gradient by {gradient:.0%}",
         "Recomputation forgets, and runs the layer again. With dropout and without the random state, the second run "
-        "draws other masks: the loss belongs to one network, the gradient to another. The thread reports a training "
+        "draws different masks: the loss belongs to one network, the gradient to another. The thread reports a "
+        "training "
         "whose loss after 150 steps was 2.49 with recomputation and 2.19 without.",
         symptoms.masks_drawn_again,
         "the cell `loss_and_gradient`",
@@ -260,8 +261,9 @@ EXHIBITS = (
     ),
     Exhibit(
         "{found:.2f} for {right:.2f}: one LayerNorm, counted twice",
-        "The norm over mixed axes. Parts of a split matrix must be added up over the ranks, copies must not. This one "
-        "adds all: {found:.2f} where the model's norm is {right:.2f}. The more ranks, the harder it clips; two meshes "
+        "The norm over mixed axes. Parts of a split matrix must be added up over the ranks, copies must not. This "
+        "code adds up both: {found:.2f} where the model's norm is {right:.2f}. The more ranks, the harder it clips; "
+        "two meshes "
         "that should agree do not.",
         symptoms.counted_on_every_rank,
         "the cell `norm_as_found`",

@@ -25,7 +25,7 @@ CHECK = Check(
     program="without_ranks",
     masked=FORMULAS,
     hints=(
-        "Write the seconds of a ring for N ranks; look at what stands before S times beta, and before alpha.",
+        "Write the seconds of a ring for N ranks; look at what multiplies S times beta, and what multiplies alpha.",
         "Before S times beta stands 2(N-1)/N, before alpha stands 2(N-1).",
         "Divide each for N=64 by itself for N=8.",
     ),

@@ -64,7 +64,7 @@ def _judge_tree(case: Case, task: Task, reply: Reply) -> str | None:
             made = _to_whom([call.peer for call in messages])
             return f"Right on all ranks, but rank {rank} sends {made}; in the tree it sends {_to_whom(expected)}."
         if any(call.payload_bytes != num_bytes for call in messages):
-            return f"Rank {rank} sends messages of other sizes than {size(num_bytes)}, the whole tensor."
+            return f"Rank {rank} sends messages that are not {size(num_bytes)}, the size of the whole tensor."
         total += num_bytes * len(expected)
     return carried_too_little(reply, total) or carried_too_much(reply, total)
 

@@ -78,8 +78,8 @@ CHECK = Check(
     hints=(
         "The message of a rank: one byte for eight signs, and two float32 means, which view(torch.uint8) turns into "
         "bytes. All messages have the same length, so one all-gather moves them.",
-        "Fill the signs up to a multiple of 8 with torch.nn.functional.pad, view them as (-1, 8), multiply by 1, 2, 4, "
-        "…, 128, sum each row. Back: a sign is there where (byte & power) is not 0; cut off what was filled up.",
+        "Pad the signs to a multiple of 8 with torch.nn.functional.pad, view them as (-1, 8), multiply by 1, 2, 4, "
+        "…, 128, sum each row. Back: a sign is set where (byte & power) is not 0; cut off the padding.",
         "Two means first, then signs: message[:8].view(torch.float32) are the means. torch.where(signs, up, down) is "
         "the gradient of that rank. A rank may have no numbers of one sign: divide by at least 1.",
     ),

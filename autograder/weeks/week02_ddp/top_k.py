@@ -112,7 +112,8 @@ CHECK = Check(
     parts={ONE_STEP: 0.5, FEEDBACK: 0.5},
     timeout=10.0,
     hints=(
-        "Step 0 shows what is chosen and sent: every rank keeps other places, so places travel as well as values. The "
+        "Step 0 shows what is chosen and sent: each rank keeps different places, so places travel as well as values. "
+        "The "
         "later steps show what became of the rest.",
         "All-gather int32 places and float32 values; add everybody's values at their places, divide by N. index_add_ "
         "adds where two ranks chose the same place; total[where] = what loses one of them.",

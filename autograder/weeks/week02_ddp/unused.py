@@ -64,6 +64,6 @@ CHECK = Check(
     hints=(
         "Every rank must make the same calls. What can a rank send for a gradient that it does not have?",
         "Zeros in its place, from parameters[number]. A mean of zeros is not yet None: who used it at all?",
-        "All-reduce (MAX) one flag a parameter as well; where it is 0 on all ranks, return None.",
+        "All-reduce (MAX) one flag per parameter as well; where it is 0 on all ranks, return None.",
     ),
 )

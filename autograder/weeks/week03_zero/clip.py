@@ -86,8 +86,8 @@ CHECK = Check(
     judge=_judge,
     masked=MASKED,
     hints=(
-        "A norm of 3 on one rank and of 4 on the other: the whole has neither 3, nor 4, nor 7.",
+        "A norm of 3 on one rank and of 4 on the other: the norm of the whole is not 3, 4 or 7.",
         "Squares add up over ranks, norms do not: all-reduce the sum of squares, computed in float32, then the root.",
-        "Every rank calls the all-reduce, one without slices, too; scale by min(1, max_norm / (norm + 1e-6)) in place.",
+        "Every rank calls the all-reduce, even one without slices; scale by min(1, max_norm / (norm + 1e-6)) in place.",
     ),
 )

@@ -57,7 +57,8 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
             return problem
         most = case.get("calls", 1) * len(expected)
         if task.reads_calls and (num_calls := len(calls_of(reply, rank))) > most:
-            return f"Rank {rank} makes {num_calls} calls where {most} are enough, one per layer with weights and step."
+            enough = f"{most} are enough, one per step for each layer that has weights"
+            return f"Rank {rank} makes {num_calls} calls where {enough}."
     if case["part"] == "memory" and (problem := held_at_once(task, reply)):
         return problem
     return sent_otherwise(task, reply, task.facts["sent_bytes"], "each layer reduce-scattered once")
@@ -88,8 +89,8 @@ CHECK = Check(
     hints=(
         "The shared weight has one gradient with two parts: one is there at the beginning of the backward, one at its "
         "end. Which layer must it leave with?",
-        "Give every weight to the first layer that has it; what the head has left is nothing. A hook a weight, and a "
-        "layer leaves when none of its weights is still waited for.",
+        "Give every weight to the first layer that has it; the head is left with nothing. Put one hook on each "
+        "weight; a layer leaves when all its weights have arrived.",
         "waiting = [len(own) for own in layers]; in the hook of a weight of layer k: waiting[k] -= 1, and at 0 "
         "slices[k] = mean_slice([p.grad for p in layers[k]], group=group), then every .grad = None.",
     ),

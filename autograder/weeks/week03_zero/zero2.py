@@ -106,7 +106,7 @@ CHECK = Check(
     trains=True,
     timeout=40.0,
     hints=(
-        "Something must happen each time when one gradient is complete, while the backward goes on with the rest.",
+        "Something must happen each time a gradient is complete, while the backward goes on with the rest.",
         "parameter.register_post_accumulate_grad_hook(f) calls f(parameter) at that moment, with .grad in place.",
         "In the hook: slices[parameter] = mean_slice([parameter.grad], group=group); parameter.grad = None. Remove the "
         "hooks after the backward.",

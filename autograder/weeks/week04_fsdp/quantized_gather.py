@@ -104,7 +104,7 @@ CHECK = Check(
     judge=_judge,
     masked=MASKED,
     hints=(
-        "Largest number of a block over 127: its scale. A code is the number over the scale, rounded to int8.",
+        "A block's scale is its largest absolute value over 127. A code is the number over the scale, rounded to int8.",
         "Pad to whole blocks to compute, cut the codes back to the shard's length to send. A scale of zero divides "
         "nothing: clamp it.",
         "Every rank decodes every message, its own too; codes and scales, viewed as torch.uint8, fit in one message.",

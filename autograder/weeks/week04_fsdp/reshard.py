@@ -99,8 +99,8 @@ CHECK = Check(
     masked=MASKED,
     hints=(
         "One unit first: the old and the new slice are two intervals of the same whole vector. What do they share?",
-        "File f holds [f * old, (f + 1) * old) of the unit; you need [r * new, (r + 1) * new), and nothing behind its "
-        "size. The piece is the larger begin to the smaller end.",
+        "File f holds [f * old, (f + 1) * old) of the unit; you need [r * new, (r + 1) * new), and nothing past its "
+        "size. The piece runs from the larger begin to the smaller end.",
         "In the file the piece begins f * old earlier, and behind the slices of the units before, `old` numbers each.",
     ),
 )

@@ -98,10 +98,10 @@ CHECK = Check(
     timeout=15.0,
     hints=(
         "The loss of a token is log(sum of exp) minus its target's logit. Which parts of that does one rank have?",
-        "Three all-reduces of a number per token: the maximum, the sum of exp(logit - maximum), the target's logit, "
+        "Three all-reduces of one number per token: the maximum, the sum of exp(logit - maximum), the target's logit, "
         "which is 0 on every rank that does not have it. Columns from the vocabulary on are padding: they become -inf "
         "before all this, and count for nothing in the maximum, the sum and the gradient.",
         "The gradient needs no message: exp(logit - maximum) / sum, minus 1 at a target of this rank, over the number "
-        "of tokens. Take care that -inf times 0 is not a number.",
+        "of tokens. Take care: -inf times 0 is NaN.",
     ),
 )

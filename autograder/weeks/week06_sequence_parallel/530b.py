@@ -44,6 +44,6 @@ CHECK = Check(
     hints=(
         "s = 2048, b = 1, h = 20480, a = 128, t = 8: your activation_bytes has the first three numbers.",
         "Forward FLOPs of a layer: 24bsh² in the matrices and 4bs²h between them. A backward costs two forwards.",
-        "The core again is 4bs²h of 3 · (24bsh² + 4bs²h). Full does the whole forward again: one of three.",
+        "The core again is 4bs²h of 3 · (24bsh² + 4bs²h). Full runs the whole forward again: one unit on top of three.",
     ),
 )

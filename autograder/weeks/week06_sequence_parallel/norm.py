@@ -107,7 +107,9 @@ def _too_many_bytes(case: Case, task: Task, reply: Reply, rank: int) -> str | No
     for call in calls_of(reply, rank):
         axis = next((name for name in most if set(call.members) <= set(grid.group_of(rank, name))), None)
         if axis is None:
-            return f"Rank {rank} calls {call.kind} with ranks {sorted(call.members)}, who share neither group with it."
+            return (
+                f"Rank {rank} calls {call.kind} with ranks {sorted(call.members)}, which share neither group with it."
+            )
         sent[axis] += call.sent_bytes
     for axis, enough in most.items():
         if sent[axis] > enough + COUNTING_BYTES:

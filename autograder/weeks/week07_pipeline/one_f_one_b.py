@@ -43,7 +43,7 @@ CHECK = Check(
     masked=BUILDERS,
     hints=(
         "The last rank has F0 B0 F1 B1 ... Which forwards must rank P-2 have done before its first backward can come?",
-        "Rank r: P-1-r forwards to warm up (never more than M), then F and B in turns, then the backwards left.",
+        "Rank r: P-1-r forwards to warm up (never more than M), then F and B in turns, then the remaining backwards.",
         "warm = min(P-1-r, M); forwards[:warm], then forwards[warm:] and backwards in turns, then backwards[M-warm:].",
     ),
 )

@@ -57,7 +57,7 @@ CHECK = Check(
     masked=FORMULAS,
     hints=(
         "Solve (P-1)/(M+P-1) < b for M, and mind the <. Count in whole numbers: 0.3 is not exact in a float.",
-        "M > (P-1)(1/b - 1): the next whole number above it, also when it is whole itself.",
+        "M > (P-1)(1/b - 1): the next whole number above it, even when that is whole itself.",
         "In whole numbers: M + P - 1 > 100 (P-1) / percent, so M = 100 (P-1) // percent + 1 - (P-1), at least 1.",
     ),
 )

@@ -87,6 +87,6 @@ CHECK = Check(
     hints=(
         "Ask first: can it be done with no stage above a limit? Then look for the smallest limit.",
         "For a limit, fill stage after stage, but leave at least one layer for each stage that is still to come.",
-        "Or by recursion: the first stage takes 1, 2, ... layers, the rest is the same question with a stage less.",
+        "Or by recursion: the first stage takes 1, 2, ... layers, the rest is the same question with one stage fewer.",
     ),
 )

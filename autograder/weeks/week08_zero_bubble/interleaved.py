@@ -34,6 +34,7 @@ CHECK = Check(
     hints=(
         "Write all forwards of a rank in order, then all backwards in order, then weave the two lists.",
         "A round of P microbatches passes the first chunk, then the second; backward, the last chunk comes first.",
-        "Warm up with (v-1)P + 2(P-1-r) forwards (or all there are), then F and B in turn, then the backwards left.",
+        "Warm up with (v-1)P + 2(P-1-r) forwards (or all there are), then F and B in turn, then the remaining "
+        "backwards.",
     ),
 )

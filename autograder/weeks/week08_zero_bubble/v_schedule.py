@@ -72,7 +72,8 @@ CHECK = Check(
     hints=(
         "Leave one place free for the way up before an F on the way down begins. If no rank finds a pass in a "
         "tick, the rule is stuck: raise an error.",
-        "W stands last on the wish list. Unlike in week 7, I need not come first: try the F of the way up at the top.",
+        "W stands last on the wish list. Unlike in week 7, an I pass need not come first: try the F of the way up at "
+        "the top.",
         "F up if there is room for one; F down if there is room for two; I up; I down; W.",
     ),
 )

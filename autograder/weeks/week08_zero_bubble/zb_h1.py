@@ -35,8 +35,8 @@ CHECK = Check(
     program="without_ranks",
     masked=BUILDERS,
     hints=(
-        "Start from 1F1B: the same warm-up, then F and I in turn. Only the W find new places.",
+        "Start from 1F1B: the same warm-up, then F and I in turn. Only the Ws move.",
         "If a rank does its W at once, the rank before it waits. The later the stage, the longer its W can wait.",
-        "Rank r: P-1-r forwards; then F I, and from the r-th pair on W too; the W left over at the end.",
+        "Rank r: P-1-r forwards; then F I, and from the r-th pair on W too; the remaining Ws at the end.",
     ),
 )

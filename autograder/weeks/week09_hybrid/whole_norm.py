@@ -87,7 +87,7 @@ CHECK = Check(
     masked=(*MASKED, "shardlab.data_parallel"),
     timeout=30.0,
     hints=(
-        "Ask of every number of the model: on how many ranks does it lie, and how often is it counted?",
+        "Ask of every number of the model: how many ranks hold it, and how often is it counted?",
         "Squares add up over tp and over pp; what is not split lies on all ranks of tp_group and counts once; dp holds "
         "copies of everything.",
         "Sum the squares of the split ones, and of the others only where dist.get_rank(tp_group) == 0, in float32; "

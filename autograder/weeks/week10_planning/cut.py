@@ -41,7 +41,8 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         held = _held(own, min(case["num_stages"] - stage, case["num_microbatches"]))
         if held > case["limit_bytes"]:
             return (
-                f"For {where}: stage {stage} of {list(sizes)} holds {held:g} bytes; {case['limit_bytes']:g} are there."
+                f"For {where}: stage {stage} of {list(sizes)} holds {held:g} bytes; there is room for "
+                f"{case['limit_bytes']:g}."
             )
         slowest = max(slowest, sum(layer[0] for layer in own))
     if slowest > task.expected[0] * (1 + SLACK):

@@ -51,7 +51,7 @@ CHECK = Check(
     program="without_ranks",
     masked=MASKED,
     hints=(
-        "A token needs 6 FLOPs a parameter: 2 forward, 4 backward.",
+        "A token needs 6 FLOPs per parameter: 2 forward, 4 backward.",
         "share = 6 * P * tokens_per_step / (step_seconds * num_gpus * peak_flops)",
         "days = total_tokens / tokens_per_step * step_seconds / 86400",
     ),

@@ -116,7 +116,7 @@ CHECK = Check(
     timeout=15.0,
     hints=(
         "Six mistakes are possible: dropped, without coefficient, times something, once per microbatch, own counts "
-        "alone, counted twice. Which of yours are excluded?",
+        "alone, counted twice. Which can you rule out in your code?",
         "backward: return gradient, ctx.loss's share of the total, which is 1. In the layer: return early where "
         "`not torch.is_grad_enabled()`; all_reduce the load; share = load / load.sum(); scores.mean(0) is this rank's.",
         "return WithLoss.apply(y, coefficient * loss / ____): the ranks' mean is taken by moe_step, the microbatches' "

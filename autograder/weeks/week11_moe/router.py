@@ -130,7 +130,8 @@ CHECK = Check(
     masked=MASKED,
     timeout=15.0,
     hints=(
-        "Two questions, two tensors: by what is an expert chosen, and what is its weight? The bias stands in one only.",
+        "Two questions, two tensors: by what is an expert chosen, and what is its weight? The bias belongs in only "
+        "one of them.",
         "scores = score(logits.float()); experts = (scores + bias).topk(k, -1).indices; the weights are the scores at "
         "these places, and topk of something else does not give them: gather does.",
         "weights = scores.gather(-1, experts); if renormalise: weights / weights.sum(-1, keepdim=____).",

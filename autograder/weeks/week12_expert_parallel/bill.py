@@ -71,7 +71,8 @@ CHECK = Check(
     program="without_ranks",
     masked=(*FORMULAS, "shardlab.costs"),
     hints=(
-        "How many rows does a rank have after each token was copied once for each of its experts? Which share of them "
+        "How many rows does a rank have after each token has been copied once for each of its experts? Which share "
+        "of them "
         "stays at home?",
         "tokens · k · hidden · 2 bytes · (ep - 1)/ep. How often per layer: dispatch and combine, forward and backward. "
         "A node is missed by all k choices with probability C(E - E/N, k) / C(E, k).",

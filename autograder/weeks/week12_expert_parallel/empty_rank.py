@@ -106,7 +106,7 @@ CHECK = Check(
     hints=(
         "Autograd walks back from results to inputs. A tensor that was made out of nothing has no way back.",
         "An ordinary product of no rows is allowed: it costs nothing, its result has no rows, and its gradients are "
-        "____. It is the fast kernel alone that refuses.",
+        "____. Only the fast kernel refuses.",
         "results.append(kernel(piece, up[e], down[e]) if len(piece) else gelu(piece @ up[e]) @ down[e])",
     ),
 )

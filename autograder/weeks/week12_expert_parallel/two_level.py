@@ -120,7 +120,7 @@ CHECK = Check(
     masked=MASKED,
     timeout=30.0,
     hints=(
-        "First think of a node as one large rank: which tokens have at least one expert there? Inside of it, your "
+        "First think of a node as one large rank: which tokens have at least one expert there? Inside it, your "
         "layer knows what to do.",
         "wanted [T, N] says which nodes a token visits; its nonzero places, by node, are the copies. With a copy "
         "travel its k experts and its k ____. On the node keep the choices whose expert // per_node is ____.",

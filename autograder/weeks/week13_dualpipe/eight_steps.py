@@ -65,7 +65,7 @@ CHECK = Check(
     masked=BUILDERS,
     hints=(
         "A row of the table is a list of words times its number of turns; add the eight lists.",
-        "Only steps 4 and 6 are not alike in every turn: the middle rank's first pair, and the B that become I.",
+        "Only steps 4 and 6 are not alike in every turn: the middle rank's first pair, and the Bs that become Is.",
         "Step 6: words = [Bf, Bn] * (e + 1); from place e + 1 on write I for B.",
     ),
 )

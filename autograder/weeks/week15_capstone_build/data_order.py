@@ -82,7 +82,7 @@ def _wrong_epochs(case: Case, found: dict[tuple[int, ...], list[int]]) -> str | 
                 return f"Epoch {epoch} of seed {seed} is not shuffled."
             epochs.append(tuple(order))
     if len(set(epochs)) < len(epochs):
-        return "Two epochs have one order: each seed and each epoch needs an order of its own, also seed + 1."
+        return "Two epochs have the same order: each seed and each epoch needs an order of its own, also seed + 1."
     return None
 
 

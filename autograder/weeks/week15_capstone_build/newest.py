@@ -73,7 +73,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         if damage in WHY and received == f"step-{step}" + (".tmp" if damage == NOT_RENAMED else ""):
             return f"{received} is not complete: {WHY[damage]}."
     if due is None:
-        return f"{received!r} is returned, and no checkpoint is complete: return None."
+        return f"{received!r} is returned, but no checkpoint is complete: return None."
     return f"{received!r} is returned where {due} is the newest complete one."
 
 

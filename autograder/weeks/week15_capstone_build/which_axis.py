@@ -73,7 +73,7 @@ CHECK = Check(
     hints=(
         "One rank is right. Which mesh has one more rank on tp alone? And for ep, which has no ranks of its own?",
         "ep = 2 needs dp = 2 (or cp = 2): compare with dp = 2, ep = 1. Numbers are wrong if they differ by more than "
-        "rounding, measured by the largest gradient of the model: one of the gradients is zero.",
+        "rounding, relative to the largest gradient of the model, for one of the gradients is zero.",
         "pairs = {axis: ({}, {axis: 2})}, and ep: ({dp: 2}, {dp: 2, ep: 2}). wrong = names where (a - b).abs().max() > "
         "1e-3 of the largest number; kinds = sorted({kind_of(name) for name in wrong}).",
     ),

@@ -84,6 +84,7 @@ CHECK = Check(
         "One slot: a microbatch on one stage, its work and its messages. How many slots follow one another?",
         "sent_bytes counts a step: a slot has 1/m of tp, cp and pp. Keys travel over NVLink only if tp * cp fit a "
         "server.",
-        "(m + (pp-1)/chunks) * (work + messages) + dp bytes / network. MFU has 6P a token, recomputed or not.",
+        "(m + (pp-1)/chunks) * (work + messages) + dp bytes / network. MFU counts 6P FLOPs per token, recomputed or "
+        "not.",
     ),
 )

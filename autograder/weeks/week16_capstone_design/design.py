@@ -114,7 +114,7 @@ def _malformed(received: Any) -> str | None:
 def _wrong_choice(task: Task, brief: Sizes, received: dict[str, Any], right: dict[str, float]) -> str | None:
     """A choice by wrong days or dollars is right by luck, under one seed and not under the next."""
     if problem := _wrong_number(received, right, DECIDE):
-        return f"{problem} By this number you choose."
+        return f"{problem} Your choice depends on this number."
     for name, limit in (("gpu_bytes", brief["gpu"]["memory"]), ("days", brief["days"])):
         if right[name] > limit:
             return f"{_layout(received)} has {name} {right[name]:.4g}; {limit:.4g} are allowed."

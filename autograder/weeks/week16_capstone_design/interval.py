@@ -64,7 +64,8 @@ CHECK = Check(
     parts=dict.fromkeys(PARTS, 0.5),
     hints=(
         "best_interval: per second of work a checkpoint costs save / interval, lost work interval / (2 * between). "
-        "goodput: Daly's formula above as it stands, with both exponentials; the sum of the two costs is only near it.",
+        "goodput: Daly's formula above as it stands, with both exponentials; the sum of the two costs only "
+        "approximates it.",
         "save / interval + interval / (2 * between) is least where its derivative is 0: both parts are equal there.",
         "goodput = interval / (between * exp(restart / between) * (exp((interval + save) / between) - 1)).",
     ),

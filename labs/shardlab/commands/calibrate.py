@@ -21,7 +21,7 @@ def calibrate(
 ) -> None:
     """Measure this machine, in a minute or two: products, memory, layers, links between ranks, shared cores.
 
-    Close what else is running first. `shardlab plan --gpu here` and the programs of lab 1 read what this writes.
+    Close other programs first. `shardlab plan --gpu here` and the programs of lab 1 read what this writes.
     """
     from shardlab.commands.calibration.measure import calibrate as measure
     from shardlab.costs.clock.calibration import default_file, write_calibration
@@ -68,7 +68,7 @@ def _counts(text: str) -> list[int]:
     try:
         counts = sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise ValueError(f"{text!r} are not numbers of ranks: use a list such as 2,4") from None
+        raise ValueError(f"{text!r} is not a list of numbers of ranks: use a list such as 2,4") from None
     if counts[0] < 1 or counts[-1] > 64:
         raise ValueError(f"{text} ranks: use numbers from 1 to 64")
     return [count for count in counts if count > 1]

@@ -28,9 +28,11 @@ def memory(
     microbatch: Annotated[int, typer.Option("--microbatch", help="Sequences of a microbatch.")] = 1,
     microbatches: Annotated[int, typer.Option("--microbatches", help="Microbatches of a step.")] = 1,
     virtual: Annotated[int, typer.Option("--virtual", help="Chunks of layers on a stage (interleaved 1F1B).")] = 1,
-    schedule: Annotated[str, typer.Option("--schedule", help="1f1b, gpipe or zero-bubble.")] = "1f1b",
-    recompute: Annotated[str, typer.Option("--recompute", help="none, selective or full.")] = "none",
-    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="What the degrees have to multiply to.")] = None,
+    schedule: Annotated[str, typer.Option("--schedule", help="1f1b, gpipe, zero-bubble, zbv or dualpipe.")] = "1f1b",
+    recompute: Annotated[str, typer.Option("--recompute", help="none, selective, norms or full.")] = "none",
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, help="Number of GPUs, which tp x pp x dp x cp must equal.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show what the fullest rank of a layout holds, in GiB: the first stage, or the last with its logits."""

@@ -40,7 +40,8 @@ def mesh(
     where = ", ".join(f"{name} {place[name]} of {size}" for name, size in built.dense.sizes.items())
     typer.echo(f"rank {rank} of {built.world}, on node {rank // per_node}: {where}")
     for row in rows:
-        typer.echo(f"{row['axes']:6} {_shortened(row['ranks']):44} {row['nodes']} node(s), {row['link']}")
+        nodes = f"{row['nodes']} node{'s' * (row['nodes'] > 1)}"
+        typer.echo(f"{row['axes']:6} {_shortened(row['ranks']):44} {nodes}, {row['link']}")
 
 
 def groups_of(built: Mesh, rank: int, per_node: int) -> list[dict]:

@@ -34,7 +34,8 @@ def plan(
         int, typer.Option("--tokens-per-batch", min=1, max=10**12, help="Tokens of a step, over all GPUs.")
     ] = 4_194_304,
     sequence: Annotated[
-        int | None, typer.Option("--sequence", min=1, max=2**30, help="Tokens of a sequence, not the model's own.")
+        int | None,
+        typer.Option("--sequence", min=1, max=2**30, help="Tokens per sequence; by default the model's own length."),
     ] = None,
     tp: Annotated[int | None, _degree("tensor")] = None,
     pp: Annotated[int | None, _degree("pipeline")] = None,
@@ -42,7 +43,11 @@ def plan(
     dp: Annotated[int | None, _degree("data")] = None,
     ep: Annotated[int | None, _degree("expert")] = None,
     exact_batch: Annotated[
-        bool, typer.Option("--exact-batch", help="Keep the batch as it is, not within 5% what the GPUs can share.")
+        bool,
+        typer.Option(
+            "--exact-batch",
+            help="Keep this batch; by default it may change by up to 5%, so that the GPUs can share it.",
+        ),
     ] = False,
     best: Annotated[int, typer.Option("--best", min=1, help="How many plans to show.")] = 5,
     pipeline_zero: Annotated[
@@ -73,7 +78,7 @@ def plan(
     ] = 1.0,
     tokens: Annotated[
         int | None,
-        typer.Option("--tokens", min=1, max=10**18, help="Tokens of the whole run: days, GPU-hours, goodput."),
+        typer.Option("--tokens", min=1, max=10**18, help="Tokens of the whole run; adds days, GPU-hours and goodput."),
     ] = None,
     price: Annotated[
         float | None, typer.Option("--price", help="Price of a GPU-hour, in your currency; with --tokens.")
@@ -81,9 +86,9 @@ def plan(
     export: Annotated[
         str | None, typer.Option("--export", help="megatron or torchtitan: print its flags for the first plan.")
     ] = None,
-    here: Annotated[bool, typer.Option("--here", help="As --gpu here: this machine, as it was calibrated.")] = False,
+    here: Annotated[bool, typer.Option("--here", help="Same as --gpu here: this machine, as calibrated.")] = False,
     run: Annotated[
-        bool, typer.Option("--run", help="Train the first plan here, and print what it said beside what was measured.")
+        bool, typer.Option("--run", help="Train the first plan here, and print the prediction beside the measurement.")
     ] = False,
     steps: Annotated[int, typer.Option("--steps", min=6, max=1000, help="Steps of --run.")] = 10,
     json: Json = False,
@@ -91,8 +96,8 @@ def plan(
     """Find the layouts of a model on a cluster that fit, the fastest first, and why the first one wins.
 
     Seconds are predictions; the error beside them is what 9 of 10 published runs stayed within
-    (`python -m shardlab.costs.validation`), or, for the CPU at hand, 9 of 10 trainings on one. Tensor parallelism stays
-    inside a server unless --max-tp or --tp say more.
+    (`python -m shardlab.costs.validation`), or, for the CPU at hand, 9 of 10 training runs on a CPU. Tensor parallelism
+    stays inside a server unless --max-tp or --tp allows more.
     """
     from typing import get_args
 

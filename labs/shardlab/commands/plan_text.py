@@ -48,7 +48,7 @@ def show(answer: dict, *, fp8: bool = False) -> None:
     _table(header, [_line(plan) for plan in plans], left=WORDS)
     typer.echo(LEGEND.format(runs=RUNS[answer["error_of"]]) + (" MFU of the bf16 peak." if fp8 else ""))
     if ties := sum(plan["tie"] for plan in plans) - 1:
-        typer.echo(f"Ties (=): {ties} of those below the first are within its error; measure them before you choose.")
+        typer.echo(f"Ties (=), within the error of the first: {ties} below it. Measure them before you choose.")
     best = plans[0]["layout"]
     if best["cp"] > 1:
         typer.echo(f"\nThe first reaches the keys of its {best['cp']} context-parallel ranks {WAYS[best['context']]}")

@@ -30,7 +30,9 @@ class Chosen:
 @study.callback(invoke_without_command=True)
 def overview(
     context: typer.Context,
-    folder: Annotated[Path | None, typer.Option(help="Your folder; else the one around here, else work/.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Your folder; by default the one that contains this directory, or work/.")
+    ] = None,
 ) -> None:
     """Show weeks, points, tries, hints, time, and what to do next."""
     context.obj = Chosen(folder)
@@ -136,7 +138,7 @@ def solution(
 def cards(
     context: typer.Context,
     most: Annotated[int, typer.Option(min=1, help="How many to ask.")] = 10,
-    all: Annotated[bool, typer.Option("--all", help="Weeks that you have not begun, too.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Also ask about weeks that you have not begun.")] = False,
 ) -> None:
     """Ask the interview questions that are due: say your answer aloud, read the model answer, be honest."""
     from shardlab.study import records
@@ -178,7 +180,7 @@ def export_(
 def import_(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="What `shardlab study export` wrote.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Put away the work that is here.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Set the work that is here aside first.")] = False,
 ) -> None:
     """Bring everything from one file into your folder. Import only files that you trust: a notebook is a program."""
     from shardlab.study import folder

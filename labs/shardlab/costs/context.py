@@ -221,5 +221,6 @@ def extra_kv_blocks(
 def _check(num_ranks: int, tokens: float, width: float) -> None:
     if num_ranks < 1 or tokens < 0 or width < 0:
         raise ValueError(
-            f"{num_ranks} ranks, {tokens} tokens, a width of {width}: use 1 rank or more, and no less than 0"
+            f"{num_ranks} ranks, {tokens} tokens, a width of {width}: use 1 rank or more, and tokens and a width of "
+            f"0 or more"
         )

@@ -44,7 +44,7 @@ def nodes_of_token(experts: int, k: int, nodes: int, allowed: int = 0) -> float:
     if nodes < 1 or experts % nodes or not 1 <= allowed <= nodes or not 1 <= k <= experts // nodes * allowed:
         raise ValueError(
             f"{k} of {experts} experts on {allowed} of {nodes} nodes: use a number of nodes that divides the experts, "
-            "as many allowed or fewer, and no more choices than they have experts"
+            "allow at most that many, and choose no more experts than the allowed nodes hold"
         )
     each = experts // nodes
     return allowed * (1 - comb(each * (allowed - 1), k) / comb(each * allowed, k))

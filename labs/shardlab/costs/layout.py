@@ -92,7 +92,7 @@ class Layout:
         if self.virtual > 1 and self.num_microbatches % self.pp:
             raise ValueError(
                 f"the interleaved schedule runs microbatches in rounds of pp = {self.pp}: {self.num_microbatches} "
-                f"is none, use {self.num_microbatches // self.pp * self.pp or self.pp}"
+                f"is not a multiple of it, use {self.num_microbatches // self.pp * self.pp or self.pp}"
             )
 
     def _check_v(self) -> None:
@@ -150,7 +150,8 @@ def check_layout(model: Transformer, layout: Layout) -> None:
     if model.layers < layout.chunks and not ends_alone(model, layout):
         each = layout.chunks // layout.pp
         raise ValueError(
-            f"{model.layers} layers cannot fill {layout.pp} stages of {each} chunks: use at most "
+            f"{model.layers} layers cannot fill {layout.pp} stages{f' of {each} chunks' if each > 1 else ''}: use at "
+            f"most "
             f"{model.layers // each} stages"
         )
     pieces = layout.cp * (2 if layout.cp > 1 else 1)

@@ -20,7 +20,9 @@ def find_accelerator(name: str, *, ranks: int | None = None) -> Accelerator:
     if name.lower() == "here" or name.endswith(".json"):
         return as_accelerator(read_calibration(None if name.lower() == "here" else Path(name)), ranks=ranks)
     if name.lower() not in ACCELERATORS:
-        raise ValueError(f"there is no GPU {name!r} here: use one of {', '.join(ACCELERATORS)}, here")
+        raise ValueError(
+            f"there is no GPU {name!r}: use one of {', '.join(ACCELERATORS)}, here for this machine, or a file"
+        )
     return ACCELERATORS[name.lower()]
 
 

@@ -65,7 +65,7 @@ def draw_timelines(
     for _, row in rows:
         slots = sum(map(len, row.schedule if isinstance(row, Timeline) else row))
         if slots > MOST_BOXES:
-            raise ValueError(f"{slots} slots cannot be seen: draw {MOST_BOXES} or fewer, take less ranks")
+            raise ValueError(f"{slots} slots cannot be seen: draw {MOST_BOXES} or fewer, take fewer ranks")
     durations = durations or Durations()
     timelines = [row if isinstance(row, Timeline) else simulate(row, durations) for _, row in rows]
     end = until or max(end_with_optimizer(timeline, marks) for timeline in timelines)

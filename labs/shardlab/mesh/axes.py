@@ -41,7 +41,7 @@ class Mesh:
             if type(size) is not int or size < 1 or sharers % size:
                 raise ValueError(
                     f"{name} = {size!r} does not divide the {sharers} ranks of a stage (tp * cp * dp): "
-                    f"use one of {_listed(divisors(sharers))}"
+                    f"use {_listed(divisors(sharers))}"
                 )
         if sharers % (self.expert_tp * self.ep):
             fits = divisors(sharers // self.expert_tp)
@@ -51,7 +51,7 @@ class Mesh:
             )
         if self.counts_experts_apart and self.experts.groups("pp") != self.dense.groups("pp"):
             raise ValueError(
-                f"in the order {self.order!r} a pipeline of experts has other ranks than that of the rest: "
+                f"in the order {self.order!r} the experts' pipelines have ranks that differ from those of the rest: "
                 "use an order that ends with pp"
             )
 
@@ -107,8 +107,8 @@ class Mesh:
         if set(axes) <= {*EXPERT, "pp"}:
             return self.experts
         raise ValueError(
-            f"{', '.join(axes)} are not axes of one count of the ranks: use some of {', '.join(DENSE)}, "
-            f"or for experts of {', '.join(EXPERT)}, pp"
+            f"{', '.join(axes)} cannot be combined: use axes among {', '.join(DENSE)}, "
+            f"or, for experts, among {', '.join(EXPERT)}, pp"
         )
 
 

@@ -57,7 +57,7 @@ class Grid:
         self._check_axes(tuple(coordinates))
         for name, place in coordinates.items():
             if not 0 <= place < self.sizes[name]:
-                raise ValueError(f"{name} = {place} is outside of the grid: use 0 to {self.sizes[name] - 1}")
+                raise ValueError(f"{name} = {place} is outside the grid: use 0 to {self.sizes[name] - 1}")
         return sum(place * self.strides[name] for name, place in coordinates.items())
 
     def group_of(self, rank: int, *axes: str) -> list[int]:
@@ -80,7 +80,8 @@ class Grid:
 
     def _check_rank(self, rank: int) -> None:
         if type(rank) is not int or not 0 <= rank < self.world:
-            raise ValueError(f"there is no rank {rank!r} among {self.world}: use 0 to {self.world - 1}")
+            fits = f"0 to {self.world - 1}" if self.world > 1 else "0"
+            raise ValueError(f"there is no rank {rank!r} among {self.world}: use {fits}")
 
     def _check_axes(self, axes: tuple[str, ...]) -> None:
         for name in axes:

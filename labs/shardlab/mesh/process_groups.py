@@ -57,7 +57,7 @@ def create_process_groups(mesh: Mesh, *, device: str = "cpu", more: Sequence[Axe
     if not same_on_all(f"{mesh} {extra}", group=None):
         raise ValueError(
             "the ranks bring different meshes, and would make their groups in different orders: "
-            f"give all of them one; rank {dist.get_rank()} has {mesh} {extra}"
+            f"give them all the same one; rank {dist.get_rank()} has {mesh} {extra}"
         )
 
     outermost_first = list(reversed(mesh.dense.axes))

@@ -28,7 +28,7 @@ class Capacity:
 
     def __post_init__(self) -> None:
         if not self.factor > 0:
-            raise ValueError(f"a capacity factor of {self.factor} leaves no row to any expert: use 1.0 or more")
+            raise ValueError(f"a capacity factor of {self.factor} leaves every expert without a row: use 1.0 or more")
 
     def rows(self, num_tokens: int, choice: Choice) -> int:
         """Rows of each expert for so many tokens."""

@@ -81,7 +81,7 @@ def check_bytes(checkpoint: Path, files: Mapping[str, Sequence[Any]], names: Seq
     """Raise Damaged for a file of `names` whose bytes are others than those that were written."""
     for name in names:
         if sha256(checkpoint / name) != files[name][1]:
-            raise Damaged(f"{checkpoint}: {name} has another checksum than when it was written. {BEFORE_IT}")
+            raise Damaged(f"{checkpoint}: {name} has a checksum that it did not have when it was written. {BEFORE_IT}")
 
 
 def check_tensors(checkpoint: Path, saved: Mapping[str, Sequence[Any]], wanted: Mapping[str, Kept]) -> None:

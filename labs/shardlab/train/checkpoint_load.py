@@ -98,7 +98,7 @@ def _checked(checkpoint: Path, wanted: dict[str, Kept], facts: Mapping[str, Any]
     for name, value in facts.items():
         if contents.get(name) != value:
             raise ValueError(
-                f"{checkpoint} is of another training: {name} was {contents.get(name)!r}, here it is {value!r}. "
+                f"{checkpoint} belongs to another training: {name} was {contents.get(name)!r}, here it is {value!r}. "
                 "Nothing was loaded; use another folder, or checkpoints.resume = false"
             )
     check_tensors(checkpoint, contents["tensors"], wanted)

@@ -27,7 +27,9 @@ class Text:
         self.tokens, self.sequence = tokens, sequence
         self.num_sequences = (len(tokens) - 1) // sequence
         if self.num_sequences < 1:
-            raise ValueError(f"a text of {len(tokens)} tokens has no sequence of {sequence}: use a shorter one")
+            raise ValueError(
+                f"a text of {len(tokens)} tokens is too short for a sequence of {sequence}: use a shorter sequence"
+            )
 
     @property
     def checksum(self) -> str:

@@ -65,7 +65,7 @@ def test_the_step_is_alpas_equation():
         ([Piece(1.0)], 0, {}, "use 1 to 1"),
         ([Piece(-1.0)], 1, {}, "0 or more"),
         ([Piece(math.nan)], 1, {}, "0 or more"),
-        ([Piece(1.0)], 1, {"extras": [Piece(), Piece()]}, "give one a stage"),
+        ([Piece(1.0)], 1, {"extras": [Piece(), Piece()]}, "give one per stage"),
         ([Piece(1.0)], 1, {"num_microbatches": 0}, "use 1 or more"),
         ([Piece(1.0, 2.0**31)], 1, {"limit_bytes": 2.0**30}, "smallest needs 2 GiB"),
     ],

@@ -53,7 +53,7 @@ def test_every_axis_can_be_told_without_its_colour():
     ("mesh", "rank", "options", "says"),
     [
         (MESH, 64, {}, "use 0 to 63"),
-        (MESH, 0, {"axes": ("sp",)}, "use some of"),
+        (MESH, 0, {"axes": ("sp",)}, "use axes among"),
         (Mesh(dp=1024), 0, {}, "fewer replicas"),
         (MESH, 0, {"ranks_per_node": 64}, "at most"),
         (MESH, 0, {"ranks_per_node": 0}, "at most"),

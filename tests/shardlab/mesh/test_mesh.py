@@ -82,9 +82,9 @@ def test_the_innermost_axis_is_the_first_of_the_order():
         ({"tp": 0}, "1 or more"),
         ({"tp": 2.0}, "whole number"),
         ({"dp": True}, "whole number"),
-        ({"tp": 2, "dp": 2, "ep": 3}, "use one of 1, 2 or 4"),
+        ({"tp": 2, "dp": 2, "ep": 3}, "use 1, 2 or 4"),
         ({"tp": 2, "dp": 2, "ep": 4}, "with etp = 2 use ep of 1 or 2"),
-        ({"tp": 2, "dp": 2, "etp": 3}, "use one of 1, 2 or 4"),
+        ({"tp": 2, "dp": 2, "etp": 3}, "use 1, 2 or 4"),
         ({"tp": 2, "order": "dp-pp"}, "dp-pp-tp"),
         ({"tp": 2, "order": "tp-tp-dp"}, "once"),
         ({"tp": 2, "order": "tp,dp"}, "join each"),
@@ -110,8 +110,8 @@ def test_ranks_places_and_axes_that_are_not_there_are_refused():
         (lambda: mesh.coordinates(4), "use 0 to 3"),
         (lambda: mesh.coordinates(-1), "use 0 to 3"),
         (lambda: mesh.rank_at(tp=2), "use 0 to 1"),
-        (lambda: mesh.groups("tp", "ep"), "one count"),
-        (lambda: mesh.groups("sp"), "use some of"),
+        (lambda: mesh.groups("tp", "ep"), "cannot be combined"),
+        (lambda: mesh.groups("sp"), "use axes among"),
         (lambda: mesh.groups("tp", "tp"), "once"),
         (lambda: position([], 8), "at least one"),
     ]:
@@ -133,7 +133,7 @@ def test_the_command_shows_the_groups_of_rank_37():
     result = CliRunner().invoke(app, ["mesh", "--tp", "8", "--pp", "4", "--dp", "2", "--rank", "37"])
     assert result.exit_code == 0
     assert "tp 5 of 8, cp 0 of 1, dp 0 of 2, pp 2 of 4" in result.output
-    assert "5 21 37 53" in result.output and "4 node(s), InfiniBand" in result.output
+    assert "5 21 37 53" in result.output and "4 nodes, InfiniBand" in result.output
 
 
 def test_the_command_prints_json_and_refuses_what_does_not_fit():

@@ -135,15 +135,15 @@ def test_zero_bubble_of_any_number_of_ranks(ranks):
 @pytest.mark.parametrize(
     ("build_it", "words"),
     [
-        (lambda: builders.gpipe(0, 4), "0 ranks are too few.*use 1 or more"),
-        (lambda: builders.one_f_one_b(2, 0), "0 microbatches are too few.*use 1 or more"),
+        (lambda: builders.gpipe(0, 4), "ranks = 0 is too few.*use 1 or more"),
+        (lambda: builders.one_f_one_b(2, 0), "microbatches = 0 is too few.*use 1 or more"),
         (lambda: builders.one_f_one_b(2.5, 4), "whole number"),
         (lambda: builders.interleaved(4, 11), "use 8 or 12"),
         (lambda: builders.interleaved(4, 8, 1), "use 2 or more"),
         (lambda: builders.dualpipe(4, 9), "use 8 or 10"),
         (lambda: builders.dualpipe(4, 6), "use 8 or more"),
         (lambda: builders.dualpipe(3, 8), "use 2 or 4 ranks"),
-        (lambda: builders.dualpipe(1, 8), "1 ranks are too few.*use 2 or more"),
+        (lambda: builders.dualpipe(1, 8), "ranks = 1 is too few.*use 2 or more"),
         (lambda: builders.dualpipe_v(4, 7), "use 8 or more"),
     ],
 )

@@ -103,7 +103,7 @@ def flip_a_byte_of_the_metadata(checkpoint):
 DAMAGE = {
     "is cut short: __1_0.distcp has": cut_short,
     "__1_0.distcp has 0 bytes instead of": lambda checkpoint: a_file(checkpoint).unlink(),
-    "__1_0.distcp has another checksum than when it was written": flip_a_byte,
+    "__1_0.distcp has a checksum that it did not have when it was written": flip_a_byte,
     ".metadata has another checksum": flip_a_byte_of_the_metadata,
     "contents.json does not have the checksum that it states": flip_a_byte_of_the_list,
     "its contents.json cannot be read (FileNotFoundError)": lambda checkpoint: (checkpoint / CONTENTS).unlink(),

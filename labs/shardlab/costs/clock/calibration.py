@@ -110,7 +110,7 @@ def read_calibration(path: Path | None = None) -> Calibration:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read ({error}): {again}") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is no JSON, or is cut off ({error}): {again}") from None
+        raise ValueError(f"{path} is not JSON, or is cut off ({error}): {again}") from None
     try:
         return _from_plain(data)
     except (ValueError, TypeError, AttributeError) as error:

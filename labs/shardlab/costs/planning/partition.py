@@ -126,7 +126,7 @@ def _check(layers: Sequence[Piece], num_stages: int, extras: Sequence[Piece], nu
     if not 1 <= num_stages <= len(layers):
         raise ValueError(f"{len(layers)} layers cannot fill {num_stages} stages: use 1 to {len(layers)}")
     if len(extras) != num_stages:
-        raise ValueError(f"{len(extras)} extras for {num_stages} stages: give one a stage, or none")
+        raise ValueError(f"{len(extras)} extras for {num_stages} stages: give one per stage, or none")
     if num_microbatches < 1:
         raise ValueError(f"{num_microbatches} microbatches: use 1 or more")
     numbers = [number for piece in (*layers, *extras) for number in vars(piece).values()]

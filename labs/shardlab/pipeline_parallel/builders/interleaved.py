@@ -14,7 +14,7 @@ def interleaved(num_ranks: int, num_microbatches: int, num_chunks: int = 2) -> S
     """
     need_sizes(num_ranks, num_microbatches)
     if isinstance(num_chunks, bool) or not isinstance(num_chunks, int) or num_chunks < 2:
-        raise ValueError(f"{num_chunks} chunks on a rank are not interleaved: use 2 or more, or one_f_one_b")
+        raise ValueError(f"chunks = {num_chunks} on a rank cannot be interleaved: use 2 or more, or one_f_one_b")
     num_rounds = max(1, num_microbatches // num_ranks)
     if num_microbatches % num_rounds:
         below = num_microbatches // num_ranks * num_ranks

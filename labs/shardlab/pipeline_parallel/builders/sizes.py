@@ -10,4 +10,4 @@ def need_sizes(num_ranks: int, num_microbatches: int, *, least_ranks: int = 1, l
         if isinstance(number, bool) or not isinstance(number, int):
             raise ValueError(f"{name} = {number!r} is not a number of {name}: use a whole number, {least} or more")
         if number < least:
-            raise ValueError(f"{number} {name} are too few for this schedule: use {least} or more")
+            raise ValueError(f"{name} = {number} is too few for this schedule: use {least} or more")
