@@ -182,10 +182,10 @@ def tables_of_the_lms(desk: Any) -> tuple[Path, Path]:
     canvas, moodle = desk.top / "gradebook.csv", desk.top / "worksheet.csv"
     ids = [2000 + number if "-" not in name else int(name.split("-")[1]) for number, name in enumerate(FOLDERS)]
     rows = [f'"{name}",{number},,{name},A,' for name, number in zip(FOLDERS, ids, strict=True)]
-    top = ["Student,ID,SIS User ID,SIS Login ID,Section,week01 (7)", "    Points Possible,,,,,19"]
+    top = ["Student,ID,SIS User ID,SIS Login ID,Section,week01 (7)", f"    Points Possible,,,,,{ALL + 2:g}"]
     canvas.write_text("\n".join([*top, *rows]))
     header = "Identifier,Full name,ID number,Status,Grade,Maximum Grade,Last modified (grade)"
-    rows = [f"Participant {number},Somebody,{name},Submitted,,19.00,-" for number, name in enumerate(FOLDERS)]
+    rows = [f"Participant {number},Somebody,{name},Submitted,,{ALL + 2:.2f},-" for number, name in enumerate(FOLDERS)]
     moodle.write_text("\n".join([header, *rows]))
     return canvas, moodle
 

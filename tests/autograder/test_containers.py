@@ -14,6 +14,9 @@ import pytest
 from autograder import bubblewrap, containers, demo, grade, sandbox, surroundings
 from autograder.checks import packets
 from autograder.judge import Judge, JudgePool
+from autograder.weeks import of_week
+
+ALL = sum(check.points for check in of_week(demo.WEEK))
 
 CHEAT = {"week01.exchange": "import sys\n\ndef exchange(tensor, *, group):\n    sys.displayhook('x')\n"}
 
@@ -115,11 +118,11 @@ def test_a_level_that_does_not_exist_is_refused(monkeypatch):
     ("sent", "claims", "words"),
     [
         ([16 + 3 * 48, 16 + 3 * 48], [[16], [16]], None),
-        ([66 + 3 * 48, 16 + 3 * 48], [[16], [16]], "Rank 0 reports 16 B sent in 1 messages, but 210 B"),
-        ([64 + 3 * 48, 16 + 3 * 48], [[16], [16]], "The ranks report 2 messages"),  # as long as one more header
+        ([66 + 3 * 48, 16 + 3 * 48], [[16], [16]], "Rank 0 reports 16 B sent in 1 message, but 210 B"),
+        ([64 + 3 * 48, 16 + 3 * 48], [[16], [16]], "Messages that the ranks report: 2."),  # as long as one more header
         ([64 + 3 * 48, 16 + 3 * 48], [[0], [16]], "Rank 0 reports 0 B"),
         ([10 + 3 * 48, 16 + 3 * 48], [[16], [16]], "Rank 0 reports 16 B"),
-        ([16 + 4 * 48, 16 + 3 * 48], [[16], [16]], "The ranks report 2 messages"),
+        ([16 + 4 * 48, 16 + 3 * 48], [[16], [16]], "Messages that the ranks report: 2."),
         ([], [[16], [16]], "Rank 0 reports 16 B"),
     ],
 )
@@ -163,7 +166,7 @@ def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
     with JudgePool(1) as pool:
         list(pool.map(work, list(students)))
     assert [one["level"] for one in results] == [2, 2]
-    assert [sum(e["points"] for e in one["exercises"].values()) for one in results] == [17, 15]
+    assert [sum(e["points"] for e in one["exercises"].values()) for one in results] == [ALL, ALL - 2]
     assert results[1]["exercises"]["week01.exchange"]["points"] == 0
     assert len(set(users)) == 2 and not set(users) & names_of_containers()
 

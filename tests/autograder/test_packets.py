@@ -15,7 +15,7 @@ def test_messages_are_fine_and_a_silent_rank_too():
     ("rows", "sentence"),
     [
         ([*MESSAGES, [1, 0, "all_reduce", 4, 8]], "Rank 1 calls all_reduce; this exercise is made of send and recv"),
-        ([[-1, -1, "unknown", 1, 8]], "writes into a connection by itself"),
+        ([[-1, -1, "unknown", 1, 8]], "writes to a connection directly"),
     ],
 )
 def test_what_is_no_message_is_named(rows, sentence):

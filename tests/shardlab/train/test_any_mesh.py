@@ -104,7 +104,7 @@ DAMAGE = {
     "is cut short: __1_0.distcp has": cut_short,
     "__1_0.distcp has 0 bytes instead of": lambda checkpoint: a_file(checkpoint).unlink(),
     "__1_0.distcp has a checksum that it did not have when it was written": flip_a_byte,
-    ".metadata has another checksum": flip_a_byte_of_the_metadata,
+    ".metadata has a checksum that it did not have": flip_a_byte_of_the_metadata,
     "contents.json does not have the checksum that it states": flip_a_byte_of_the_list,
     "its contents.json cannot be read (FileNotFoundError)": lambda checkpoint: (checkpoint / CONTENTS).unlink(),
     "its contents.json cannot be read (JSONDecodeError)": lambda checkpoint: (checkpoint / CONTENTS).write_text("{"),
@@ -228,7 +228,9 @@ def test_a_run_goes_on_from_the_latest_that_is_whole(tmp_path, saved):
     one = recipe({"dp": 2}, checkpoints={"folder": str(tmp_path)})
     for done, said in shardlab.run(resumed, one, ranks=2, timeout=60):
         assert done == 2
-        assert any("skipped" in line and "step-00000004" in line and "another checksum" in line for line in said)
+        assert any(
+            "skipped" in line and "step-00000004" in line and "a checksum that it did not have" in line for line in said
+        )
         assert said[-1] == "resumed after step 2, saved on dp 2 pp 2 cp 1 tp 1 ep 1"
 
 
