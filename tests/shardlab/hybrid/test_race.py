@@ -12,7 +12,7 @@ from shardlab.hybrid.race import RANKS, REFERENCE, STEPS, Recipe, from_dict, rac
         ({"zero": "1"}, "give a value like 0"),
         ({"zero": True}, "give a value like 0"),
         ({"tp": 2}, "use a mesh of 4 ranks"),
-        ({"ep": 3}, "use one of"),
+        ({"ep": 3}, "use 1, 2 or 4"),
         ({"dp": 4, "microbatches": 3}, "product divides 8"),
         ({"microbatches": 0}, "product divides 8"),
         ({"schedule": "fast"}, "use one of gpipe"),
