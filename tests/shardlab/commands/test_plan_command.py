@@ -182,7 +182,7 @@ def test_the_layout_that_llamas_authors_chose_is_the_plan_or_a_tie():
     assert theirs[0]["chunks"] == [0, *[1] * 126, 0]  # their cut, too: the ends alone
     low, high = (data["plans"][0][f"step_seconds_{end}"] for end in ("low", "high"))
     assert low < data["plans"][0]["step_seconds"] < high and f"{(high - low) / 2:.2g}" in text
-    assert "measure them before you choose" in text
+    assert "Measure them before you choose" in text
 
 
 @pytest.mark.slow
