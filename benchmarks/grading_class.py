@@ -15,12 +15,11 @@ from nbgrader.api import Gradebook
 
 from autograder import known, weeks
 from autograder.course import copy_course, load_config
-from autograder.demo import WEEK, write_submission
+from autograder.demo import POINTS, WEEK, write_submission
 from benchmarks.row import Row, at_most
 
 CLASS_SIZE = 40
 WRONG_EVERY = 4  # one in four hands in a known wrong answer for each of its exercises in turn
-ALL = float(sum(check.points for check in weeks.of_week(WEEK)))
 GIGABYTES = 4.0
 
 
@@ -35,7 +34,7 @@ def measure() -> list[Row]:
             seconds = time.perf_counter() - began
         with Gradebook(load_config(root).CourseDirectory.db_url) as gradebook:
             points = sorted(one.score for one in gradebook.find_assignment(WEEK).submissions)
-    if points[CLASS_SIZE // WRONG_EVERY :] != [ALL] * (CLASS_SIZE - CLASS_SIZE // WRONG_EVERY):
+    if points[CLASS_SIZE // WRONG_EVERY :] != [POINTS] * (CLASS_SIZE - CLASS_SIZE // WRONG_EVERY):
         raise RuntimeError(f"right submissions were not given full points: {points}")
     return [
         at_most(f"a class of {CLASS_SIZE} judged and published on two cores, s", seconds, 180),

@@ -18,7 +18,6 @@ from autograder.sandbox import SandboxLost
 
 WEEK = demo.WEEK
 OF_WEEK = weeks.of_week(WEEK)
-ALL = float(sum(check.points for check in OF_WEEK))
 
 
 @pytest.fixture
@@ -86,7 +85,7 @@ def test_a_failure_at_any_stage_is_one_students_own(course, monkeypatch, stage):
     always = failing if stage == "judged" else once  # a worker tries again, and files are written a second time
     monkeypatch.setattr(where, name, always(getattr(where, name), ERROR))
     results = graded(course)
-    assert {name: points(one) for name, one in results.items()} == {"a": ALL, "b": 0, "c": ALL}
+    assert {name: points(one) for name, one in results.items()} == {"a": demo.POINTS, "b": 0, "c": demo.POINTS}
     for exercise in results["b"]["exercises"].values():
         assert words in exercise["text"] and exercise["look"] and not exercise["fault"]
     for student in "abc":
@@ -98,7 +97,7 @@ def test_a_disk_that_cannot_be_written_to_is_the_machines_fault(course):
     (course / "autograder" / "verdicts").mkdir()
     (course / "autograder" / "verdicts" / "b").write_text("a file stands in the way")
     results = graded(course)
-    assert points(results["a"]) == points(results["c"]) == ALL
+    assert points(results["a"]) == points(results["c"]) == demo.POINTS
     assert all(exercise["fault"] for exercise in results["b"]["exercises"].values())
 
 
@@ -150,7 +149,7 @@ def test_the_table_of_a_class_keeps_everybody_when_one_is_graded_again(course, m
         cluster, "judge_dossier", lambda *_: judging.refused(grade._nothing_of("b", WEEK), "judged", ERROR)
     )
     tables.write_class(WEEK, list(graded(course, students=["b"]).values()), course / f"{WEEK}.csv", course)
-    assert table_of(course) == {"a": str(ALL), "b": "0.0", "c": str(ALL)}
+    assert table_of(course) == {"a": str(demo.POINTS), "b": "0.0", "c": str(demo.POINTS)}
 
 
 def test_one_student_graded_again_does_not_end_the_run_of_a_class(course, monkeypatch):
@@ -200,14 +199,18 @@ def test_odd_names_that_keep_the_rule_are_graded_printed_and_written(course):
     results = graded(course, students=odd)
     reports.print_class(list(results.values()))
     tables.write_class(WEEK, list(results.values()), course / f"{WEEK}.csv", course)
-    assert table_of(course) == {"'=cmd()" if name == "=cmd()" else name: str(ALL) for name in odd}
+    assert table_of(course) == {"'=cmd()" if name == "=cmd()" else name: str(demo.POINTS) for name in odd}
 
 
 def test_a_file_that_is_not_utf_8_beside_the_notebook_is_a_note(course):
     folder = os.path.join(os.fsencode(course / "submitted" / "b"), WEEK.encode())
     open(os.path.join(folder, b"\xff.ipynb"), "w").close()
     verdicts = graded(course)["b"]
-    assert points(verdicts) == ALL and "was read, not" in verdicts["notes"][0] and verdicts["notes"][0].isprintable()
+    assert (
+        points(verdicts) == demo.POINTS
+        and "was read, not" in verdicts["notes"][0]
+        and verdicts["notes"][0].isprintable()
+    )
 
 
 def test_a_folder_that_may_not_be_looked_into_is_a_sentence(course, monkeypatch):
@@ -220,7 +223,7 @@ def test_a_folder_that_may_not_be_looked_into_is_a_sentence(course, monkeypatch)
 
     monkeypatch.setattr("pathlib.Path.is_symlink", lambda path: forbidden(path) and False)
     results = graded(course)
-    assert points(results["a"]) == ALL and points(results["b"]) == 0
+    assert points(results["a"]) == demo.POINTS and points(results["b"]) == 0
     assert "could not be read (PermissionError" in next(iter(results["b"]["exercises"].values()))["text"]
 
 

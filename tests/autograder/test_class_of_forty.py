@@ -22,8 +22,7 @@ from nbgrader.api import Gradebook
 
 from autograder import notebooks
 from autograder.course import copy_course, load_config
-from autograder.demo import WEEK
-from autograder.weeks import of_week
+from autograder.demo import POINTS, WEEK
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.sandbox, pytest.mark.slow]
 NOTEBOOK = f"{WEEK}.ipynb"
@@ -34,7 +33,6 @@ BY_CANVAS = [f"canvas{number:02}" for number in range(13)]
 BY_GIT = [f"git{number:02}" for number in range(13)]
 FOLDERS = [*BY_EXCHANGE, *(f"{name}-{1000 + number}" for number, name in enumerate(BY_CANVAS)), *BY_GIT]
 MARKED = "week01-interview"
-ALL = float(sum(check.points for check in of_week(WEEK)))
 WRONG = "def exchange(tensor, *, group):\n    return tensor.clone()\n"
 OWN_HALF = ("week01.naive-bill", "week01.same-order", "week01.reading")  # who got no further than this
 
@@ -90,7 +88,7 @@ def kind_of(number: int) -> str:
 
 
 def automatic_points(number: int) -> float:
-    return {"wrong": ALL - 2, "half": 3.0, "right": ALL}[kind_of(number)]
+    return {"wrong": POINTS - 2, "half": 3.0, "right": POINTS}[kind_of(number)]
 
 
 def hand_in_through_the_exchange(desk: Any) -> None:
@@ -182,10 +180,12 @@ def tables_of_the_lms(desk: Any) -> tuple[Path, Path]:
     canvas, moodle = desk.top / "gradebook.csv", desk.top / "worksheet.csv"
     ids = [2000 + number if "-" not in name else int(name.split("-")[1]) for number, name in enumerate(FOLDERS)]
     rows = [f'"{name}",{number},,{name},A,' for name, number in zip(FOLDERS, ids, strict=True)]
-    top = ["Student,ID,SIS User ID,SIS Login ID,Section,week01 (7)", f"    Points Possible,,,,,{ALL + 2:g}"]
+    top = ["Student,ID,SIS User ID,SIS Login ID,Section,week01 (7)", f"    Points Possible,,,,,{POINTS + 2:g}"]
     canvas.write_text("\n".join([*top, *rows]))
     header = "Identifier,Full name,ID number,Status,Grade,Maximum Grade,Last modified (grade)"
-    rows = [f"Participant {number},Somebody,{name},Submitted,,{ALL + 2:.2f},-" for number, name in enumerate(FOLDERS)]
+    rows = [
+        f"Participant {number},Somebody,{name},Submitted,,{POINTS + 2:.2f},-" for number, name in enumerate(FOLDERS)
+    ]
     moodle.write_text("\n".join([header, *rows]))
     return canvas, moodle
 
@@ -229,7 +229,7 @@ def test_from_the_release_to_the_tables_of_the_lms(desk):
     push(desk, "git01", answers(desk, "exchange02"), ON_TIME)
     assert "1 replaced" in desk.run(f"autograder collect {table} --week week01 --replace")
     desk.run("autograder grade week01 --student git01")
-    assert expected["git01"] == ALL - 2 + 1.5
-    expected["git01"] = ALL + 1.5
+    assert expected["git01"] == POINTS - 2 + 1.5
+    expected["git01"] = POINTS + 1.5
     assert canvas_points(desk, canvas) == expected
     assert moodle_points(desk, moodle) == expected

@@ -14,9 +14,6 @@ import pytest
 from autograder import bubblewrap, containers, demo, grade, sandbox, surroundings
 from autograder.checks import packets
 from autograder.judge import Judge, JudgePool
-from autograder.weeks import of_week
-
-ALL = sum(check.points for check in of_week(demo.WEEK))
 
 CHEAT = {"week01.exchange": "import sys\n\ndef exchange(tensor, *, group):\n    sys.displayhook('x')\n"}
 
@@ -166,7 +163,7 @@ def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
     with JudgePool(1) as pool:
         list(pool.map(work, list(students)))
     assert [one["level"] for one in results] == [2, 2]
-    assert [sum(e["points"] for e in one["exercises"].values()) for one in results] == [ALL, ALL - 2]
+    assert [sum(e["points"] for e in one["exercises"].values()) for one in results] == [demo.POINTS, demo.POINTS - 2]
     assert results[1]["exercises"]["week01.exchange"]["points"] == 0
     assert len(set(users)) == 2 and not set(users) & names_of_containers()
 

@@ -17,13 +17,11 @@ from nbgrader.api import Gradebook
 
 from autograder import demo
 from autograder.course import copy_course, load_config
-from autograder.weeks import of_week
 from tests import levels
 from tests.another_user import USER, as_the_user
 
 WEEK = demo.WEEK
 PARTS = ("autograder", "labs/shardlab", "solutions", "nbgrader_config.py")
-ALL = sum(check.points for check in of_week(demo.WEEK))
 CHEAT = "import sys\n\ndef exchange(tensor, *, group):\n    sys.displayhook('x')\n    return tensor\n"
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.sandbox, pytest.mark.slow]
@@ -80,7 +78,10 @@ def test_a_class_is_graded_and_published_by_an_ordinary_user(course: Path, level
     kept = {one: json.loads((verdicts(course) / one / f"{WEEK}.json").read_text()) for one in ("honest", "cheat")}
     assert [one["level"] for one in kept.values()] == [3, 3]
     points = {name: sum(e["points"] for e in one["exercises"].values()) for name, one in kept.items()}
-    assert points == {"honest": ALL, "cheat": ALL - 2} and kept["cheat"]["exercises"]["week01.exchange"]["points"] == 0
+    assert (
+        points == {"honest": demo.POINTS, "cheat": demo.POINTS - 2}
+        and kept["cheat"]["exercises"]["week01.exchange"]["points"] == 0
+    )
     with (verdicts(course) / f"{WEEK}.csv").open() as file:
         assert {row["student"]: float(row["points"]) for row in csv.DictReader(file)} == points
     with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:

@@ -15,7 +15,6 @@ from playwright.sync_api import Page, expect
 
 from autograder import demo, exhibits, grade, kill_matrix, known, notebooks, publishing
 from autograder.course import ROOT, load_config
-from autograder.weeks import of_week
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "autograder"))
 from tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course
@@ -30,8 +29,11 @@ HOSTILE = """
 def naive_all_reduce_bill(num_ranks, num_bytes):
     raise ValueError('<script>window.hacked = 1</script><img src="x" onerror="window.hacked = 1">')
 """
-ALL = sum(check.points for check in of_week(demo.WEEK))
-SCORES = {"honest": ALL, "wrong": ALL - 11, "hostile": ALL - 1}  # the wrong ring is called by a later exercise too
+SCORES = {
+    "honest": demo.POINTS,
+    "wrong": demo.POINTS - 11,
+    "hostile": demo.POINTS - 1,
+}  # the wrong ring is called by a later exercise too
 SENTENCES = {"wrong": "Deadlock: 2 of 2 ranks wait", "hostile": "onerror"}
 
 
@@ -147,10 +149,10 @@ def test_the_table_of_submissions_shows_every_score(graded, page: Page, tmp_path
     page.request.get(graded.at("/lab"))
     page.goto(graded.at(f"/formgrader/manage_submissions/{demo.WEEK}"))
     for student, points in SCORES.items():
-        expect(page.get_by_role("row", name=student)).to_contain_text(f"{points:g} / {ALL + 2:g}")
+        expect(page.get_by_role("row", name=student)).to_contain_text(f"{points:g} / {demo.POINTS + 2:g}")
     page.screenshot(path=tmp_path / "submissions.png")
     page.goto(graded.at(f"/formgrader/gradebook/{demo.WEEK}/{demo.WEEK}"))
-    expect(page.locator("tbody tr").filter(has_text=f" / {ALL + 2:g}")).to_have_count(3)
+    expect(page.locator("tbody tr").filter(has_text=f" / {demo.POINTS + 2:g}")).to_have_count(3)
     page.screenshot(path=tmp_path / "gradebook.png")
 
 
@@ -167,7 +169,7 @@ def test_a_submission_opens_with_its_sentences(graded, page: Page, tmp_path, stu
 @pytest.mark.sandbox(3)
 def test_the_feedback_page_says_what_is_wrong_where_and_what_helps(graded, page: Page, tmp_path):
     page.goto((graded.folder / "autograder" / "feedback" / "wrong" / demo.WEEK / f"{demo.WEEK}.html").as_uri())
-    expect(page.locator(".score")).to_contain_text(re.compile(rf"{ALL - 11} of\s+{ALL + 2} points"))
+    expect(page.locator(".score")).to_contain_text(re.compile(rf"{demo.POINTS - 11:g} of\s+{demo.POINTS + 2:g} points"))
     exchange = page.locator("#feedback tr", has=page.get_by_role("link", name="exchange", exact=True))
     expect(exchange).to_contain_text("0 / 2")
     expect(exchange).to_contain_text("Deadlock: 2 of 2 ranks wait")
@@ -183,6 +185,6 @@ def test_the_feedback_page_says_what_is_wrong_where_and_what_helps(graded, page:
 @pytest.mark.sandbox(3)
 def test_the_feedback_page_of_an_attacker_is_harmless(graded, page: Page):
     page.goto((graded.folder / "autograder" / "feedback" / "hostile" / demo.WEEK / f"{demo.WEEK}.html").as_uri())
-    expect(page.locator(".score")).to_contain_text(re.compile(rf"{ALL - 1} of\s+{ALL + 2} points"))
+    expect(page.locator(".score")).to_contain_text(re.compile(rf"{demo.POINTS - 1:g} of\s+{demo.POINTS + 2:g} points"))
     expect(page.locator("#feedback")).to_contain_text("onerror")
     assert page.evaluate("window.hacked") is None

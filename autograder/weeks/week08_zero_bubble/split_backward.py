@@ -94,8 +94,7 @@ CHECK = Check(
     program="without_ranks",
     parts={"I": 2 / 3, "W": 1 / 3},
     hints=(
-        "Forward: y = x @ W. y = x @ W. Given g, the gradient of y, the gradient of x needs g and W's transpose, but "
-        "not x itself.",
+        "y = x @ W. Given g, the gradient of y, the gradient of x needs g and W's transpose, but not x itself.",
         "Backward through one layer: g @ W.T; through the ReLU before it: times 0 where the layer's input is 0.",
         "From the last layer to the first: note g; g = g @ W.T; then g = g * (inputs[layer] > 0), unless layer is 0.",
     ),

@@ -82,8 +82,8 @@ CHECK = Check(
     program="without_ranks",
     masked=(*FORMULAS, "shardlab.costs", "shardlab.hybrid", "shardlab.mesh"),
     hints=(
-        "Which ranks have different tokens but the same weight? Those along dp and cp. dp and cp. Of these ranks ep "
-        "hold different experts.",
+        "Which ranks have different tokens but the same weight? Those along dp and cp. Of these, ep hold different "
+        "experts.",
         "A stage has layers/pp. tp: 2 all-reduces of tokens x hidden x 2 bytes per layer. cp: cp - 1 times my keys and "
         "values, kv/tp wide. ep: 2 all-to-alls of tokens/tp x k rows. Gradients: an all-reduce of what a rank has.",
         "An all-reduce sends 2(N-1)/N of its payload: dense/(tp pp) numbers over dp cp ranks, experts/(tp pp ep) over "

@@ -32,8 +32,9 @@ def draw_bars(
     for place, (value, note) in enumerate(zip(bars.values(), notes or [""] * len(bars), strict=True)):
         ax.barh(place, value, height=0.6, color=PALETTE["communication"])
         text = written_bytes(value) + (f" · {note}" if note else "")
-        crossed = limit is not None and value < limit < value + 0.016 * len(text) * longest
-        _write_behind(ax, limit if crossed and limit else value, place, text)
+        covered = value + 0.016 * len(text) * longest  # about as far as the text reaches
+        behind = limit if limit is not None and value < limit < covered else value
+        _write_behind(ax, behind, place, text)
     if limit is not None:
         ax.axvline(limit, color="black", linestyle="--", linewidth=1)
         place = (limit, 1.0)
