@@ -425,10 +425,10 @@ def moved_bias(bias, load, rate):
 
 
 # %% check="week11.balance" points=2
-four = {"tokens": 4, "experts": 2, "k": 1, "sigmoid": False, "part": "loss"}
-sigmoids = {"tokens": 16, "experts": 6, "k": 3, "sigmoid": True, "part": "loss"}
+five = {"tokens": 5, "experts": 2, "k": 1, "sigmoid": False, "part": "loss"}
+sigmoids = {"tokens": 17, "experts": 6, "k": 3, "sigmoid": True, "part": "loss"}
 near = {"experts": 5, "around": 100, "rate": 0.001, "part": "bias"}
-cases = [four, sigmoids, near, {"experts": 7, "around": 2**25 + 1, "rate": 0.1, "part": "bias"}]
+cases = [five, sigmoids, near, {"experts": 7, "around": 2**25 + 1, "rate": 0.1, "part": "bias"}]
 check("week11.balance", loss_step, moved_bias, cases=cases)
 
 # %% [markdown]

@@ -73,11 +73,14 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Both scores, one choice and several; loads near and far from even, and larger than float32 can count."""
+    """Both scores, one choice and several; loads near and far from even, and larger than float32 can count.
+
+    Experts never divide the choices: where all is even, the gradient is zero but for rounding.
+    """
 
     def loss(sigmoid: bool, k: int) -> Case:
-        sizes = {"tokens": rng.randint(9, 30), "experts": rng.randint(5, 9), "k": k}
-        return sizes | {"sigmoid": sigmoid, "part": LOSS}
+        experts = rng.randint(5, 9)
+        return {"tokens": experts * rng.randint(2, 4) + 1, "experts": experts, "k": k, "sigmoid": sigmoid, "part": LOSS}
 
     def bias(around: int, rate: float) -> Case:
         return {"experts": 2 * rng.randint(2, 5) + 1, "around": around, "rate": rate, "part": BIAS}
@@ -97,8 +100,8 @@ CHECK = Check(
     points=2,
     names=("loss_step", "moved_bias"),
     public=(
-        {"tokens": 4, "experts": 2, "k": 1, "sigmoid": False, "part": LOSS},
-        {"tokens": 16, "experts": 6, "k": 3, "sigmoid": True, "part": LOSS},
+        {"tokens": 5, "experts": 2, "k": 1, "sigmoid": False, "part": LOSS},
+        {"tokens": 17, "experts": 6, "k": 3, "sigmoid": True, "part": LOSS},
         {"experts": 5, "around": 100, "rate": 0.001, "part": BIAS},
         {"experts": 7, "around": (1 << 25) + 1, "rate": 0.1, "part": BIAS},
     ),
