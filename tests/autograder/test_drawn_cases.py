@@ -1,9 +1,14 @@
 """Kinds of cases are the same for every student, only numbers are drawn; pages show the public ones, and say so."""
 
 import re
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import chain
 from random import Random
+from typing import Any
 
 import pytest
+from torch import Tensor
 
 from autograder import notebooks
 from autograder.checks.groups import members_of
@@ -11,6 +16,13 @@ from autograder.weeks import WEEKS
 
 WEEKS_HERE = ("week00", "week01", "week02", "week03", "week04")
 CHECKS = [check for week in WEEKS_HERE for check in WEEKS[week]]
+ALONE = [
+    check
+    for check in chain.from_iterable(WEEKS.values())
+    if not any("ranks" in case for case in check.public)
+]
+COMPARED_EXACTLY = {"week03.flatten", "week08.split-backward"}
+ROUNDING = 1e-12
 KINDS = ("ranks", "ranks_per_node", "subgroup", "dtype", "part", "matrix", "missing", "empty", "zero", "zeros", "uses")
 SOURCES = {name.split("_")[0]: notebooks.source_path(name).read_text() for name in notebooks.weeks()}
 CUT_IN_SLICES = {  # exercises in which it matters whether the ranks of a group divide the numbers
@@ -41,6 +53,31 @@ def test_every_seed_draws_the_same_kinds(check):
 def test_a_group_that_is_a_part_of_the_world_is_in_sight(check):
     is_part = any(len(members_of(case)) < case["ranks"] for case in check.public)
     assert is_part or check.exercise == "week01.hierarchical-all-reduce"  # its groups are always parts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", ALONE, ids=lambda check: check.exercise)
+def test_what_is_expected_is_not_zero_by_luck(check):
+    """A tolerance is a share of the largest number: where all are 0 but for rounding, it refuses right answers."""
+    zeros = defaultdict(list)  # of one tensor of one case, under each seed
+    for seed in range(3 if check.trains else 100):  # what is trained is large
+        rng = Random(seed)
+        for place, case in enumerate([*check.public, *check.draw(rng)]):
+            for number, tensor in enumerate(floats_in(check.make(case, rng).expected)):
+                zeros[place, number].append(bool(tensor.abs().max() < ROUNDING))
+    by_luck = {place: sum(found) for place, found in zeros.items() if len(set(found)) == 2}
+    assert not by_luck or check.exercise in COMPARED_EXACTLY
+
+
+def floats_in(expected: Any) -> Iterator[Tensor]:
+    """The tensors of floats that have numbers, wherever they are kept."""
+    if isinstance(expected, dict):
+        expected = list(expected.values())
+    if isinstance(expected, list | tuple):
+        for one in expected:
+            yield from floats_in(one)
+    elif isinstance(expected, Tensor) and expected.is_floating_point() and expected.numel():
+        yield expected
 
 
 @pytest.mark.parametrize("week", WEEKS_HERE)
