@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from autograder.jobs import places
-from autograder.surroundings import environment, hosts_file, links, mounts
+from autograder.surroundings import HOSTS, environment, links, mounts
 
 START_LIMIT = 60.0  # seconds for a probe
 PROBE = "import sys; from autograder.jobs import confine; sys.exit(0 if confine.holds() else 1)"
@@ -23,7 +23,7 @@ def command() -> list[str]:
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
         *(word for link, target in links().items() for word in ("--symlink", target, link)),
         *(word for path, is_shown in mounts().items() for word in _mounted(path, is_shown)),
-        *("--ro-bind", hosts_file(), "/etc/hosts"),
+        *("--ro-bind", str(HOSTS), "/etc/hosts"),
         # else what a job writes there meets those who come after it
         *(word for path in (*covered, "/dev", "/") for word in ("--remount-ro", path)),
         *("--chdir", "/tmp", "--"),

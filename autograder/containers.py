@@ -22,7 +22,7 @@ from contextlib import suppress
 
 from autograder.cgroups import MOST_MEMORY, MOST_TASKS
 from autograder.jobs import confine, contained, places
-from autograder.surroundings import environment, hosts_file, links, mounts
+from autograder.surroundings import HOSTS, environment, links, mounts
 
 # crun, podman's first choice, refuses machines with control groups of both versions
 ENGINES = (("podman",), ("podman", "--runtime", "runc"), ("docker",))
@@ -83,7 +83,7 @@ def run_command(engine: Sequence[str], name: str, command: Sequence[str]) -> lis
         *("--tmpfs", "/sys:ro,size=4k"),  # the kernel's counters of the loopback are for the supervisor
         *(("--read-only-tmpfs=false",) if engine[0] == "podman" else ()),
         *(word for path, is_shown in mounts().items() for word in _mounted(path, is_shown, engine)),
-        *("--mount", _bound(hosts_file(), "/etc/hosts")),
+        *("--mount", _bound(str(HOSTS), "/etc/hosts")),
         *("--workdir", "/tmp", _image()),
         *("/usr/bin/env", "-i", *(f"{key}={value}" for key, value in environment().items())),  # and no variable more
         *command,
