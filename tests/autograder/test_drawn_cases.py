@@ -16,11 +16,7 @@ from autograder.weeks import WEEKS
 
 WEEKS_HERE = ("week00", "week01", "week02", "week03", "week04")
 CHECKS = [check for week in WEEKS_HERE for check in WEEKS[week]]
-ALONE = [
-    check
-    for check in chain.from_iterable(WEEKS.values())
-    if not any("ranks" in case for case in check.public)
-]
+ALONE = [check for check in chain.from_iterable(WEEKS.values()) if not any("ranks" in case for case in check.public)]
 COMPARED_EXACTLY = {"week03.flatten", "week08.split-backward"}
 ROUNDING = 1e-12
 KINDS = ("ranks", "ranks_per_node", "subgroup", "dtype", "part", "matrix", "missing", "empty", "zero", "zeros", "uses")
