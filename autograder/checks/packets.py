@@ -93,8 +93,7 @@ def _other_than_messages(rows: Sequence[list], claims: Sequence[Sequence[Any]]) 
         if frames not in range(2 * len(sends), 2 * len(sends) + num_messages + 1):
             return (
                 f"Rank {rank} reports {size(sum(sends))} sent in {len(sends)} message{'s' * (len(sends) != 1)}, but "
-                f"{size(travelled)} "
-                "travelled from it, headers included. Is every isend waited for?"
+                f"{size(travelled)} travelled from it, headers included. Is every isend waited for?"
             )
         num_frames += frames
     if num_frames != 3 * num_messages:

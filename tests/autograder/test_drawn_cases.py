@@ -17,8 +17,8 @@ from autograder.weeks import WEEKS
 WEEKS_HERE = ("week00", "week01", "week02", "week03", "week04")
 CHECKS = [check for week in WEEKS_HERE for check in WEEKS[week]]
 ALONE = [check for check in chain.from_iterable(WEEKS.values()) if not any("ranks" in case for case in check.public)]
-COMPARED_EXACTLY = {"week03.flatten", "week08.split-backward"}
-ROUNDING = 1e-12
+COMPARED_EXACTLY = {"week03.flatten", "week08.split-backward"}  # without a tolerance, so that a 0 does no harm
+ROUNDING = 1e-12  # what is smaller is 0 but for rounding
 KINDS = ("ranks", "ranks_per_node", "subgroup", "dtype", "part", "matrix", "missing", "empty", "zero", "zeros", "uses")
 SOURCES = {name.split("_")[0]: notebooks.source_path(name).read_text() for name in notebooks.weeks()}
 CUT_IN_SLICES = {  # exercises in which it matters whether the ranks of a group divide the numbers

@@ -216,8 +216,7 @@ EXHIBITS = (
         "Loss off by {loss:.0f}, gradient by {gradient:.0%}",
         "Recomputation forgets, and runs the layer again. With dropout and without the random state, the second run "
         "draws different masks: the loss belongs to one network, the gradient to another. The thread reports a "
-        "training "
-        "whose loss after 150 steps was 2.49 with recomputation and 2.19 without.",
+        "training whose loss after 150 steps was 2.49 with recomputation and 2.19 without.",
         symptoms.masks_drawn_again,
         "the cell `loss_and_gradient`",
         "week06.recompute",
@@ -263,8 +262,7 @@ EXHIBITS = (
         "{found:.2f} for {right:.2f}: one LayerNorm, counted twice",
         "The norm over mixed axes. Parts of a split matrix must be added up over the ranks, copies must not. This "
         "code adds up both: {found:.2f} where the model's norm is {right:.2f}. The more ranks, the harder it clips; "
-        "two meshes "
-        "that should agree do not.",
+        "two meshes that should agree do not.",
         symptoms.counted_on_every_rank,
         "the cell `norm_as_found`",
         "week09.whole-norm",

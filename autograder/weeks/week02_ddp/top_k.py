@@ -113,8 +113,7 @@ CHECK = Check(
     timeout=10.0,
     hints=(
         "Step 0 shows what is chosen and sent: each rank keeps different places, so places travel as well as values. "
-        "The "
-        "later steps show what became of the rest.",
+        "The later steps show what became of the rest.",
         "All-gather int32 places and float32 values; add everybody's values at their places, divide by N. index_add_ "
         "adds where two ranks chose the same place; total[where] = what loses one of them.",
         "whole = gradient + left_out; choose from whole; left_out = whole, with zeros where you have sent.",

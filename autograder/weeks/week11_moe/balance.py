@@ -1,6 +1,7 @@
 """Two ways to balance: a loss with its gradient, and a bias that is moved by the sign of what is missing.
 
-Counts are whole numbers, also beyond 2^24, where float32 no longer tells one from the next.
+Counts are whole numbers, also beyond 2^24, where float32 no longer tells one from the next. The number of experts never
+divides the number of choices: with even shares the gradient would be zero, and what is computed nothing but rounding.
 """
 
 from __future__ import annotations
@@ -73,10 +74,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Both scores, one choice and several; loads near and far from even, and larger than float32 can count.
-
-    Experts never divide the choices: where all is even, the gradient is zero but for rounding.
-    """
+    """Both scores, one choice and several; loads near and far from even, and larger than float32 can count."""
 
     def loss(sigmoid: bool, k: int) -> Case:
         experts = rng.randint(5, 9)

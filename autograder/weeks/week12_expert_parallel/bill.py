@@ -72,8 +72,7 @@ CHECK = Check(
     masked=(*FORMULAS, "shardlab.costs"),
     hints=(
         "How many rows does a rank have after each token has been copied once for each of its experts? Which share "
-        "of them "
-        "stays at home?",
+        "of them stays at home?",
         "tokens · k · hidden · 2 bytes · (ep - 1)/ep. How often per layer: dispatch and combine, forward and backward. "
         "A node is missed by all k choices with probability C(E - E/N, k) / C(E, k).",
         "N · (1 - comb(E - E/N, k) / comb(E, k)). Within a limit of M nodes it is the same formula, for M nodes that "

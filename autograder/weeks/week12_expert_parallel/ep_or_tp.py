@@ -53,7 +53,6 @@ CHECK = Check(
         "Spread: 2 · (7/8) · T · k · h · 2 bytes. Cut: an all-gather and a reduce-scatter of 8 · T tokens, each sends "
         "7 · T · h · 2 bytes.",
         "The first grows with k, the second does not: equal at k = ____, and 'less' means strictly less. Rows: all "
-        "choices of all "
-        "8 GPUs over 64 experts.",
+        "choices of all 8 GPUs over 64 experts.",
     ),
 )

@@ -151,8 +151,7 @@ def check_layout(model: Transformer, layout: Layout) -> None:
         each = layout.chunks // layout.pp
         raise ValueError(
             f"{model.layers} layers cannot fill {layout.pp} stages{f' of {each} chunks' if each > 1 else ''}: use at "
-            f"most "
-            f"{model.layers // each} stages"
+            f"most {model.layers // each} stages"
         )
     pieces = layout.cp * (2 if layout.cp > 1 else 1)
     if model.sequence % pieces:
