@@ -21,8 +21,10 @@ PLAIN_LAB = {
     "@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {
         "windowingMode": "none"
     },  # every cell is in the page
-    "@jupyterlab/apputils-extension/notification.jupyterlab-settings": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/fileeditor-extension/plugin.jupyterlab-settings": {},
+}
+WITHOUT_NEWS = {  # students' settings see to it themselves
+    "@jupyterlab/apputils-extension/notification.jupyterlab-settings": {"fetchNews": "false", "checkForUpdates": False},
 }
 
 
@@ -46,7 +48,7 @@ def running_lab(folder: Path, home: Path, settings_of: Path | None = None) -> It
     `settings_of` is a further configuration folder, such as the students' course/.jupyter.
     """
     settings = home / "settings"
-    for name, values in PLAIN_LAB.items():
+    for name, values in (PLAIN_LAB | ({} if settings_of else WITHOUT_NEWS)).items():
         (settings / name).parent.mkdir(parents=True, exist_ok=True)
         (settings / name).write_text(json.dumps(values))
     with socket.socket() as probe:

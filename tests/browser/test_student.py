@@ -45,6 +45,7 @@ def test_a_student_works_through_the_week(lab, released, page: Page, tmp_path):
     wait_until_idle(page)
     expect(page.get_by_role("button", name="Validate")).to_be_visible()
     assert page.request.get(lab.at("/formgrader")).status == 404, "students have no formgrader"
+    expect(page.get_by_text("Jupyter news")).to_have_count(0)  # nor questions about it, and nothing is fetched
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     expect(page.get_by_text("[*]:", exact=True).first).to_be_visible()
