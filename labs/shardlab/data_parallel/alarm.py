@@ -57,6 +57,13 @@ class Alarm:
         for head in heads:
             head.add_(torch.nan if self.complaints else nothing)
 
+    def complain_of_second(self, parameter: Tensor) -> None:
+        """A parameter's gradient arrived again after it was taken, perhaps sent: what was sent is not the whole."""
+        self.complaints.append(
+            f"{self._names[parameter]} got a gradient twice in one backward, as a module does that is used twice and "  # type: ignore[index]
+            "recomputed in backwards of its own: recompute it with torch.utils.checkpoint and use_reentrant=False"
+        )
+
     def answer(self, arrived: Iterable[Tensor | None]) -> None:
         """Look at the first number of what came in. Raises ValueError on every rank alike when one is not a number."""
         heads = [slice.reshape(-1)[0] for slice in arrived if slice is not None and slice.numel()]

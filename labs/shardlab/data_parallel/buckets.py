@@ -53,11 +53,13 @@ class Bucket:
     def __init__(self, parameters: Sequence[nn.Parameter], *, multiple_of: int = 1, scale: float = 1.0) -> None:
         """multiple_of: pad the flat tensor to a multiple of this many elements, so that ranks get equal slices.
 
+        It is never empty, even if all parameters are.
+
         scale: what gradients are multiplied by while they are copied in; afterwards it would take a pass of its own.
         """
         self.parameters, self.scale = list(parameters), scale
         self.num_elements = sum(parameter.numel() for parameter in parameters)
-        self.padded = -(-self.num_elements // multiple_of) * multiple_of
+        self.padded = -(-max(self.num_elements, 1) // multiple_of) * multiple_of
         self.waiting = set(self.parameters)
         self._shapes = [parameter.shape for parameter in parameters]
         self._kind = {"dtype": gradient_dtype(parameters[0]), "device": parameters[0].device}

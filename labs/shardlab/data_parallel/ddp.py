@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd import Variable
 
+from shardlab.data_parallel import backward
 from shardlab.data_parallel.agreement import Snapshot, copy_from_first, same_on_every_rank, trainable
 from shardlab.data_parallel.alarm import Alarm
 from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, assign_buckets
@@ -56,19 +56,25 @@ class DataParallel(nn.Module):
         self._synchronizes = True
         self._sent: list[Callable[[], None]] = []  # one function for each bucket on its way, which waits for it
         self._is_in_backward = False
+        self._has_arrived = False  # a gradient of this backward
         self._awaits_backward = False
         for parameter in self._names:
             parameter.register_post_accumulate_grad_hook(self._arrived)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's own; in training, buffers such as running means are first made those of the first rank."""
+        if backward.is_running():  # a recomputation: everything is prepared
+            return self.module(*args, **kwargs)
         self._forget_backward()  # one that raised has left its buckets half full
         self._awaits_backward = self._synchronizes and torch.is_grad_enabled()
         if self.training and self._synchronizes:
             copy_from_first(list(self.module.buffers()), group=self.group)
         if self._awaits_backward and (change := self._snapshot.change()):
             self._ring(change)
-        return self.module(*args, **kwargs)
+        output = self.module(*args, **kwargs)
+        for tensor in backward.entrances(output):
+            tensor.register_hook(self._begin_backward)
+        return output
 
     @torch.no_grad()
     def _ring(self, change: str) -> None:
@@ -90,14 +96,28 @@ class DataParallel(nn.Module):
         finally:
             self._synchronizes = before
 
+    def _begin_backward(self, _: Tensor | None = None) -> None:
+        """`finish` runs at the end of the whole backward, not of one that recomputation runs inside it."""
+        if self._synchronizes and not self._is_in_backward:
+            self._is_in_backward = True
+            backward.call_at_its_end(self._end_backward)
+
+    def _end_backward(self) -> None:
+        if self._has_arrived:
+            self.finish()
+        self._is_in_backward = False  # torch.autograd.grad leaves the parameters alone
+
     def _arrived(self, parameter: Tensor) -> None:
         """A gradient is complete: 1. take it  2. send every bucket that is full, in order  3. see to the end."""
         if not self._synchronizes:
             return
-        if not self._is_in_backward:
-            self._is_in_backward = True
-            Variable._execution_engine.queue_callback(self.finish)  # type: ignore[attr-defined]
-        self._bucket_of[parameter].take(parameter)  # type: ignore[index]
+        self._begin_backward()
+        self._has_arrived = True
+        bucket = self._bucket_of[parameter]  # type: ignore[index]
+        if parameter not in bucket.waiting:
+            self.alarm.complain_of_second(parameter)
+            return
+        bucket.take(parameter)  # type: ignore[arg-type]
         self._send_full_buckets()
 
     def _send_full_buckets(self) -> None:
@@ -111,6 +131,7 @@ class DataParallel(nn.Module):
     def finish(self) -> None:
         """Wait for all buckets; runs by itself at the end of each backward, and does no harm when called again.
 
+        A parameter without a gradient in this backward keeps what earlier ones have left, on any rank.
         Raises ValueError on every rank when one had a parameter without a gradient, or a gradient that is not a number.
         """
         if not self._is_in_backward and not (self.unused_parameters and self._awaits_backward):
@@ -123,6 +144,7 @@ class DataParallel(nn.Module):
                 f"{first} got no gradient, as it took no part in the loss: use it on every rank, "
                 "or wrap the model with unused_parameters=True"
             )
+        unused = {parameter for parameter in missing if parameter.grad is None}
         for parameter in missing:
             self._bucket_of[parameter].take(parameter)
         self._send_full_buckets()
@@ -131,7 +153,7 @@ class DataParallel(nn.Module):
         self._close_backward()
         self.alarm.answer(bucket.flat for bucket in self.buckets)
         if self.unused_parameters:
-            self._drop_unused(missing)
+            self._drop_unused(unused)
 
     def _forget_backward(self) -> None:
         """Begin anew, whatever an earlier backward has left half done."""
@@ -139,13 +161,14 @@ class DataParallel(nn.Module):
         self._close_backward()
 
     def _close_backward(self) -> None:
-        self._sent, self._is_in_backward = [], False
+        self._sent, self._is_in_backward, self._has_arrived = [], False, False
         for bucket in self.buckets:
             bucket.waiting = set(bucket.parameters)
 
-    def _drop_unused(self, missing: set[nn.Parameter]) -> None:
+    def _drop_unused(self, unused: set[nn.Parameter]) -> None:
         """A parameter that no rank has used gets no gradient at all, as on one process: a zero would decay it."""
-        used = torch.tensor([parameter not in missing for parameter in self._names], dtype=torch.uint8)
+        flags = [parameter not in unused for parameter in self._names]
+        used = torch.tensor(flags, dtype=torch.uint8, device=self.buckets[0].flat.device)
         dist.all_reduce(used, dist.ReduceOp.MAX, group=self.group)
         for parameter, flag in zip(self._names, used.tolist(), strict=True):
             if not flag:

@@ -15,6 +15,7 @@ from shardlab.data_parallel.buckets import gradient_dtype, split_as
 class FlatParameters:
     """A vector `full` that holds the parameters, padded with zeros for N equal slices; `shard` is this rank's slice.
 
+    A vector of empty parameters is one number of padding per rank: the alarm needs a place to arrive.
     The parameters themselves become views of `full`: who gathers the vector has set them all. `master` is the weight
     that the optimizer updates: the shard itself, or a copy where the dtypes differ: `compute_dtype` is that of the
     vector, `master_dtype` the master's; by default both are the parameters' own. offload: the master, and with it the
@@ -49,7 +50,7 @@ class FlatParameters:
     def _cut(self, parameters: list[nn.Parameter], num_ranks: int) -> tuple[list[nn.Parameter], list[int]]:
         """The parameters in the order in which they lie in the vector, and how much of it each rank owns."""
         one, _ = shard_elements(sum(parameter.numel() for parameter in parameters), num_ranks)
-        return parameters, [one] * num_ranks
+        return parameters, [max(one, 1)] * num_ranks
 
     @property
     def masters(self) -> list[nn.Parameter]:

@@ -122,6 +122,8 @@ class ShardedOptimizer:
         """Every rank gets all weights from the masters: after a step, or after a load."""
         for work in [work for vector in self.vectors for work in vector.spread()]:
             work.wait()
+        # so that a backward through a graph of the old weights raises, as it does after a step of torch's optimizers
+        torch.autograd.graph.increment_version([one for vector in self.vectors for one in vector.parameters])
 
     @torch.no_grad()
     def _shard_gradients(self) -> Sequence[Tensor | None]:

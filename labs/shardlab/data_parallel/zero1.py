@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from shardlab.data_parallel import backward
 from shardlab.data_parallel.agreement import Snapshot, copy_from_first, same_on_every_rank, trainable
 from shardlab.data_parallel.alarm import Alarm
 from shardlab.data_parallel.buckets import split_as
@@ -63,7 +64,7 @@ class Zero1(ShardedOptimizer):
         self._homes = {parameter: vector.full for vector in self.vectors for parameter in vector.parameters}
 
     def _copy_buffers(self, module: nn.Module, _: Any) -> None:
-        if module.training:
+        if module.training and not backward.is_running():
             copy_from_first(list(module.buffers()), group=self.group)
             if self.replicas is not None:
                 copy_from_first(list(module.buffers()), group=self.replicas)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd import Variable
 
+from shardlab.data_parallel import backward
 from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, Bucket, assign_buckets
 from shardlab.data_parallel.zero1 import Zero1
 
@@ -46,7 +46,9 @@ class Zero2(Zero1):
         self._on_the_way: deque[tuple[int, list[dist.Work], Tensor]] = deque()
         self._num_sent = 0  # buckets that have left in this backward
         self._is_in_backward = False
+        self._has_arrived = False  # a gradient of this backward
         module.register_forward_pre_hook(self._before_all)
+        module.register_forward_hook(self._after_all)
         for parameter in self._number_of:
             parameter.register_post_accumulate_grad_hook(self._arrived)
 
@@ -55,16 +57,35 @@ class Zero2(Zero1):
 
     def _before_all(self, module: nn.Module, _: Any) -> None:
         """A model that was changed cannot send the gradients that other ranks wait for."""
+        if backward.is_running():
+            return
+        if self._is_in_backward:  # one that raised
+            self._forget_backward()
         if torch.is_grad_enabled() and (change := self._snapshot.change(self._homes)):
             self._ring(change)
+
+    def _after_all(self, module: nn.Module, _: Any, output: Any) -> None:
+        """A backward of this output begins with it."""
+        if not backward.is_running():
+            for tensor in backward.entrances(output):
+                tensor.register_hook(self._begin_backward)
+
+    def _begin_backward(self, _: Tensor | None = None) -> None:
+        """`_finish` runs at the end of the whole backward, not of one that recomputation runs inside it."""
+        if not self._is_in_backward:
+            self._is_in_backward = True
+            backward.call_at_its_end(self._finish)
 
     @torch.no_grad()
     def _arrived(self, parameter: Tensor) -> None:
         """A gradient is complete: 1. move it into its bucket  2. send the buckets that are full, in order."""
-        if not self._is_in_backward:
-            self._is_in_backward = True
-            Variable._execution_engine.queue_callback(self._finish)  # type: ignore[attr-defined]
-        self.buckets[self._number_of[parameter]].take(parameter)  # type: ignore[index]
+        self._begin_backward()
+        self._has_arrived = True
+        bucket = self.buckets[self._number_of[parameter]]  # type: ignore[index]
+        if parameter in bucket.waiting:
+            bucket.take(parameter)  # type: ignore[arg-type]
+        else:
+            self.alarm.complain_of_second(parameter)
         parameter.grad = None
         self._send_full_buckets()
 
@@ -94,6 +115,9 @@ class Zero2(Zero1):
     @torch.no_grad()
     def _finish(self) -> None:
         """At the end of a backward: send what is left, unused parameters as zeros, and wait for all."""
+        if not self._has_arrived:  # torch.autograd.grad leaves the parameters alone
+            self._is_in_backward = False
+            return
         for bucket in self.buckets:
             for parameter in list(bucket.waiting):
                 bucket.take(parameter)
@@ -111,7 +135,7 @@ class Zero2(Zero1):
         self._on_the_way.clear()
         for bucket in self.buckets:
             bucket.waiting = set(bucket.parameters)
-        self._num_sent, self._is_in_backward = 0, False
+        self._num_sent, self._is_in_backward, self._has_arrived = 0, False, False
 
     def _add(self, number: int, shard: Tensor) -> None:
         before = self.shard_gradients[number]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
+from shardlab.data_parallel import backward
 from shardlab.data_parallel.agreement import trainable
 from shardlab.data_parallel.flat import FlatParameters
 from shardlab.data_parallel.gather_order import GatherOrder
@@ -44,6 +45,7 @@ class Zero3(Zero2):
         self._unit_of = _owners(module, units)
         super().__init__(module, optimizer_class, **options)
         self._vectors_of: dict[nn.Module, list[GatheredParameters]] = {one: [] for one in (*units, module)}
+        self._accumulators = {parameter: backward.accumulator(parameter) for parameter in self._number_of}
         for vector in self.vectors:
             assert isinstance(vector, GatheredParameters)
             self._vectors_of[self._unit_of[vector.parameters[0]]].append(vector)
@@ -51,11 +53,16 @@ class Zero3(Zero2):
         self._place_of = {vector: number for number, vector in enumerate(self.vectors)}
         self._order: list[nn.Module] = []  # in which the units of the first forward began
         self._knows_order = False
+        self._entered: list[nn.Module] = []  # units of this backward whose gradients have not all arrived
         for unit in units:
             unit.register_forward_pre_hook(self._before_forward)
             unit.register_forward_hook(self._after_forward)
-        module.register_forward_pre_hook(lambda *_: self._gather(self.module))
-        module.register_forward_hook(self._after_all)
+            for part in unit.modules():
+                if part is unit or next(part.parameters(recurse=False), None) is not None:
+                    part.register_forward_hook(partial(self._watch, unit))
+        module.register_forward_pre_hook(lambda *_: self._gather(self._vectors_of[self.module]))
+        module.register_forward_hook(partial(self._watch, module))
+        module.register_forward_hook(self._end_forward)
         module.register_state_dict_pre_hook(self._before_state_dict)
         for part in module.modules():
             part._apply = _refuse_to_move  # type: ignore[method-assign] - it would read freed memory
@@ -75,16 +82,20 @@ class Zero3(Zero2):
 
     # ---- when they are gathered and freed ----------------------------------------------------------------------------
 
-    def _start_gather(self, unit: nn.Module) -> None:
-        for vector in self._vectors_of[unit]:
+    def _start_gather(self, vectors: Sequence[GatheredParameters]) -> None:
+        for vector in vectors:
             if not vector.is_there:
                 self._gathers.record(self._place_of[vector])
             vector.gather()
 
-    def _gather(self, unit: nn.Module) -> None:
-        self._start_gather(unit)
-        for vector in self._vectors_of[unit]:
+    def _gather(self, vectors: Sequence[GatheredParameters]) -> None:
+        self._start_gather(vectors)
+        for vector in vectors:
             vector.wait()
+
+    def _due(self, unit: nn.Module) -> list[GatheredParameters]:
+        """A unit's vectors without those whose gradients have left: a hook that fires late must not gather these."""
+        return [vector for vector in self._vectors_of[unit] if self._place_of[vector] >= self._num_sent]
 
     def _name_of(self, vector: FlatParameters) -> str:
         unit = self._unit_of[vector.parameters[0]]
@@ -105,10 +116,13 @@ class Zero3(Zero2):
         place = self._order.index(unit)
         for ahead in range(1, self.prefetch + 1):
             if 0 <= place + direction * ahead < len(self._order):
-                self._start_gather(self._order[place + direction * ahead])
+                self._start_gather(self._due(self._order[place + direction * ahead]))
 
     def _before_all(self, module: nn.Module, _: Any) -> None:
         """The first gather of a step carries the alarm: a rank whose model was changed could not follow the others."""
+        if backward.is_running():
+            return
+        self._forget_one_that_raised()
         first = self.vectors[-1]
         assert isinstance(first, GatheredParameters)
         if not torch.is_grad_enabled() or first.is_there or not self.alarm.is_on:
@@ -122,30 +136,57 @@ class Zero3(Zero2):
             self._ring(change)
 
     def _before_forward(self, unit: nn.Module, _: Any) -> None:
+        if backward.is_running():  # a recomputation, which reads the weights even if their gradients have left
+            self._take_zeros_of_others(unit)
+            self._gather(self._vectors_of[unit])
+            return
+        self._forget_one_that_raised()
         if not self._knows_order and unit not in self._order:
             self._order.append(unit)
-        self._gather(unit)
-        if not self._is_in_backward:  # a recomputed forward must not gather what the backward has passed
-            self._gather_ahead(unit, +1)
+        self._gather(self._vectors_of[unit])
+        self._gather_ahead(unit, +1)
 
     def _after_forward(self, unit: nn.Module, _: Any, output: Any) -> None:
-        if self._is_in_backward:
-            return
-        if self.reshard_after_forward or not torch.is_grad_enabled():
+        if not backward.is_running() and (self.reshard_after_forward or not torch.is_grad_enabled()):
             self._free(unit)
-        for tensor in tree_leaves(output):
-            if isinstance(tensor, Tensor) and tensor.requires_grad:
-                tensor.register_hook(lambda gradient, unit=unit: self._before_backward(unit))
+
+    def _watch(self, unit: nn.Module, part: nn.Module, _: Any, output: Any) -> None:
+        """A backward needs the unit's weights from where it enters this part of it."""
+        if not backward.is_running():  # what is recomputed has its hooks already
+            for tensor in backward.entrances(output):
+                tensor.register_hook(lambda gradient: self._before_backward(unit))
 
     def _before_backward(self, unit: nn.Module) -> None:
-        self._gather(unit)
+        self._begin_backward()
+        self._take_zeros_of_others(unit)
+        if self._vectors_of[unit] and unit not in self._entered:
+            self._entered.append(unit)
+        self._gather(self._due(unit))
         self._gather_ahead(unit, -1)
 
-    def _after_all(self, module: nn.Module, _: Any, output: Any) -> None:
+    @torch.no_grad()
+    def _take_zeros_of_others(self, unit: nn.Module) -> None:
+        """Units that the backward has passed are complete: what it does not reach in them has zeros for a gradient.
+
+        So all ranks send a unit's gradients before the next unit's gather, whichever of its branches each has taken.
+        """
+        for passed in [one for one in self._entered if one is not unit and one is not self.module]:
+            buckets = [self.buckets[self._place_of[vector]] for vector in self._vectors_of[passed]]
+            unreached = [p for bucket in buckets for p in bucket.waiting if not self._reaches(p)]
+            if unreached and any(map(self._reaches, self._accumulators)):
+                for parameter in unreached:
+                    self.buckets[self._number_of[parameter]].take(parameter)
+                self._send_full_buckets()
+            if not any(bucket.waiting for bucket in buckets):
+                self._entered.remove(passed)
+
+    def _reaches(self, parameter: nn.Parameter) -> bool:
+        return backward.reaches(self._accumulators[parameter])
+
+    def _end_forward(self, module: nn.Module, _: Any, output: Any) -> None:
+        if backward.is_running():
+            return
         self._knows_order = True
-        for tensor in tree_leaves(output):  # of several forwards before a backward, each backward needs all weights
-            if isinstance(tensor, Tensor) and tensor.requires_grad:
-                tensor.register_hook(lambda gradient: self._gather(self.module))
         if not torch.is_grad_enabled():
             for unit in self._vectors_of:
                 self._free(unit)
@@ -153,11 +194,18 @@ class Zero3(Zero2):
 
     def _has_ended(self) -> None:
         """All gradients of a backward have arrived."""
+        for unit in self._vectors_of:
+            self._free(unit)
         self._gathers.end_pass()
+
+    def _forget_one_that_raised(self) -> None:
+        if self._is_in_backward:
+            self._forget_backward()
 
     def _forget_backward(self) -> None:
         super()._forget_backward()
         self._gathers.forget()
+        self._entered.clear()
 
     def _has_left(self, number: int) -> None:
         """The gradients of a vector are complete: its weights have done their work in this step."""

@@ -1,0 +1,67 @@
+"""What hooks ask about a backward: is one running, when does it end, where does it enter a model, what does it reach?"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Variable
+from torch.autograd.graph import Node, get_gradient_edge
+from torch.utils._pytree import tree_leaves
+
+OPAQUE = (nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)  # not looked into
+
+
+def is_running() -> bool:
+    """Whether this thread is inside a backward: a forward that runs now is a recomputation."""
+    return torch._C._current_graph_task_id() >= 0
+
+
+def call_at_its_end(function: Callable[[], None]) -> None:
+    """Call a function when the backward that is running now has ended."""
+    Variable._execution_engine.queue_callback(function)  # type: ignore[attr-defined]
+
+
+def entrances(output: Any) -> Iterator[Tensor]:
+    """The tensors through which a backward can enter what computed `output`.
+
+    It looks into lists, tuples, dicts, sets, dataclasses and other objects. Leaves, such as a parameter that is handed
+    out, are no entrance.
+    """
+    waiting, seen = [output], set()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Tensor):
+            if one.grad_fn is not None:
+                yield one
+        elif id(one) not in seen:
+            seen.add(id(one))
+            waiting += _inside(one)
+
+
+def _inside(value: Any) -> list[Any]:
+    leaves = tree_leaves(value)
+    if len(leaves) != 1 or leaves[0] is not value:
+        return leaves
+    if isinstance(value, set | frozenset):
+        return list(value)
+    if isinstance(value, OPAQUE):
+        return []
+    slots = [getattr(value, name, None) for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    return [*slots, *getattr(value, "__dict__", {}).values()]
+
+
+def accumulator(parameter: nn.Parameter) -> Node:
+    """The node of the graph that adds gradients to a parameter; keep it, as `reaches` asks about it."""
+    return get_gradient_edge(parameter).node
+
+
+def reaches(node: Node) -> bool:
+    """Whether the running backward gives this accumulator a gradient; `torch.autograd.grad` gives none."""
+    try:
+        return torch._C._will_engine_execute_node(node)  # type: ignore[attr-defined]
+    except RuntimeError:  # torch.autograd.grad asks for the parameter itself
+        return False
