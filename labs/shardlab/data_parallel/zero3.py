@@ -53,7 +53,7 @@ class Zero3(Zero2):
         self._place_of = {vector: number for number, vector in enumerate(self.vectors)}
         self._order: list[nn.Module] = []  # in which the units of the first forward began
         self._knows_order = False
-        self._entered: list[nn.Module] = []  # units of this backward whose gradients have not all arrived
+        self._entered: dict[nn.Module, int] = {}  # units that this backward has entered, and the node where
         for unit in units:
             unit.register_forward_pre_hook(self._before_forward)
             unit.register_forward_hook(self._after_forward)
@@ -137,7 +137,7 @@ class Zero3(Zero2):
 
     def _before_forward(self, unit: nn.Module, _: Any) -> None:
         if backward.is_running():  # a recomputation, which reads the weights even if their gradients have left
-            self._take_zeros_of_others(unit)
+            self._complete_passed(-1)
             self._gather(self._vectors_of[unit])
             return
         self._forget_one_that_raised()
@@ -154,31 +154,32 @@ class Zero3(Zero2):
         """A backward needs the unit's weights from where it enters this part of it."""
         if not backward.is_running():  # what is recomputed has its hooks already
             for tensor in backward.entrances(output):
-                tensor.register_hook(lambda gradient: self._before_backward(unit))
+                node = tensor.grad_fn._sequence_nr()  # type: ignore[union-attr]
+                tensor.register_hook(lambda gradient, node=node: self._before_backward(unit, node))
 
-    def _before_backward(self, unit: nn.Module) -> None:
+    def _before_backward(self, unit: nn.Module, node: int) -> None:
         self._begin_backward()
-        self._take_zeros_of_others(unit)
-        if self._vectors_of[unit] and unit not in self._entered:
-            self._entered.append(unit)
+        self._complete_passed(node)
+        self._entered.setdefault(unit, node)
         self._gather(self._due(unit))
         self._gather_ahead(unit, -1)
 
     @torch.no_grad()
-    def _take_zeros_of_others(self, unit: nn.Module) -> None:
-        """Units that the backward has passed are complete: what it does not reach in them has zeros for a gradient.
+    def _complete_passed(self, node: int) -> None:
+        """A backward takes a graph's nodes from the last to the first: units entered at a later node are done.
 
-        So all ranks send a unit's gradients before the next unit's gather, whichever of its branches each has taken.
+        What it does not reach in them gets zeros. So every rank sends a unit's gradients before the next gather,
+        whichever branches it has taken inside.
         """
-        for passed in [one for one in self._entered if one is not unit and one is not self.module]:
-            buckets = [self.buckets[self._place_of[vector]] for vector in self._vectors_of[passed]]
+        for unit in [unit for unit, entered in self._entered.items() if entered > node and unit is not self.module]:
+            buckets = [self.buckets[self._place_of[vector]] for vector in self._vectors_of[unit]]
             unreached = [p for bucket in buckets for p in bucket.waiting if not self._reaches(p)]
             if unreached and any(map(self._reaches, self._accumulators)):
                 for parameter in unreached:
                     self.buckets[self._number_of[parameter]].take(parameter)
                 self._send_full_buckets()
             if not any(bucket.waiting for bucket in buckets):
-                self._entered.remove(passed)
+                del self._entered[unit]
 
     def _reaches(self, parameter: nn.Parameter) -> bool:
         return backward.reaches(self._accumulators[parameter])
@@ -194,6 +195,7 @@ class Zero3(Zero2):
 
     def _has_ended(self) -> None:
         """All gradients of a backward have arrived."""
+        self._entered.clear()
         for unit in self._vectors_of:
             self._free(unit)
         self._gathers.end_pass()
