@@ -118,8 +118,8 @@ def _check_rows(agreement: Agreement) -> None:
     for stage, (_, shape) in agreement.inputs.items() if rows and len({*rows}) > 1 else ():
         if shape and (not rows[0] or any(shape[0] * one % rows[0] for one in rows)):
             raise ValueError(
-                f"microbatches of {list(rows)} rows, and stage {stage} expects {shape[0]} rows for the first: give it an "
-                f"input_like= of {rows[0]} rows, or every microbatch as many rows"
+                f"microbatches of {list(rows)} rows, and stage {stage} expects {shape[0]} rows for the first: give it "
+                f"an input_like= of {rows[0]} rows, or every microbatch as many rows"
             )
 
 

@@ -69,8 +69,7 @@ def execute(
     later, for an output that is not what the next stage expects, and for a stage that gives no gradient though one
     before it trains.
     """
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    if len(schedule) != size:
+    if len(schedule) != (size := dist.get_world_size(group)):
         raise ValueError(f"the schedule is for {len(schedule)} ranks, the group has {size}: build it for {size}")
     device = gpu_of(stages.values())
     program = _checked(schedule, durations, 0 if device is not None else RECEIVE_AHEAD)

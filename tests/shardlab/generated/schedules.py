@@ -1,4 +1,4 @@
-"""Random pipelines: any legal order, any placement, stages of many sorts; each is trained and compared with one process.
+"""Random pipelines: any legal order, any placement, stages of many sorts; each is compared with one process.
 
 A case is drawn from its seed alone, so every rank draws the same; a failing seed is all that has to be kept.
 """
@@ -9,9 +9,19 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.execution import execute
-from shardlab.pipeline_parallel.schedule import Action, Kind, Overlap, inputs_of, result_of, stages_of_rank
+from shardlab.pipeline_parallel.schedule import (
+    Action,
+    Kind,
+    Overlap,
+    inputs_of,
+    num_microbatches,
+    num_stages,
+    result_of,
+    stages_of_rank,
+)
 from shardlab.pipeline_parallel.shared_weights import add_gradients
 from shardlab.pipeline_parallel.stages import ModuleStage
 from torch import nn
@@ -58,6 +68,12 @@ def random_schedule(draw, ranks, homes, microbatches):
         results.update(filter(None, map(result_of, pair)))
         results.update(one for one in pair if one.kind is Kind.W)
     return schedule
+
+
+def built_schedule(draw, ranks):
+    """One of the course's, at a size that it allows."""
+    name = draw.choice([name for name in BUILDERS if name != "dualpipe" or ranks % 2 == 0])
+    return BUILDERS[name](ranks, 2 * ranks + 2 * (name in ("dualpipe", "dualpipe-v")))
 
 
 # ---- the model -------------------------------------------------------------------------------------------------------
@@ -181,23 +197,29 @@ class PipelineCase:
 def draw_pipeline(seed, ranks):
     draw = random.Random(seed)
     torch.manual_seed(seed)
-    homes = placement(draw, ranks)
-    microbatches = draw.randint(1, 5)
-    schedule = random_schedule(draw, ranks, homes, microbatches)
-    stages = len(homes)
+    if draw.random() < 0.3:
+        schedule = built_schedule(draw, ranks)
+    else:
+        schedule = random_schedule(draw, ranks, placement(draw, ranks), draw.randint(1, 5))
+    stages, microbatches = num_stages(schedule), num_microbatches(schedule)
     modules, sorts = draw_modules(draw, stages)
     sizes = [draw.randint(1, 4)] * microbatches if draw.random() < 0.5 else draw_sizes(draw, microbatches)
     whole = sorts[0] in NUMBERED
     batches = [
         torch.randint(NUMBERS, (rows, 2)) if whole else torch.randn(rows, WIDTH, dtype=torch.float64) for rows in sizes
     ]
-    tied = stages > 1 and sorts[0] == "linear" and homes[0][0] == homes[0][1] and draw.random() < 0.7
+    tied = stages > 1 and sorts[0] == "linear" and len(homes_of_ends(schedule, stages - 1)) == 2 and draw.random() < 0.7
     if tied:
         modules[-1], sorts[-1] = copy.deepcopy(modules[0]), "linear"
     costs = [draw.choice([0.0, 1.0, 2.5]) for _ in range(stages)]
     durations = draw.choice([None, Durations(costs, costs[::-1], costs, message=draw.choice([0.0, 0.3]))])
     recompute = [draw.random() < 0.25 for _ in range(stages)]
     return PipelineCase(schedule, modules, sorts, batches, recompute, durations, draw.random() < 0.2, tied)
+
+
+def homes_of_ends(schedule, last):
+    """The ranks that hold the first stage and the last; the same rank twice where it holds both."""
+    return [rank for end in (0, last) for rank in range(len(schedule)) if end in stages_of_rank(schedule, rank)]
 
 
 def draw_sizes(draw, microbatches):
@@ -226,7 +248,7 @@ def update(parameters):
 
 
 def one_process(case):
-    """Modules after STEPS steps with the last step's gradients, the losses of each step, and the stages' first inputs."""
+    """Modules after STEPS steps with the last gradients, the loss of each step, and each stage's first input."""
     modules = [copy.deepcopy(module) for module in case.modules]
     if case.tied:
         modules[-1].module[0].weight = modules[0].module[0].weight
@@ -253,7 +275,7 @@ def pipelined(case, likes):
     """This rank's modules after the same steps, and its losses."""
     rank, last = dist.get_rank(), case.last
     modules = {stage: copy.deepcopy(case.modules[stage]) for stage in stages_of_rank(case.schedule, rank)}
-    homes = [r for stage in (0, last) for r, _ in enumerate(case.schedule) if stage in stages_of_rank(case.schedule, r)]
+    homes = homes_of_ends(case.schedule, last)
     if case.tied and homes[0] == homes[1] == rank:
         modules[last].module[0].weight = modules[0].module[0].weight
     losses = []
