@@ -24,6 +24,7 @@ def block(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, *, causal: bool) -> tu
 
     causal: query i sees the keys 0 to i.
     """
+    q_BASD, k_BKTD, v_BKTD = _with_dense_rows(q_BASD, k_BKTD, v_BKTD)
     q, k, v = _in_groups(q_BASD, k_BKTD, v_BKTD)
     o, lse = kernel_for(q, k).forward(q, k, v, causal)
     return o.view_as(q_BASD) if q is q_BASD else o.reshape(q_BASD.shape), lse.reshape(q_BASD.shape[:3])
@@ -37,6 +38,7 @@ def block_backward(
     The weights of a block are exp(score - lse) of the whole row, and each row's sum of do * o is that of the whole row
     (arXiv 2307.08691, algorithm 2): with a block's own two, dV and dK would be those of another softmax.
     """
+    do_BASD, q_BASD, k_BKTD, v_BKTD, o_BASD = _with_dense_rows(do_BASD, q_BASD, k_BKTD, v_BKTD, o_BASD)
     q, k, v = _in_groups(q_BASD, k_BKTD, v_BKTD)
     do, o = (one.reshape(q.shape) for one in (do_BASD, o_BASD))
     dq, dk, dv = kernel_for(q, k).backward(do, q, k, v, o, lse_BAS.reshape(q.shape[:3]), causal)
@@ -44,6 +46,16 @@ def block_backward(
         return dq, dk, dv
     shape = (*k_BKTD.shape[:2], -1, *k_BKTD.shape[2:])
     return dq.reshape(q_BASD.shape), dk.reshape(shape).sum(2), dv.reshape(shape).sum(2)
+
+
+def _with_dense_rows(*tensors: Tensor) -> list[Tensor]:
+    """Each tensor with the D numbers of a head next to each other in memory; a copy only where they are not.
+
+    The fused kernels take the stride of the last dimension to be 1 without looking. `scaled_dot_product_attention`
+    checks it before it chooses one of them; here nobody else does. Other strides occur in ordinary models: rotary
+    positions turn a head of width 2 as two halves of width 1, and `torch.cat` joins those with the last stride above 1.
+    """
+    return [one if one.stride(-1) == 1 else one.contiguous() for one in tensors]
 
 
 def _in_groups(q_BASD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -48,7 +48,7 @@ def asleep_seconds(
         stages = sleeping_stages(schedule, dist.get_rank(groups.of("pp")), Durations(seconds, seconds, seconds))
         dist.barrier()
         began = time.perf_counter()
-        execute(schedule, stages, group=groups.of("pp"))
+        execute(schedule, stages, group=groups.of("pp"), agreed=True)
         average_gradients(replicas)
     return (time.perf_counter() - began) / slower
 

@@ -108,7 +108,7 @@ class MeshTrainer:
         with ExitStack() as passes:
             for weights in self.weights:
                 passes.enter_context(weights.passes())
-            self.times = execute(self.schedule, stages, group=self.groups.of("pp"))
+            self.times = execute(self.schedule, stages, group=self.groups.of("pp"), agreed=True)
 
         self._sum_gradients()
 

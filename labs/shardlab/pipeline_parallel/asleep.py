@@ -38,7 +38,7 @@ def _step(schedule: Schedule, durations: Durations) -> RankTimes:
     for seconds in (_scaled(durations, 0.0), durations):
         stages = sleeping_stages(schedule, dist.get_rank(), seconds)
         dist.barrier()
-        times = execute(schedule, stages, group=dist.group.WORLD)
+        times = execute(schedule, stages, group=dist.group.WORLD, agreed=True)
     return times
 
 

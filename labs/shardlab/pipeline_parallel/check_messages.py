@@ -1,24 +1,25 @@
 """Are these messages legal? Order and deadlock, judged as strictly as a real network may be."""
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from shardlab.pipeline_parallel.communication import Message, MessageBatch, Program
 from shardlab.pipeline_parallel.schedule import Action, actions_of, inputs_of, result_of
 
 
-def check_messages(program: Program) -> None:
+def check_messages(program: Program, *, rendezvous: bool = True) -> None:
     """Raise ValueError with all that is wrong with the messages of a program; return None when nothing is."""
-    if wrong := message_problems(program):
+    if wrong := message_problems(program, rendezvous=rendezvous):
         raise ValueError("\n".join(wrong))
 
 
-def message_problems(program: Program) -> list[str]:
+def message_problems(program: Program, *, rendezvous: bool = True) -> list[str]:
     """Sentences on messages out of order, without a partner, missing, or waiting for each other in a circle.
 
-    A send waits until its receive is posted (a rendezvous), and a rank waits at each batch until all of it is through.
-    What passes here runs on any transport.
+    rendezvous: a send waits until its receive is posted, and a rank waits at each batch until all of it is through:
+    what passes runs on any transport. Without it a rank waits only where a slot uses a message, as on gloo.
     """
-    return _out_of_order(program) or _rendezvous(program)
+    return _out_of_order(program) or _play(program, rendezvous)
 
 
 def _out_of_order(program: Program) -> list[str]:
@@ -63,38 +64,49 @@ def _unmatched(sent: list[tuple[int, Message]], received: list[tuple[int, Messag
     return []
 
 
-def _rendezvous(program: Program) -> list[str]:
+def _play(program: Program, rendezvous: bool) -> list[str]:
     """Run every rank until all are through or none can move."""
     slots = (step for steps in program for step in steps if not isinstance(step, MessageBatch))
     stages = 1 + max(action.stage for slot in slots for action in actions_of(slot))
     at = [0] * len(program)
-    has: list[set[Action]] = [set() for _ in program]  # the results on each rank: computed there or received
-    through: set[Message] = set()
+    computed: list[set[Action]] = [set() for _ in program]
+    arriving: list[dict[Action, Message]] = [{} for _ in program]  # of each rank, its receives so far
+    leaving: set[Message] = set()  # the sends of all ranks so far
 
-    def posted(rank: int) -> tuple[Message, ...]:
-        step = program[rank][at[rank]] if at[rank] < len(program[rank]) else None
-        return step.messages if isinstance(step, MessageBatch) else ()
+    def is_through(message: Message) -> bool:
+        return message in leaving and message.result in arriving[message.destination]
+
+    def post(rank: int, batch: MessageBatch) -> None:
+        for message in batch.messages:
+            if message.destination == rank:
+                arriving[rank][message.result] = message
+            elif message.result in computed[rank]:
+                leaving.add(message)
+            else:
+                raise ValueError(f"rank {rank}, step {at[rank]}, sends {message.result}: compute it first")
+
+    def has(rank: int, need: Action) -> bool:
+        """Whether an input is here; False while it is on its way. Raises ValueError where nobody has brought it."""
+        if need in computed[rank]:
+            return True
+        if need not in arriving[rank]:
+            raise ValueError(
+                f"rank {rank}, step {at[rank]} ({program[rank][at[rank]]}) needs {need}, which is neither computed nor "
+                "received before: receive it first"
+            )
+        return is_through(arriving[rank][need])
 
     def advance(rank: int) -> bool:
-        """Do this rank's step if it can be done. Raises ValueError for an input that nobody has brought."""
+        """Do this rank's step if it can be done."""
         step = program[rank][at[rank]]
         if isinstance(step, MessageBatch):
-            for message in step.messages:
-                other = message.source + message.destination - rank
-                if message not in through and message in posted(other):
-                    through.add(message)
-            if not through.issuperset(step.messages):
+            post(rank, step)
+            if rendezvous and not all(map(is_through, step.messages)):
                 return False
-            has[rank].update(message.result for message in step.messages if message.destination == rank)
         else:
-            for action in actions_of(step):
-                missing = [need for need in inputs_of(action, stages) if need not in has[rank]]
-                if missing:
-                    raise ValueError(
-                        f"rank {rank}, step {at[rank]} ({step}) needs {missing[0]}, which is neither computed nor "
-                        "received before: receive it first"
-                    )
-            has[rank].update(filter(None, map(result_of, actions_of(step))))
+            if not all(has(rank, need) for action in actions_of(step) for need in inputs_of(action, stages)):
+                return False
+            computed[rank].update(filter(None, map(result_of, actions_of(step))))
         at[rank] += 1
         return True
 
@@ -105,21 +117,20 @@ def _rendezvous(program: Program) -> list[str]:
             for rank, steps in enumerate(program):
                 while at[rank] < len(steps) and advance(rank):
                     moved = True
-    except ValueError as missing:
-        return [str(missing)]
-    return _circle(program, at, through)
-
-
-def _circle(program: Program, at: list[int], through: set[Message]) -> list[str]:
-    """A sentence for each rank that waits, and for what."""
-    waiting = []
-    for rank, steps in enumerate(program):
-        step = steps[at[rank]] if at[rank] < len(steps) else None
-        if isinstance(step, MessageBatch):
-            message = next(message for message in step.messages if message not in through)
-            other = message.source + message.destination - rank
-            does = "sends" if message.source == rank else "receives"
-            waiting.append(f"rank {rank}, step {at[rank]}, {does} {message}, but rank {other} is at step {at[other]}")
+    except ValueError as wrong:
+        return [str(wrong)]
+    waiting = [_waits(program, at, rank, is_through) for rank, steps in enumerate(program) if at[rank] < len(steps)]
     if not waiting:
         return []
     return ["; ".join(waiting) + ": a send waits for its receive, so post what crosses in one batch, or receive first"]
+
+
+def _waits(program: Program, at: list[int], rank: int, is_through: Callable[[Message], bool]) -> str:
+    """What a rank that cannot go on waits for."""
+    step = program[rank][at[rank]]
+    if not isinstance(step, MessageBatch):
+        return f"rank {rank}, step {at[rank]} ({step}), waits for a message that is not sent"
+    message = next(message for message in step.messages if not is_through(message))
+    other = message.source + message.destination - rank
+    does = "sends" if message.source == rank else "receives"
+    return f"rank {rank}, step {at[rank]}, {does} {message}, but rank {other} is at step {at[other]}"

@@ -101,14 +101,17 @@ def _woven(slots: list[Slot], before: dict[int, list[Message]]) -> list[Slot | M
 def receive_early(steps: list[Slot | MessageBatch], rank: int, *, num_slots: int) -> list[Slot | MessageBatch]:
     """The same steps of one rank, every receive posted `num_slots` slots earlier: the message finds its buffer ready.
 
-    Each rank keeps the order of its sends and of its receives. The order of a send among receives changes, so this is
-    for transports on which a rank need not wait for a receive that it has posted: gloo, not NCCL.
+    Messages match by order alone, so a rank keeps the order of its sends, and of its receives from each neighbor: none
+    is posted before the one that it follows. The order of a send among receives changes, so this is for transports on
+    which a rank need not wait for a receive that it has posted: gloo, not NCCL.
     A gradient's buffer is not posted before the forward whose output it is shaped like. At one place the sends are
     first: somebody waits for them, and nobody yet for a receive that is early.
     """
     slots = [step for step in steps if not isinstance(step, MessageBatch)]
     after = {action: place + 1 for place, slot in enumerate(slots) for action in actions_of(slot)}
-    before: dict[int, tuple[list[Message], list[Message]]] = {place: ([], []) for place in range(len(slots) + 1)}
+    sends: list[list[Message]] = [[] for _ in range(len(slots) + 1)]  # before each slot, and after the last
+    receives: list[list[Message]] = [[] for _ in sends]
+    latest: dict[int, int] = {}  # where the latest receive from each neighbor is posted
     here = 0
     for step in steps:
         if not isinstance(step, MessageBatch):
@@ -116,11 +119,11 @@ def receive_early(steps: list[Slot | MessageBatch], rank: int, *, num_slots: int
             continue
         for message in step.messages:
             if message.source == rank:
-                before[here][1].append(message)
+                sends[here].append(message)
                 continue
-            result = message.result
+            result, source = message.result, message.source
             shaped = 0 if result.kind is Kind.F else after[Action(Kind.F, message.user.stage, result.microbatch)]
-            before[max(here - num_slots, shaped)][0].append(message)
-    return _woven(
-        slots, {place: [*sends, *receives] for place, (receives, sends) in before.items() if receives or sends}
-    )
+            latest[source] = max(here - num_slots, shaped, latest.get(source, 0))
+            receives[latest[source]].append(message)
+    batches = enumerate(zip(sends, receives, strict=True))
+    return _woven(slots, {place: [*first, *then] for place, (first, then) in batches if first or then})

@@ -10,7 +10,9 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
+from shardlab.pipeline_parallel.agreement import NOTHING_KNOWN, Agreement, agree
 from shardlab.pipeline_parallel.check import check
+from shardlab.pipeline_parallel.check_messages import check_messages
 from shardlab.pipeline_parallel.communication import MessageBatch, Program, communicate, receive_early
 from shardlab.pipeline_parallel.connect import connect
 from shardlab.pipeline_parallel.durations import Durations
@@ -25,12 +27,11 @@ from shardlab.pipeline_parallel.schedule import (
     input_from_neighbour,
     num_stages,
     result_of,
-    stages_of_rank,
     user_of,
 )
 from shardlab.pipeline_parallel.shared_weights import add_twin_gradients, average_over_replicas
 from shardlab.pipeline_parallel.simulation import Timeline
-from shardlab.pipeline_parallel.stages import Stage
+from shardlab.pipeline_parallel.stages import Stage, StageProblem
 
 RECEIVE_AHEAD = 1  # slots; gloo tells the sender that a buffer is ready, which takes a while on a busy machine
 
@@ -55,6 +56,7 @@ def execute(
     verify: bool = False,
     pair_times: list[PairTimes] | None = None,
     pair: Together | None = None,
+    agreed: bool = False,
 ) -> RankTimes:
     """Run this rank's part: check, weave the messages in, compute, add up the gradients of weights that are held twice.
 
@@ -62,38 +64,50 @@ def execute(
     take, the same on every rank; messages are listed in the order in which they then end. verify: name every message.
     An overlapped pair runs on two streams of a GPU, and its F before its B on a CPU. pair: does the two halves of a
     pair in another way, such as `expert_parallel.Turns().together`. pair_times: a list that gets the GPU's events of
-    each pair.
-    Raises ValueError, on every rank alike and before any message, when the schedule cannot be run by this group.
+    each pair. agreed: the stages are known to fit each other, and the ranks compare nothing (`agreement`).
+    Raises ValueError, on every rank and before any message, when this group cannot run the schedule with these stages;
+    later, for an output that is not what the next stage expects, and for a stage that gives no gradient though one
+    before it trains.
     """
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    if len(schedule) != size:
+    if len(schedule) != (size := dist.get_world_size(group)):
         raise ValueError(f"the schedule is for {len(schedule)} ranks, the group has {size}: build it for {size}")
-    program = _checked(schedule, durations)
-    missing = [stage for stage in stages_of_rank(schedule, rank) if stage not in stages]
-    if missing:
-        raise ValueError(f"rank {rank} has slots of the stages {missing}, but no such stage: give stages[{missing[0]}]")
+    device = gpu_of(stages.values())
+    program = _checked(schedule, durations, 0 if device is not None else RECEIVE_AHEAD)
+    agreement = NOTHING_KNOWN if agreed else agree(schedule, stages, group=group)
 
     in_all = num_stages(schedule)
-    times = run_program(program, stages, in_all, group=group, verify=verify, pair_times=pair_times, pair=pair)
+    options = {"verify": verify, "pair_times": pair_times, "pair": pair}
+    times = run_program(program, stages, in_all, group=group, agreement=agreement, **options)
     add_twin_gradients(schedule, stages, group=group)
     average_over_replicas(stages)
     return times
 
 
-_CHECKED: deque[tuple[Schedule, Durations | None, Program]] = deque(maxlen=8)  # of this process, the latest first
+class _Checked(NamedTuple):
+    """A schedule with its messages as they run, and what they were made of."""
+
+    schedule: Schedule
+    durations: Durations | None
+    receive_ahead: int
+    program: Program
 
 
-def _checked(schedule: Schedule, durations: Durations | None) -> Program:
-    """The schedule with its messages. A training gives the same one at every step: it is checked at the first.
+_CHECKED: deque[_Checked] = deque(maxlen=8)  # of this process, the latest first
+
+
+def _checked(schedule: Schedule, durations: Durations | None, receive_ahead: int) -> Program:
+    """The program that runs, its messages checked. Training gives the same schedule each step: the first checks it.
 
     Two lists of the same slots compare in a thousandth of the time that a check takes.
     """
-    for known, costs, program in _CHECKED:
-        if known == schedule and costs == durations:
-            return program
+    for known in _CHECKED:
+        if (known.schedule, known.durations, known.receive_ahead) == (schedule, durations, receive_ahead):
+            return known.program
     check(schedule)
-    program = communicate(schedule, durations)
-    _CHECKED.appendleft(([list(slots) for slots in schedule], durations, program))
+    woven = communicate(schedule, durations)
+    program = [receive_early(steps, rank, num_slots=receive_ahead) for rank, steps in enumerate(woven)]
+    check_messages(program, rendezvous=receive_ahead == 0)
+    _CHECKED.appendleft(_Checked([list(slots) for slots in schedule], durations, receive_ahead, program))
     return program
 
 
@@ -106,19 +120,22 @@ def run_program(
     verify: bool = False,
     pair_times: list[PairTimes] | None = None,
     pair: Together | None = None,
+    agreement: Agreement = NOTHING_KNOWN,
 ) -> RankTimes:
-    """Do the steps of this rank one after the other: post a batch, or wait for the inputs of a slot and compute."""
+    """Do the steps of this rank one after the other: post a batch, or wait for the inputs of a slot and compute.
+
+    The program runs as it is given: `check_messages` says beforehand whether its messages can be right.
+    """
     rank = dist.get_rank(group)
     device = gpu_of(stages.values())
     if device is not None:
         connect(program, device, group=group)
-    ahead = 0 if device is not None else RECEIVE_AHEAD
-    mailbox = Mailbox(stages, program, group=group, verify=verify)
+    mailbox = Mailbox(stages, program, group=group, verify=verify, agreement=agreement)
     slots = [step for step in program[rank] if not isinstance(step, MessageBatch)]
     paired = any(isinstance(slot, Overlap) for slot in slots)
     streams = Streams(slots, device, [] if pair_times is None else pair_times) if paired and device else None
     begins, ends = [], []
-    for step in receive_early(program[rank], rank, num_slots=ahead):
+    for step in program[rank]:
         if isinstance(step, MessageBatch):
             mailbox.post(step)
             continue
@@ -164,9 +181,13 @@ def _compute(action: Action, tensor: torch.Tensor | None, stage: Stage, mailbox:
         stage.weight_gradient(action.microbatch)
         return
     passes = {Kind.F: stage.forward, Kind.B: stage.backward, Kind.I: stage.input_gradient}
-    computed = passes[action.kind](action.microbatch, tensor)
+    try:
+        computed = passes[action.kind](action.microbatch, tensor)
+    except StageProblem as problem:
+        raise ValueError(f"stage {action.stage}, microbatch {action.microbatch}: {problem}") from None
     if user_of(result, stages_in_all) is not None:
-        assert computed is not None
+        if computed is None:
+            computed = mailbox.no_gradient(action.stage, action.microbatch)
         mailbox.put(result, computed)
 
 

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from shardlab.pipeline_parallel.agreement import NOTHING_KNOWN, Agreement
 from shardlab.pipeline_parallel.communication import Message, MessageBatch, Program
 from shardlab.pipeline_parallel.schedule import Action, Kind, Slot, actions_of, result_of
 from shardlab.pipeline_parallel.stages import Stage
@@ -39,6 +40,7 @@ class Mailbox:
 
     program: of all ranks. group: all messages go through it, addressed by rank in the group; no tags, as in NCCL.
     verify: send a name before each message and compare it on arrival; messages of one shape can be swapped unseen.
+    agreement: what each stage expects; an output that is not that ends in a ValueError before it is sent.
     """
 
     def __init__(
@@ -48,8 +50,9 @@ class Mailbox:
         *,
         group: dist.ProcessGroup | None,
         verify: bool = False,
+        agreement: Agreement = NOTHING_KNOWN,
     ) -> None:
-        self._stages, self._group, self._verify = stages, group, verify
+        self._stages, self._group, self._verify, self._agreement = stages, group, verify, agreement
         self._rank = dist.get_rank(group)
         self._results: dict[Action, Tensor] = {}
         self._arriving: dict[Action, _Arrival] = {}
@@ -83,7 +86,7 @@ class Mailbox:
         owners: list[Message] = []  # of each operation
         for message in batch.messages:
             leaves = message.source == self._rank
-            tensor = self._results.pop(message.result).contiguous() if leaves else self._buffer(message)
+            tensor = self._leaving_tensor(message.result) if leaves else self._buffer(message)
             name = _name_of(message.result, tensor) if self._verify else None
             if not leaves:
                 name = None if name is None else torch.empty_like(name)
@@ -127,10 +130,30 @@ class Mailbox:
                 still.append(one)
         self._leaving = still
 
+    def no_gradient(self, stage: int, microbatch: int) -> Tensor:
+        """Zeros to send where a stage gives no gradient. Raises ValueError where a stage before it needs one."""
+        if cut_off := self._agreement.cut_off(stage):
+            raise ValueError(
+                f"rank {self._rank}: stage {stage} gives no gradient for its input of microbatch {microbatch}, so the "
+                f"weights of stage {cut_off[-1]} cannot be trained: compute without detach(), no_grad() and whole "
+                f"numbers in stage {stage}, or freeze what comes before it with requires_grad_(False)"
+            )
+        return self._empty_input(stage, microbatch).zero_()
+
+    def _leaving_tensor(self, result: Action) -> Tensor:
+        tensor = self._results.pop(result).contiguous()
+        if result.kind is Kind.F:
+            self._agreement.check_sent(tensor, result.stage, result.microbatch)
+        return tensor
+
     def _buffer(self, message: Message) -> Tensor:
-        stage = self._stages[message.user.stage]
-        of_kind = stage.empty_activation if message.result.kind is Kind.F else stage.empty_gradient
-        return of_kind(message.result.microbatch)
+        user = message.user
+        if message.result.kind is Kind.F:
+            return self._empty_input(user.stage, user.microbatch)
+        return self._stages[user.stage].empty_gradient(user.microbatch)
+
+    def _empty_input(self, stage: int, microbatch: int) -> Tensor:
+        return self._agreement.shaped(self._stages[stage].empty_activation(microbatch), stage, microbatch)
 
 
 def _places(steps: list[Slot | MessageBatch]) -> dict[Action, int]:

@@ -4,15 +4,16 @@ Autograd runs a backward on the stream of its forward. So the stream is chosen a
 one that the pair's B has not. On a CPU there are no streams; the F runs, then the B.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from shardlab.pipeline_parallel.schedule import Action, Overlap, Slot, actions_of
-from shardlab.pipeline_parallel.stages import Stage
+from shardlab.pipeline_parallel.stages import ModuleStage, Stage
 
 MAIN, SIDE = 0, 1  # the current stream, on which messages are posted too, and one beside it
 
@@ -81,6 +82,8 @@ class Streams:
         self._ran[action] = begin, end
 
 
-def gpu_of(stages: Iterable[Stage]) -> torch.device | None:
-    """Where the weights of these stages are, if that is a GPU."""
-    return next((weight.device for stage in stages for weight in stage.parameters() if weight.is_cuda), None)
+def gpu_of(stages: Collection[Stage]) -> torch.device | None:
+    """Where these stages compute, if that is a GPU; a `ModuleStage` may have no weights, or none to train."""
+    weights = (weight.device for stage in stages for weight in stage.parameters())
+    devices = chain(weights, (stage.device for stage in stages if isinstance(stage, ModuleStage)))
+    return next((device for device in devices if device is not None and device.type == "cuda"), None)

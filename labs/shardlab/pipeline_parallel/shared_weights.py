@@ -16,11 +16,18 @@ def add_gradients(parameters: Sequence[nn.Parameter], peer: int, *, group: dist.
 
     For an embedding that the last stage uses again: call it after `execute` on the first and the last rank. Where one
     rank holds both stages (V schedules, DualPipe), let both modules have the same parameter; then there is nothing to
-    call. Both ranks add in the same order: what they hold stays equal to the bit.
+    call. Both ranks add in the same order: what they hold stays equal to the bit. A weight that neither has used keeps
+    no gradient, so that no optimizer changes it.
     """
+    if not parameters:
+        return
+    is_used = torch.tensor([one.grad is not None for one in parameters], device=parameters[0].device).to(torch.uint8)
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.contiguous()
-    add_tensors([parameter.grad for parameter in parameters if parameter.grad is not None], peer, group=group)
+    add_tensors([is_used, *(one.grad for one in parameters if one.grad is not None)], peer, group=group)
+    for parameter, times in zip(parameters, is_used.tolist(), strict=True):
+        if not times:
+            parameter.grad = None
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ again at the cuts and follows the edges to the weights only. Nothing is computed
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -31,8 +32,13 @@ def backward_input(output: Tensor, gradient: Tensor | None, source: Tensor) -> C
     microbatch. Two sorts of weights get theirs already here, as they cannot wait: those of a custom
     `autograd.Function` (its backward is one call for input and weights; two calls would double its cost) and those
     used at several places of the path (tied weights, whose uses one W would count twice).
+    Where the output does not depend on `source`, all of it is the weights' part, and `source.grad` stays None.
     """
+    if not output.requires_grad:
+        return lambda: None
     cuts = _cuts(output, source)
+    if cuts is None:
+        return partial(torch.autograd.backward, [output], [gradient])
     late = [cut for cut in cuts if not isinstance(cut.node, BackwardCFunction)]
     uses = defaultdict(int)
     for weight in (weight for cut in cuts for weight in cut.weights):
@@ -50,9 +56,10 @@ def backward_input(output: Tensor, gradient: Tensor | None, source: Tensor) -> C
 
     def backward_weights() -> None:
         for cut in late:
-            edges = [(GradientEdge(cut.node, i), g) for i, g in enumerate(arrived.pop(cut.node)) if g is not None]
+            edges = [(GradientEdge(cut.node, i), g) for i, g in enumerate(arrived.pop(cut.node, ())) if g is not None]
             roots, gradients = [edge for edge, _ in edges], [gradient for _, gradient in edges]
-            torch.autograd.backward(roots, gradients, inputs=cut.weights)
+            if edges:
+                torch.autograd.backward(roots, gradients, inputs=cut.weights)
         late.clear()  # nothing of the graph stays alive
 
     return backward_weights
@@ -65,10 +72,17 @@ def _writer(arrived: dict[Node, tuple[Tensor | None, ...]], node: Node) -> Calla
     return write
 
 
-def _cuts(output: Tensor, source: Tensor) -> list[_Cut]:
-    """Every node that leads to `source` and, by another edge, to weights; from the output towards the source."""
+def _cuts(output: Tensor, source: Tensor) -> list[_Cut] | None:
+    """Every node that leads to `source` and, by another edge, to weights; from the output towards the source.
+
+    None where no path leads to the source.
+    """
+    if not source.requires_grad:
+        return None
     root, goal = get_gradient_edge(output).node, get_gradient_edge(source).node
     order = _children_first(root)
+    if goal not in order:
+        return None
     leads = {goal}
     weights: dict[Node, list[Tensor]] = {}  # below each node that does not lead to the source
     cuts = []

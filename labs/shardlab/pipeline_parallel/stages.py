@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import chain
 from typing import Protocol
 
 import torch
@@ -26,7 +27,7 @@ class Stage(Protocol):
         ...
 
     def backward(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
-        """B. gradient: of this stage's output, None in the last stage. Returns the input's, None in the first."""
+        """B. gradient: of this stage's output, None in the last stage. Returns the input's, None where it has none."""
         ...
 
     def input_gradient(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
@@ -114,12 +115,18 @@ class SleepingStage:
         return torch.full((1,), float(microbatch))
 
 
+class StageProblem(ValueError):
+    """What a stage cannot do with its module; `execute` adds which stage and microbatch it was."""
+
+
 class ModuleStage:
     """A real module as one stage of a pipeline.
 
-    inputs: the microbatches, for the first stage. input_like: a tensor of the shape, dtype and device that the other
-    stages get. loss: for the last stage, (output, microbatch) -> scalar; it is weighted with `loss_weight`, 1/M for M
-    equal microbatches whose mean is meant. `losses[microbatch]` are the weighted losses: their sum is the batch's.
+    inputs: the microbatches, for the first stage. input_like: a tensor of the shape, dtype and device that another
+    stage gets for microbatch 0. Microbatches may differ in their rows, dimension 0. loss: for the last stage, (output,
+    microbatch) -> scalar; it is weighted with `loss_weight`, 1/M for M equal microbatches whose mean is meant, or one
+    weight for each. `losses[microbatch]` are the weighted losses: their sum is the batch's.
+    A stage without weights to train has no work in W; a first one has none in B either.
     recompute: keep only the input of each microbatch, and run the forward a second time when its gradient arrives, for
     B, or once for I and W together (arXiv 2205.05198, section 5: full recomputation).
     module: may be wrapped in torch's DistributedDataParallel; `execute` has it average the gradients once per step.
@@ -132,7 +139,7 @@ class ModuleStage:
         inputs: Sequence[Tensor] | None = None,
         input_like: Tensor | None = None,
         loss: Callable[[Tensor, int], Tensor] | None = None,
-        loss_weight: float = 1.0,
+        loss_weight: float | Sequence[float] = 1.0,
         recompute: bool = False,
     ) -> None:
         if (inputs is None) == (input_like is None):
@@ -144,30 +151,42 @@ class ModuleStage:
         self._random: dict[int, RandomNumbers] = {}  # those that a forward drew which will be repeated
         self._weights_to_do: dict[int, Callable[[], object]] = {}
 
+    @property
+    def device(self) -> torch.device | None:
+        """Where the stage computes; None for a module without weights and a first stage without microbatches."""
+        tensors = chain(self.module.parameters(), self.inputs or (), [self.input_like])
+        return next((one.device for one in tensors if one is not None), None)
+
     def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:
         if self.inputs is not None:
             source = self.inputs[microbatch]
         else:
             assert activation is not None
-            source = activation.detach().requires_grad_()
+            source = activation.detach()
+            source.requires_grad_(source.is_floating_point() or source.is_complex())
         if self.recompute:
             self._random[microbatch] = RandomNumbers(source.device)
+        version = source._version
         with torch.set_grad_enabled(not self.recompute):
             output = self._run(source, microbatch)
+        if self.recompute and source._version != version:
+            raise StageProblem("its module changes its input in place, which recompute=True would do twice: copy it")
         if self.loss is not None:
             self.losses[microbatch] = output.detach()
         self._alive[microbatch] = source, output.to("meta") if self.recompute else output
         return output.detach()
 
     def backward(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
-        source = self._whole_backward(microbatch, gradient)
+        source, output = self._graph_of(microbatch, gradient)
+        if output.requires_grad:
+            torch.autograd.backward([output], [gradient])
         return None if self.inputs is not None else source.grad
 
     def input_gradient(self, microbatch: int, gradient: Tensor | None) -> Tensor | None:
         if self.inputs is not None:  # nobody waits for a gradient of the data: all of the first stage's work is W
-            self._weights_to_do[microbatch] = lambda: self._whole_backward(microbatch, gradient)
+            self._weights_to_do[microbatch] = lambda: self.backward(microbatch, gradient)
             return None
-        source, output = self._graph_of(microbatch)
+        source, output = self._graph_of(microbatch, gradient)
         self._weights_to_do[microbatch] = backward_input(output, gradient, source)
         return source.grad
 
@@ -188,19 +207,25 @@ class ModuleStage:
     def _run(self, source: Tensor, microbatch: int) -> Tensor:
         with self.module.no_sync() if isinstance(self.module, DistributedDataParallel) else nullcontext():
             output = self.module(source)
-        return output if self.loss is None else self.loss(output, microbatch) * self.loss_weight
+        if self.loss is not None:
+            weight = self.loss_weight
+            output = self.loss(output, microbatch) * (weight[microbatch] if isinstance(weight, Sequence) else weight)
+        if not isinstance(output, Tensor):
+            raise StageProblem(f"its module returned a {type(output).__name__}: a stage passes on one tensor")
+        if self.loss is not None and output.numel() != 1:
+            raise StageProblem(f"its loss has the shape {list(output.shape)}: give one number, such as the mean")
+        return output
 
-    def _whole_backward(self, microbatch: int, gradient: Tensor | None) -> Tensor:
-        source, output = self._graph_of(microbatch)
-        torch.autograd.backward([output], [gradient])
-        return source
-
-    def _graph_of(self, microbatch: int) -> tuple[Tensor, Tensor]:
+    def _graph_of(self, microbatch: int, gradient: Tensor | None) -> tuple[Tensor, Tensor]:
         """Input and output with autograd's graph between them: kept since the forward, or made again."""
         source, output = self._alive.pop(microbatch)
         if output.is_meta:
             with self._random.pop(microbatch).again():
                 output = self._run(source, microbatch)
+        if gradient is None and output.numel() != 1:
+            raise StageProblem(f"it is the last, without a loss, and its output is {list(output.shape)}: give it loss=")
+        if gradient is None and not output.requires_grad and self.parameters():
+            raise StageProblem("its loss depends on none of its weights: compute it without no_grad() and detach()")
         return source, output
 
 

@@ -121,17 +121,20 @@ def in_a_subgroup():
     stages = module_stages(schedule, dist.get_rank(group), 3)
     with meter.record() as bill:
         execute(schedule, stages, group=group)
-    return {stage: after_step(s.module)[0] for stage, s in stages.items()}, bill.num_messages, bill.sent_bytes
+    sent = sum(event.sent_bytes for event in bill.events if event.kind == "send")
+    collectives = [event.kind for event in bill.events if event.kind not in ("send", "recv")]
+    return {stage: after_step(s.module)[0] for stage, s in stages.items()}, bill.num_messages, sent, collectives
 
 
 def test_only_the_group_that_was_passed_is_used_and_messages_are_billed():
     by_rank = shardlab.run(in_a_subgroup, ranks=4)
     twin, _ = one_process(2, 3)
     for rank, stage in ((1, 0), (3, 1)):
-        gradients, num_messages, sent_bytes = by_rank[rank]
+        gradients, num_messages, sent_bytes, collectives = by_rank[rank]
         for mine, theirs in zip(gradients[stage], twin[stage][0], strict=True):
             torch.testing.assert_close(mine, theirs)
         assert (num_messages, sent_bytes) == (3, 3 * microbatches(1)[0].nbytes)
+        assert collectives == ["all_reduce"]  # what each stage expects
 
 
 def two_replicas_of_two_stages():
