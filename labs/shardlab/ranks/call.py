@@ -44,6 +44,7 @@ class Outcome:
     cancelled: bool = False
     stalled: bool = False
     report: str | None = None
+    notes: list[str] = field(default_factory=list)  # what a call that went well should hear about, too
     ledgers: list = field(default_factory=list)
 
     @property

@@ -79,7 +79,6 @@ def _be_a_rank(folder: Path) -> None:
     import torch
     import torch.distributed as dist
 
-    from shardlab.meter.record import recording
     from shardlab.ranks import inside
     from shardlab.ranks.supervise import end_with_parent
 
@@ -95,7 +94,7 @@ def _be_a_rank(folder: Path) -> None:
         inside.join(
             call.transport, dist.FileStore(str(folder / "store"), call.num_ranks), rank, call.num_ranks, call.timeout
         )
-        with recording():
+        with inside.observed():
             message = inside.RESULT + run_payload(call.payload, rank)
         dist.barrier()  # nobody leaves while a peer still reads
     except BaseException as error:

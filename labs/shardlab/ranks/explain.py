@@ -30,12 +30,32 @@ def explain(outcome: Outcome, ledgers: list[Ledger], timeout: float) -> str | No
         f"  rank {rank} {_state(end, ledger)}" for rank, (end, ledger) in enumerate(zip(ends, ledgers, strict=True))
     ]
     lines += [
-        f"  {line}" for line in (*misread_messages(ledgers), *first_divergence(ledgers), *_advice(outcome, ledgers))
+        f"  {line}"
+        for line in (
+            *misread_messages(ledgers),
+            *first_divergence(ledgers),
+            *outcome.notes,
+            *_advice(outcome, ledgers),
+        )
     ]
     first = _root_cause(ends)
     if first is not None and ends[first].error:
         lines += ["", f"rank {first} raised first:", ends[first].error or ""]
     return "\n".join(lines)
+
+
+def notes_by_rank(notes: list[list[str]]) -> list[str]:
+    """The sentences that ranks have left, each with the ranks that left it."""
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for rank, texts in enumerate(notes):
+        for text in texts:
+            ranks[text].append(rank)
+    return [f"{named(who)} {text}" for text, who in ranks.items()]
+
+
+def named(ranks: list[int]) -> str:
+    """`rank 1`, or `ranks 0, 1`."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
 def _headline(outcome: Outcome, timeout: float) -> str:

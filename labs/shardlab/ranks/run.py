@@ -13,7 +13,7 @@ import psutil
 from shardlab.ranks import mps, transports
 from shardlab.ranks.call import Call, Outcome, validate
 from shardlab.ranks.cold import call_cold
-from shardlab.ranks.progress import Progress
+from shardlab.ranks.progress import Progress, say
 from shardlab.ranks.travel import PerRank, pack
 from shardlab.ranks.warm import worker
 
@@ -67,6 +67,8 @@ def run(
             mps.renew()
         _forget_frames()
         raise RanksFailed(outcome)
+    for note in outcome.notes:
+        say(note)
     return [pickle.loads(end.result or b"") for end in outcome.ends]
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from shardlab.meter import ledger
 from shardlab.ranks import inside, transports
 from shardlab.ranks.call import Outcome, RankEnd
-from shardlab.ranks.explain import NOT_KEPT, explain
+from shardlab.ranks.explain import NOT_KEPT, explain, notes_by_rank
 from shardlab.ranks.inside import World
 from shardlab.ranks.stall import StallWatch
 from shardlab.ranks.watched import (
@@ -67,6 +67,7 @@ def supervise(
         finally:
             _end(ranks)
     outcome.ledgers = [ledger.read(memory) for memory in ledgers]
+    outcome.notes = notes_by_rank([ledger.read_notes(memory) for memory in ledgers])
     for memory in ledgers:
         memory.close()
     outcome.report = explain(outcome, outcome.ledgers or [NOT_KEPT] * num_ranks, timeout)
