@@ -50,8 +50,8 @@ def unwaited(event: Event, times: int) -> str:
     tensor = f" ({list(event.shape)} {event.dtype})" if event.dtype else ""
     often = f" ({times} times)" if times > 1 else ""
     return (
-        f"never waited for {call}{towards}{tensor}, {event.where}{often}: {risk}. Keep the handle that the call returns, and "
-        "call .wait() on it before you use or change the tensor."
+        f"never waited for {call}{towards}{tensor}, {event.where}{often}: {risk}. Keep the handle that the call "
+        "returns, and call .wait() on it before you use or change the tensor."
     )
 
 

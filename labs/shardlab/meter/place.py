@@ -38,6 +38,11 @@ def is_ours(filename: str) -> bool:
     return filename.startswith(_OURS)
 
 
+def is_torchs(filename: str) -> bool:
+    """Whether code is torch's."""
+    return filename.startswith(_TORCH)
+
+
 def is_machinery(filename: str) -> bool:
     """Whether code is Python's, torch's, another library's or our own machinery, and so no line of a student's."""
     installed = "/lib/python3" in filename and "/shardlab/" not in filename
@@ -65,7 +70,7 @@ def is_for_torch() -> bool:
     while frame is not None:
         filename = frame.f_code.co_filename
         if filename not in _BETWEEN and not is_ours(filename):
-            return filename.startswith(_TORCH)
+            return is_torchs(filename)
         frame = frame.f_back
     return False
 

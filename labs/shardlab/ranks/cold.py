@@ -80,9 +80,11 @@ def _be_a_rank(folder: Path) -> None:
     import torch.distributed as dist
 
     from shardlab.ranks import inside
+    from shardlab.ranks.rendezvous import claim_torchrun
     from shardlab.ranks.supervise import end_with_parent
 
     end_with_parent()
+    claim_torchrun()
     if os.getppid() != int(os.environ.pop("SHARDLAB_TORCHRUN")):  # it ended while we imported torch
         os._exit(1)
     call: Call = pickle.loads((folder / "call").read_bytes())

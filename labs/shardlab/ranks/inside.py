@@ -24,6 +24,7 @@ from shardlab.meter.ledger import Writer
 from shardlab.meter.place import is_cell, is_ours
 from shardlab.meter.record import recording
 from shardlab.ranks import transports
+from shardlab.ranks.rendezvous import meet
 
 RESULT, ERROR = b"R", b"E"
 LENGTH = struct.Struct("<Q")  # precedes a rank's message
@@ -155,7 +156,7 @@ def torchrun_group(timeout: float = 60.0) -> Iterator[dist.ProcessGroup]:
     if transport != transports.GLOO:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % transports.count_gpus())
     backend = transports.GLOO if transport == transports.GLOO else "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=timeout))
+    meet(backend, timeout)
     try:
         with observed():
             yield dist.group.WORLD  # type: ignore[misc]
