@@ -66,9 +66,7 @@ def torchrun(machine: str, address: str, recipe: Path) -> Watched:
         f"--rdzv-conf=is_host={int(address == ADDRESSES[0])},last_call_timeout=10",
     ]
     enter = ["ip", "netns", "exec", machine]
-    fresh_store = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # docs/training.md says why
-    command = [*enter, *python("-m", "torch.distributed.run", *options, "-m", "shardlab.train", str(recipe))]
-    return Watched(command, os.environ | fresh_store)
+    return Watched([*enter, *python("-m", "torch.distributed.run", *options, "-m", "shardlab.train", str(recipe))])
 
 
 def main(

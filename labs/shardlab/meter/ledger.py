@@ -31,8 +31,10 @@ STARTED, WAITING, DONE = range(3)
 NO_PEER = -1
 CAPACITY = 4096  # records kept; older ones are overwritten
 _HEADER = struct.Struct("<q")
-_RECORD = struct.Struct("<BBhiq24s48s152s")  # state, kind, peer, tag, payload bytes, members, tensor, place
-NUM_BYTES = _HEADER.size + CAPACITY * _RECORD.size
+_RECORD = struct.Struct("<BBhiq24s48s152s40s")  # state, kind, peer, tag, bytes, members, tensor, place, other group
+_NOTES = _HEADER.size + CAPACITY * _RECORD.size  # where the notes start
+NOTE_BYTES, MOST_NOTES = 480, 8
+NUM_BYTES = _NOTES + MOST_NOTES * NOTE_BYTES
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Entry:
     members: str
     tensor: str
     place: str
+    other_group: str = ""  # of a call on the world: "group of layer()" if the code around it was given another group
 
     def __str__(self) -> str:
         towards = {"send": f" to rank {self.peer}", "recv": f" from rank {self.peer}"}.get(self.kind, "")
@@ -63,10 +66,18 @@ class Writer:
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
-        self._count = 0
+        self._count = self._num_notes = 0
 
     def begin(
-        self, kind: str, peer: int, tag: int, payload_bytes: int, members: Sequence[int], tensor: str, place: str
+        self,
+        kind: str,
+        peer: int,
+        tag: int,
+        payload_bytes: int,
+        members: Sequence[int],
+        tensor: str,
+        place: str,
+        other_group: str = "",
     ):
         """Write the record, then count it, so that a reader never sees half of one. Returns its number."""
         number = self._count
@@ -79,6 +90,7 @@ class Writer:
             _group_name(members).encode(),
             tensor.encode()[-48:],
             place.encode()[-152:],
+            other_group.encode()[-40:],
         )
         start = _offset(number)
         self._memory[start : start + _RECORD.size] = record
@@ -90,6 +102,14 @@ class Writer:
         """Change the state of record `number`, if it has not been overwritten since."""
         if number >= self._count - CAPACITY:
             self._memory[_offset(number)] = state
+
+    def note(self, text: str) -> None:
+        """Leave a sentence for the person who started the call; only the first `MOST_NOTES` have room."""
+        if self._num_notes < MOST_NOTES:
+            start = _NOTES + self._num_notes * NOTE_BYTES
+            data = text.encode()[:NOTE_BYTES]
+            self._memory[start : start + len(data)] = data
+            self._num_notes += 1
 
 
 def peek(memory: mmap.mmap) -> tuple[int, bool]:
@@ -107,6 +127,13 @@ def read(memory: mmap.mmap) -> tuple[int, list[Entry]]:
     return count, [_entry(memory, number) for number in range(max(0, count - CAPACITY), count)]
 
 
+def read_notes(memory: mmap.mmap) -> list[str]:
+    """The sentences that a rank left; the memory is the rank's, so nothing but printable text of one line counts."""
+    starts = range(_NOTES, NUM_BYTES, NOTE_BYTES)
+    texts = [memory[start : start + NOTE_BYTES].rstrip(b"\0").decode(errors="ignore") for start in starts]
+    return [text for text in texts if text and text.isprintable()]
+
+
 def _group_name(members: Sequence[int]) -> str:
     """The group's ranks, or for many of them a name that no other group has; at most 24 letters."""
     name = ",".join(map(str, members))
@@ -116,8 +143,14 @@ def _group_name(members: Sequence[int]) -> str:
 def _entry(memory: mmap.mmap, number: int) -> Entry:
     start = _offset(number)
     state, kind, peer, tag, payload_bytes, *texts = _RECORD.unpack(memory[start : start + _RECORD.size])
-    members, tensor, place = (text.rstrip(b"\0").decode(errors="replace") for text in texts)
-    return Entry(min(state, DONE), KINDS[kind % len(KINDS)], peer, tag, payload_bytes, members, tensor, place)
+    return Entry(
+        min(state, DONE),
+        KINDS[kind % len(KINDS)],
+        peer,
+        tag,
+        payload_bytes,
+        *(text.rstrip(b"\0").decode(errors="replace") for text in texts),
+    )
 
 
 def _offset(number: int) -> int:

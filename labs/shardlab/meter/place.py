@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from inspect import CO_OPTIMIZED, CO_VARARGS, CO_VARKEYWORDS
 from types import FrameType
+from typing import Any
 
 import torch
+import torch.distributed as dist
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), part) + os.sep for part in ("ranks", "meter"))
+# Files between the code that calls a collective and the process group: they hand the handle on.
+_BETWEEN = (
+    *(os.path.join(_TORCH, "distributed", name) for name in ("distributed_c10d.py", "c10d_logger.py")),
+    *(os.path.join(_TORCH, "utils", "_contextlib.py"), os.path.join(os.path.dirname(os.__file__), "contextlib.py")),
+)
 
 _hidden: set[str] = set()
 
@@ -29,6 +38,11 @@ def is_ours(filename: str) -> bool:
     return filename.startswith(_OURS)
 
 
+def is_torchs(filename: str) -> bool:
+    """Whether code is torch's."""
+    return filename.startswith(_TORCH)
+
+
 def is_machinery(filename: str) -> bool:
     """Whether code is Python's, torch's, another library's or our own machinery, and so no line of a student's."""
     installed = "/lib/python3" in filename and "/shardlab/" not in filename
@@ -44,10 +58,55 @@ def describe(filename: str, line: int, function: str) -> str:
 
 def caller() -> str:
     """Describe the innermost frame that is neither torch's nor the recorder's."""
+    frame = next(_own_frames(), None)
+    if frame is None:
+        return "library code"
+    return describe(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def is_for_torch() -> bool:
+    """Whether the handle of the running call goes to torch's own code, which waits for it in its own way."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not is_machinery(filename):
-            return describe(filename, frame.f_lineno, frame.f_code.co_name)
+        if filename not in _BETWEEN and not is_ours(filename):
+            return is_torchs(filename)
         frame = frame.f_back
-    return "library code"
+    return False
+
+
+def other_group() -> str:
+    """`group of layer()` if a function that is running was given a process group that is not the world, else ""."""
+    for frame in _own_frames():
+        for name, value in _arguments(frame):
+            if value is dist.GroupMember.NON_GROUP_MEMBER or (
+                isinstance(value, dist.ProcessGroup) and value is not dist.group.WORLD
+            ):
+                return f"{name} of {frame.f_code.co_name}()"
+    return ""
+
+
+def _own_frames() -> Iterator[FrameType]:
+    """The frames that are not machinery, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not is_machinery(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
+def _arguments(frame: FrameType) -> Iterator[tuple[str, Any]]:
+    """Names and values of a function's arguments, and what `self` holds; nothing stays referenced."""
+    code = frame.f_code
+    if not code.co_flags & CO_OPTIMIZED:  # a module or a class: it has no arguments
+        return
+    several = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + several]
+    values = frame.f_locals
+    found = [(name, values[name]) for name in names if name in values]
+    if type(values) is dict and sys.getrefcount(values) <= 3:
+        values.clear()  # before Python 3.13 a frame keeps this copy, and every tensor in it, until it ends
+    for name, value in found:
+        yield name, value
+        if name == "self":
+            yield from ((f"self.{key}", held) for key, held in getattr(value, "__dict__", {}).items())

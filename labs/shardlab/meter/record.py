@@ -2,7 +2,7 @@
 
 Calls are seen in two places. `Recorder` is a dispatch mode: below every Python function of torch.distributed, DTensor
 and DDP there is one operator of the `c10d` namespace, and the mode sees it. When a call has *finished* is known only to
-the `Work` handle it returned, so the methods of `ProcessGroup` and `Work.wait` are wrapped as well, once per process.
+the `Work` handle it returned, so `handles` wraps the methods of `ProcessGroup` and `Work`, once per process.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from shardlab.costs import traffic
-from shardlab.meter import ledger, operators
-from shardlab.meter.place import caller
+from shardlab.meter import handles, ledger, operators
+from shardlab.meter.place import caller, is_for_torch, other_group
 
 
 @dataclass
@@ -102,6 +102,8 @@ class Recorder(TorchDispatchMode):
         self.group: dist.ProcessGroup | None = None
         self.latest: tuple[Event, int] | None = None
         self.pending: dict[object, tuple[Any, Event, int]] = {}  # by id of the handle, or address of the result
+        self.handed_out: dict[int, Event] = {}  # handles that code outside torch was given and has not used so far
+        self.notes: list[str] = []  # sentences for the person who started this rank
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -150,18 +152,44 @@ class Recorder(TorchDispatchMode):
         if self.writer is not None:
             tensor = f"{list(call.shape)} {call.dtype}" if call.dtype else "no tensor"
             peer = ledger.NO_PEER if call.peer is None else call.peer
-            number = self.writer.begin(call.kind, peer, call.tag, call.payload_bytes, call.members, tensor, place)
+            other = other_group() if self.group is not None and handles.might_mean_another(self.group) else ""
+            number = self.writer.begin(
+                call.kind, peer, call.tag, call.payload_bytes, call.members, tensor, place, other
+            )
         self.latest = (event, number)
 
     def called(self, work: Any) -> None:
         """Tie the call that was just noted to the handle it returned."""
         if self.latest is not None and work is not None:
             self.pending[id(work)] = (work, *self.latest)
+            if not is_for_torch():
+                self.handed_out[id(work)] = self.latest[0]
         self.latest = None
+
+    def used(self, work: Any) -> None:
+        """Note that somebody has looked after a handle: waited for it, saw it completed, or took its future."""
+        self.handed_out.pop(id(work), None)
 
     def waited(self, work: Any, state: int) -> None:
         """Note that somebody waits for a handle, or has waited."""
+        self.used(work)
         self._mark(id(work), state)
+
+    def note(self, text: str) -> None:
+        """Leave a sentence for the person who started this rank, once."""
+        if text in self.notes or len(self.notes) == ledger.MOST_NOTES:
+            return
+        self.notes.append(text)
+        if self.writer is not None:
+            self.writer.note(text)
+
+    def note_unwaited(self) -> None:
+        """The function has returned: note the lines whose handles nobody has looked after."""
+        left: dict[tuple[str, str], list[Event]] = {}
+        for event in self.handed_out.values():
+            left.setdefault((event.kind, event.where), []).append(event)
+        for events in left.values():
+            self.note(handles.unwaited(events[0], len(events)))
 
     def _mark(self, key: object, state: int) -> None:
         _, event, number = self.pending.get(key, (None, None, -1))
@@ -188,7 +216,7 @@ _recorder: Recorder | None = None
 def recording(writer: ledger.Writer | None = None) -> Iterator[Recorder]:
     """Keep one recorder at work on this rank while the block runs."""
     global _recorder  # noqa: PLW0603 - one rank, one recorder: torch's handles know no owner
-    _wrap_torch()
+    handles.wrap(lambda: _recorder)
     before, _recorder = _recorder, Recorder(writer)
     try:
         with _recorder:
@@ -217,41 +245,3 @@ def record() -> Iterator[Bill]:
         yield bill
     finally:
         bills[:] = [other for other in bills if other is not bill]
-
-
-_wrapped = False
-
-
-def _wrap_torch() -> None:
-    """Wrap `ProcessGroup`'s methods and `Work.wait`, which torch offers no hook for."""
-    global _wrapped  # noqa: PLW0603 - the wrapping is of the process
-    if _wrapped:
-        return
-    _wrapped = True
-    for name in operators.PROCESS_GROUP_METHODS:
-        if hasattr(dist.ProcessGroup, name):
-            setattr(dist.ProcessGroup, name, _noting(getattr(dist.ProcessGroup, name)))
-    plain_wait = dist.Work.wait
-
-    def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-        if _recorder is None:
-            return plain_wait(work, *args, **kwargs)
-        _recorder.waited(work, ledger.WAITING)
-        answer = plain_wait(work, *args, **kwargs)
-        _recorder.waited(work, ledger.DONE)
-        return answer
-
-    dist.Work.wait = wait  # type: ignore[method-assign]
-
-
-def _noting(method: Any) -> Any:
-    def call(group: dist.ProcessGroup, *args: Any, **kwargs: Any) -> Any:
-        if _recorder is None:
-            return method(group, *args, **kwargs)
-        _recorder.group = group
-        work = method(group, *args, **kwargs)
-        _recorder.group = None
-        _recorder.called(work)
-        return work
-
-    return call

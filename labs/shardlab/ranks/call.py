@@ -21,12 +21,17 @@ class Call:
 
 @dataclass
 class RankEnd:
-    """How one rank ended: its pickled result, or the text of its exception, and its exit code if it died."""
+    """How one rank ended: its pickled result, or the text of its exception, and its exit code if it died.
+
+    Of a rank that was ended from outside: where its threads were, whether it did not compute, the bytes it had printed.
+    """
 
     result: bytes | None = None
     error: str | None = None
     exit_code: int | None = None
     stack: str = ""
+    idle: bool = False
+    printed: int = 0
 
     @property
     def is_right(self) -> bool:
@@ -44,6 +49,7 @@ class Outcome:
     cancelled: bool = False
     stalled: bool = False
     report: str | None = None
+    notes: list[str] = field(default_factory=list)  # what a call that went well should hear about, too
     ledgers: list = field(default_factory=list)
 
     @property

@@ -79,11 +79,12 @@ def _be_a_rank(folder: Path) -> None:
     import torch
     import torch.distributed as dist
 
-    from shardlab.meter.record import recording
     from shardlab.ranks import inside
+    from shardlab.ranks.rendezvous import claim_torchrun
     from shardlab.ranks.supervise import end_with_parent
 
     end_with_parent()
+    claim_torchrun()
     if os.getppid() != int(os.environ.pop("SHARDLAB_TORCHRUN")):  # it ended while we imported torch
         os._exit(1)
     call: Call = pickle.loads((folder / "call").read_bytes())
@@ -95,7 +96,7 @@ def _be_a_rank(folder: Path) -> None:
         inside.join(
             call.transport, dist.FileStore(str(folder / "store"), call.num_ranks), rank, call.num_ranks, call.timeout
         )
-        with recording():
+        with inside.observed():
             message = inside.RESULT + run_payload(call.payload, rank)
         dist.barrier()  # nobody leaves while a peer still reads
     except BaseException as error:

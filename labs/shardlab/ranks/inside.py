@@ -24,6 +24,7 @@ from shardlab.meter.ledger import Writer
 from shardlab.meter.place import is_cell, is_ours
 from shardlab.meter.record import recording
 from shardlab.ranks import transports
+from shardlab.ranks.rendezvous import meet
 
 RESULT, ERROR = b"R", b"E"
 LENGTH = struct.Struct("<Q")  # precedes a rank's message
@@ -65,7 +66,7 @@ def live(seat: Seat, program: Callable[[int], Sequence[Part]]) -> NoReturn:
     try:
         _connect(seat)
         _join_world(seat)
-        with recording(Writer(seat.ledger)) if seat.ledger is not None else nullcontext():
+        with observed(Writer(seat.ledger)) if seat.ledger is not None else nullcontext():
             answer = [RESULT, *program(seat.rank)]
     except BaseException as error:
         answer = [ERROR, own_traceback(error).encode(errors="replace")]
@@ -79,6 +80,20 @@ def live(seat: Seat, program: Callable[[int], Sequence[Part]]) -> NoReturn:
     while os.getppid() == seat.supervisor:  # peers may still read: closing our sockets could cut them off
         time.sleep(0.2)
     os._exit(0)  # no destructors: gloo's may abort when a peer has gone
+
+
+@contextmanager
+def observed(writer: Writer | None = None) -> Iterator[None]:
+    """Record the calls of one function; what is to be said about them at its end is noted, or printed without a writer.
+
+    A call that nobody waited for is reported only if the function returned: after an error it is no news.
+    """
+    with recording(writer) as recorder:
+        yield
+        recorder.note_unwaited()
+    if writer is None:
+        for text in recorder.notes:
+            print(f"rank {os.environ['RANK']} {text}", file=sys.stderr, flush=True)
 
 
 def _connect(seat: Seat) -> None:
@@ -141,9 +156,9 @@ def torchrun_group(timeout: float = 60.0) -> Iterator[dist.ProcessGroup]:
     if transport != transports.GLOO:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % transports.count_gpus())
     backend = transports.GLOO if transport == transports.GLOO else "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=timeout))
+    meet(backend, timeout)
     try:
-        with recording():
+        with observed():
             yield dist.group.WORLD  # type: ignore[misc]
     finally:
         dist.destroy_process_group()

@@ -42,8 +42,12 @@ class Progress:
     def _give_signs(self) -> None:
         while not self._over.wait(FIRST_SIGN):
             seconds = time.monotonic() - self._began
-            text = f"… still running after {seconds:.0f} s (at most {self._timeout:g} s)"
-            print(text, file=sys.stdout if in_notebook() else sys.stderr, flush=True)
+            say(f"… still running after {seconds:.0f} s (at most {self._timeout:g} s)")
+
+
+def say(text: str) -> None:
+    """Tell the person something that is not part of a program's output."""
+    print(text, file=sys.stdout if in_notebook() else sys.stderr, flush=True)
 
 
 def in_notebook() -> bool:

@@ -13,7 +13,8 @@ import psutil
 from shardlab.ranks import mps, transports
 from shardlab.ranks.call import Call, Outcome, validate
 from shardlab.ranks.cold import call_cold
-from shardlab.ranks.progress import Progress
+from shardlab.ranks.progress import Progress, say
+from shardlab.ranks.rendezvous import refuse_inside_torchrun
 from shardlab.ranks.travel import PerRank, pack
 from shardlab.ranks.warm import worker
 
@@ -46,9 +47,11 @@ def run(
     per rank, as production does. `transport`: `nccl`, `nccl-shared` or `gloo`; None chooses. `observe=False` switches
     the ledger off, for timing; a hang is then explained with less detail.
 
-    Raises ValueError for sizes that cannot work, TypeError for what cannot travel, RanksFailed with a report of every
-    rank when one raised, died, hung until `timeout` seconds, or received a message of another size.
+    Raises ValueError for sizes that cannot work, TypeError for what cannot travel, RuntimeError inside torchrun, and
+    RanksFailed with a report of every rank when one raised, died, hung until `timeout` seconds, or received a message
+    of another size. Calls that nobody waited for, and calls of ranks outside the group, are reported as text.
     """
+    refuse_inside_torchrun()
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     validate(ranks, timeout, psutil.virtual_memory().available, limit)
     if launcher not in LAUNCHERS:
@@ -67,6 +70,8 @@ def run(
             mps.renew()
         _forget_frames()
         raise RanksFailed(outcome)
+    for note in outcome.notes:
+        say(note)
     return [pickle.loads(end.result or b"") for end in outcome.ends]
 
 

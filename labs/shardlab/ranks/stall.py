@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from mmap import mmap
@@ -14,6 +15,7 @@ from shardlab.meter import ledger
 
 CERTAIN = 10  # looks that find every thread asleep, and between them no new call, change of state or work
 INTERVAL = 0.1  # seconds between two looks
+IDLE_LOOKS = 5  # in the time of one interval, to see whether a rank computes
 WORK = 2_000_000  # nanoseconds of a processor between two looks: gloo's idle thread takes 0.5 million, a transfer more
 
 
@@ -56,6 +58,17 @@ class StallWatch:
         return self._still >= CERTAIN
 
 
+def idle(pids: Sequence[int]) -> set[int]:
+    """Those processes that compute nothing for a moment: in most looks the main thread waits for an event."""
+    before = {pid: _processor_time(pid) for pid in pids}
+    looks: Counter[int] = Counter()
+    for _ in range(IDLE_LOOKS if pids else 0):
+        time.sleep(INTERVAL / IDLE_LOOKS)
+        looks.update(pid for pid in pids if _is_asleep(pid, main_thread=True))
+    worked = {pid for pid in pids if _processor_time(pid) - before[pid] > 2 * WORK}
+    return {pid for pid, asleep in looks.items() if pid not in worked and asleep > IDLE_LOOKS / 2}
+
+
 def _processor_time(pid: int) -> int:
     """Nanoseconds that a process has computed; ever new where that cannot be asked."""
     if sys.platform == "linux":
@@ -64,14 +77,18 @@ def _processor_time(pid: int) -> int:
     return time.monotonic_ns()
 
 
-def _is_asleep(pid: int) -> bool:
+def _is_asleep(pid: int, *, main_thread: bool = False) -> bool:
     """Whether every thread of a process waits for an event: none runs, queues for a processor, or has been stopped.
+
+    main_thread: look at that one alone, since gloo's own thread now and then wakes up.
 
     Where /proc shows no such process nothing speaks against it, and the processor time alone decides.
     """
     try:
         shown = _pid_in_proc(pid)
-        threads = [(thread / "stat").read_text() for thread in Path(f"/proc/{shown}/task").iterdir()] if shown else []
+        tasks = Path(f"/proc/{shown}/task")
+        looked_at = [tasks / str(shown)] if main_thread else tasks.iterdir()
+        threads = [(thread / "stat").read_text() for thread in looked_at] if shown else []
     except OSError:  # a thread that ended in between has moved
         return False
     return all(stat.rpartition(")")[2].split()[0] == "S" for stat in threads)

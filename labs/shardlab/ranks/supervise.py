@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from shardlab.meter import ledger
 from shardlab.ranks import inside, transports
 from shardlab.ranks.call import Outcome, RankEnd
-from shardlab.ranks.explain import NOT_KEPT, explain
+from shardlab.ranks.explain import NOT_KEPT, explain, notes_by_rank
 from shardlab.ranks.inside import World
-from shardlab.ranks.stall import StallWatch
+from shardlab.ranks.stall import StallWatch, idle
 from shardlab.ranks.watched import (
     Emit,
     Watched,
@@ -67,6 +67,7 @@ def supervise(
         finally:
             _end(ranks)
     outcome.ledgers = [ledger.read(memory) for memory in ledgers]
+    outcome.notes = notes_by_rank([ledger.read_notes(memory) for memory in ledgers])
     for memory in ledgers:
         memory.close()
     outcome.report = explain(outcome, outcome.ledgers or [NOT_KEPT] * num_ranks, timeout)
@@ -163,11 +164,17 @@ def _watch(
             if failed_at is not None and now - failed_at > GRACE:
                 break
         outcome.seconds = time.monotonic() - began
-        ask_for_stacks([rank for rank in ranks if rank.end is None])
+        unfinished = [rank for rank in ranks if rank.end is None]
+        still = idle([rank.pid for rank in unfinished]) if outcome.timed_out else set()
+        ask_for_stacks(unfinished)
         for rank in ranks:
             read_all(selector, rank, emit)
-    outcome.ends = [rank.end or RankEnd(stack=content_of(rank.stack)) for rank in ranks]
+    outcome.ends = [rank.end or _when_ended(rank, rank.pid in still) for rank in ranks]
     return outcome
+
+
+def _when_ended(rank: Watched, is_idle: bool) -> RankEnd:
+    return RankEnd(stack=content_of(rank.stack), idle=is_idle, printed=rank.printed)
 
 
 def _end(ranks: list[Watched]) -> None:

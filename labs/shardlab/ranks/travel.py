@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from shardlab.meter.place import is_cell
+from shardlab.ranks.rendezvous import OURS
 
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "LOCAL_WORLD_SIZE")
 
@@ -153,7 +154,8 @@ class Surroundings:
 
 def child_environment() -> dict[str, str]:
     """Our environment without proxies (loopback needs none) and without the ranks of an outer torchrun."""
-    kept = {k: v for k, v in os.environ.items() if k not in RANK_VARIABLES and not k.startswith("TORCHELASTIC_")}
+    started = (*RANK_VARIABLES, OURS)
+    kept = {k: v for k, v in os.environ.items() if k not in started and not k.startswith("TORCHELASTIC_")}
     kept = {k: v for k, v in kept.items() if not k.lower().endswith("_proxy")}
     return kept | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "MPLBACKEND": "Agg"}
 

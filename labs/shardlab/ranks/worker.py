@@ -19,6 +19,7 @@ import torch
 import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
 
 from shardlab.ranks.call import Call
+from shardlab.ranks.rendezvous import claim_torchrun
 from shardlab.ranks.shared_pages import prepare_to_fork
 from shardlab.ranks.supervise import adopt_orphans, end_with_parent, supervise
 from shardlab.ranks.travel import run_payload
@@ -92,6 +93,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the notebook's: it asks for a cancel
     end_with_parent()
     adopt_orphans()
+    claim_torchrun()
     torch.set_num_threads(1)
     prepare_to_fork()
     key = os.environ.pop(KEY_VARIABLE)

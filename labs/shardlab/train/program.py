@@ -5,7 +5,6 @@ Started by `torchrun`, a process is a rank; started alone, it starts ranks throu
 
 from __future__ import annotations
 
-import datetime
 import logging
 import os
 import re
@@ -27,6 +26,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from shardlab.hybrid.clipping import NotFinite
 from shardlab.ranks import transports
 from shardlab.ranks.inside import keep_freed_memory
+from shardlab.ranks.rendezvous import meet
 from shardlab.ranks.supervise import end_with_parent
 from shardlab.train import build
 from shardlab.train.fits import mesh_ranks, on_ranks
@@ -38,10 +38,6 @@ from shardlab.train.loop import train
 from shardlab.train.recipe import Recipe
 from shardlab.train.straggler import lookouts
 from shardlab.train.survival import Lost, observed
-
-# Otherwise torch 2.13 keeps the first attempt's store, in which ranks that are started again find the addresses of dead
-# ones: torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, `_shared_tcp_store_server`.
-NEW_STORE = ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
 
 DONE, FAILED, WRONG_RECIPE, REFUSED, NOT_FINITE, LOST = range(6)
 MEANING = {
@@ -107,7 +103,7 @@ def joined(patience: float, threads: int = 1) -> Iterator[None]:
         os.environ["GLOO_SOCKET_IFNAME"] = transports.interface_towards(os.environ["MASTER_ADDR"])
     torch.set_num_threads(threads)
     keep_freed_memory()
-    dist.init_process_group(transports.GLOO, timeout=datetime.timedelta(seconds=patience))
+    meet(transports.GLOO, patience)
     yield
     dist.destroy_process_group()  # not after an error: others may wait for us in it
 
@@ -124,7 +120,6 @@ def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None, pr
     except ValueError as error:
         return _failed(0, str(error), WRONG_RECIPE)
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ranks say what is wrong themselves
-    os.environ.setdefault(*NEW_STORE)
     with reported(recipe) as told:
         code = _run(recipe, [*program, *arguments], count, told)
         while code == LOST and recipe.survival.on_lost_rank == "shrink":
