@@ -195,30 +195,36 @@ check("week10.fitting", rank_bytes, fitting)
 # %% [markdown]
 # ## 5 · Rank (排序) by time
 #
-# `gpu` is a dict of what a GPU *reaches*: `"flops"`, and bytes per second over `"nvlink"` and `"network"`.
+# `gpu` is a dict of what a GPU *reaches*: `"flops"`, and bytes per second over `"nvlink"` and `"network"`, its own
+# network card; `"per_server"` GPUs share NVLink.
 #
 # - **`step_seconds(model, layout, sequences, gpu)`**. One microbatch on one stage takes work + tensor: 6 FLOPs for each
 #   parameter of the rank and token; and in each of its layers/pp layers four all-reduces of 2·b·s·h bytes over NVLink,
-#   of which a ring sends 2(tp−1)/tp. There are m + pp − 1 such slots. At the end, over the network: (dp−1)/dp of 6
-#   bytes for each parameter of the rank (gradients 4, weights 2). *About 8 lines.*
+#   of which a ring sends 2(tp−1)/tp. There are m + pp − 1 such slots. At the end (dp−1)/dp of 6 bytes for each
+#   parameter of the rank (gradients 4, weights 2) go to data-parallel ranks, which are tp apart: over NVLink if tp · dp
+#   GPUs fit into a server; else, as in week 5, through the cards of the group's per_server/tp members on a server
+#   together, but no faster than NVLink. *About 10 lines.*
 # - **`ranked(layouts, model, sequences, gpu)`**: the layouts, the fastest first. *1 line.*
 #
-# **By hand**, the same model and layout, on a slow GPU: 10¹² FLOP/s, 10⁹ bytes per second over NVLink, 10⁸ over the
-# network. Work: 6 · 0.25·10⁹ · 1,000 / 10¹² = 1.5 s. An all-reduce of 2·1·1,000·1,000 bytes sends 2 · 1/2 of them: 2
-# ms; four in each of 2 layers: 16 ms. So a slot takes 1.516 s, and 2 + 2 − 1 = 3 slots 4.548 s. At the end 1/2 · 6 ·
-# 0.25·10⁹ bytes over the network: 7.5 s. Together 12.048 s.
+# **By hand**, the same model and layout, on slow GPUs: 10¹² FLOP/s, 10⁹ bytes per second over NVLink, 10⁸ through a
+# card, two GPUs in a server. Work: 6 · 0.25·10⁹ · 1,000 / 10¹² = 1.5 s. An all-reduce of 2·1·1,000·1,000 bytes sends 2
+# · 1/2 of them: 2 ms; four in each of 2 layers: 16 ms. So a slot takes 1.516 s, and 2 + 2 − 1 = 3 slots 4.548 s. At
+# the end 1/2 · 6 · 0.25·10⁹ bytes: tp · dp = 4 GPUs are two servers, with one data-parallel rank and its card in each,
+# so 7.5 s. Together 12.048 s.
 
 
 # %% exercise="week10.ranked"
 def step_seconds(model, layout, sequences, gpu):
-    """Seconds of a step: slots of work and tensor parallelism, then gradients and weights over the network."""
+    """Seconds of a step: slots of work and tensor parallelism, then gradients and weights."""
     ### BEGIN SOLUTION
     tp, pp, dp, b = layout
     share, tokens = model["parameters"] / (tp * pp), b * model["sequence"]
     work = 6 * share * tokens / gpu["flops"]
     all_reduce = 2 * (tp - 1) / tp * 2 * tokens * model["hidden"] / gpu["nvlink"]
     slot = work + 4 * model["layers"] / pp * all_reduce
-    gradients = 6 * share * (dp - 1) / dp / gpu["network"]
+    cards = gpu["per_server"] // tp * gpu["network"]
+    link = gpu["nvlink"] if tp * dp <= gpu["per_server"] else min(gpu["nvlink"], cards)
+    gradients = 6 * share * (dp - 1) / dp / link
     return (sequences // (dp * b) + pp - 1) * slot + gradients
     ### END SOLUTION
 
@@ -240,7 +246,7 @@ check("week10.ranked", step_seconds, ranked)
 mine = {"parameters": costs.num_parameters(trillion)} | {
     name: getattr(trillion, name) for name in ("layers", "hidden", "heads", "sequence")
 }
-reached = {"flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10}
+reached = {"flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10, "per_server": 8}
 print("of section 3's question:", len(layouts(1024, 8, 96, 96, 1536, [1, 2, 4])), "layouts")
 every = layouts(1024, 8, trillion.layers, trillion.heads, 2048, [1, 2, 4, 8])
 fit = fitting(every, mine, 2048, planner.usable_bytes(h100))
