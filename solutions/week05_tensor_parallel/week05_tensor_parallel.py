@@ -792,7 +792,7 @@ for ranks in (8, 16, 32, 64):
 # The figure's states can be *checked*, before any rank starts. [spmd_types](https://github.com/meta-pytorch/spmd_types)
 # gives every tensor a type per mesh axis that also says what its gradient is: `I`, a copy whose gradient is a copy;
 # `R`, a copy whose gradient is a partial sum (behind f); `V`, a part; `P`, a partial sum. f is `I → R`, g is `P → I`.
-# The bugs of Megatron-LM 7452 were found with it. After `pip install spmd_types==0.3.1`:
+# The report of Megatron-LM 7452 was made with it. After `pip install spmd_types==0.3.1`:
 
 
 # %%
@@ -841,8 +841,9 @@ else:
 #   and how the loss over the vocabulary is fused with the output layer.
 # - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and what it
 #   gains where a model is split.
-# - [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): thirteen gradients that were wrong in
-#   silence. Look for: which of them a comparison with one process would have found.
+# - [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): a report, written by a program and not
+#   verified in every point, of thirteen gradients that are wrong in silence. Look for: which of them a comparison with
+#   one process would have found.
 # - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and `run_tp_experiment.py` with Megatron's
 #   own layers.
 #

@@ -78,9 +78,9 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, **limit))
 #
 # ### Warm-up: does it fit?
 #
-# Weights in bf16, gradients summed in float32, Adam's 12 bytes cut by ZeRO-1. **`bytes_left(num_parameters, tp, pp, dp,
-# activation_bytes, gpu_bytes)`** returns the bytes that are left on a GPU, below 0 if it does not fit. All GPUs hold
-# equal parts. *About 2 lines.*
+# Weights in bf16, gradients summed in float32 as in Megatron (so 18 bytes per parameter, not the 16 of week 3), Adam's
+# 12 bytes cut by ZeRO-1. **`bytes_left(num_parameters, tp, pp, dp, activation_bytes, gpu_bytes)`** returns the bytes
+# that are left on a GPU, below 0 if it does not fit. All GPUs hold equal parts. *About 2 lines.*
 #
 # **By hand:** a billion parameters, tp 2, pp 2, dp 2. A GPU has a quarter of the parameters, and for each of them 2
 # bytes of weight, 4 of gradient and 12/2 = 6 of Adam: 0.25 · 12 = 3 GB. Of 8 GB with 1 GB of activations, 4 GB are
@@ -331,10 +331,12 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
 # all three, but for 405B by a few percent, less than our clock's error: call it a tie. **And do not believe it yet.**
 # There are two suspects.
 #
-# *The clock.* It lets eight network cards of a server carry a ring as if they were one fast link; published runs of
-# this kind are few, and the printed error says how far our clock missed them. Narayanan et al. (2104.04473, takeaway 1)
-# measured and advise against it. Half the network leaves the winner as it was. Had it not, the plan would depend on a
-# number that nobody has measured *for you*: one all-reduce over 16 GPUs in two servers.
+# *The clock.* It lets the eight network cards of a server carry eight rings of one group (week 5). NCCL does that, and
+# 2 × 8 H100 have been measured at 330 to 430 GB/s ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), but also
+# at half of it ([nccl 2409](https://github.com/NVIDIA/nccl/issues/2409)), and the cards are then busy for nobody else.
+# Published runs of this kind are few; the printed error says how far our clock missed them. Narayanan et al.
+# (2104.04473, takeaway 1) measured and advise against it. Half the network leaves the winner as it was. Had it not,
+# the plan would depend on a number that nobody has measured *for you*: one all-reduce over 16 GPUs in two servers.
 #
 # *The search.* Beside a pipeline it tried ZeRO-1 at most, as Megatron has it. Meta cut gradients, too. The last line
 # allows that, and the plan is another: compare it with section 10. (Keeping only slices costs messages: gradients are
@@ -476,12 +478,14 @@ print(f"measured: Llama 3 {llama.step_seconds:.1f} s")
 # | framework | pick it for |
 # |---|---|
 # | PyTorch DDP | a model that fits on one GPU |
-# | FSDP (FSDP2) | up to tens of billions of parameters, plain PyTorch; tensor parallelism by DTensor beside it |
+# | FSDP (FSDP2) | plain PyTorch; alone for billions of parameters, with the other axes for more |
+# | torchtitan | FSDP2 and the other four axes in plain PyTorch; measured up to 405B on 512 H100 |
 # | DeepSpeed | ZeRO with offload and ZeRO++, little change to a training script |
 # | Megatron-LM | five axes at the largest scale, fastest kernels; the model is written in its layers |
+# | Megatron Bridge | Megatron's axes with recipes, and checkpoints from and to Hugging Face |
 # | Apex | history: mixed precision and fused kernels before PyTorch had them |
 # | ColossalAI | many parallelisms behind plugins, heterogeneous memory |
-# | Nanotron | three axes in code that one person can read |
+# | Nanotron | three axes and experts in code that one person can read |
 #
 # ## 11 · Read real code
 #

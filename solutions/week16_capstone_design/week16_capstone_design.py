@@ -382,14 +382,15 @@ figures.show(figure, figures.draw_against_published(ax, points, what="Step time"
 #
 # ## 6 · Review: seven changes
 #
-# In September 2026 a fuzzer with a type checker for gradients reported 13 silent bugs in Megatron-LM's combinations of
-# axes ([#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452)). Five pull requests are behind this hunt:
+# In September 2026 a report named 13 silent bugs in Megatron-LM's combinations of axes
+# ([#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452)). A language model with a type checker for gradients
+# wrote it, and its author says that he did not verify every one. Five pull requests are behind this hunt:
 # [#7466](https://github.com/NVIDIA/Megatron-LM/pull/7466) on smoothed labels,
 # [#7481](https://github.com/NVIDIA/Megatron-LM/pull/7481) on a router's count of tokens,
-# [#7498](https://github.com/NVIDIA/Megatron-LM/pull/7498) and
-# [#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513) on means over split sequences, and
-# [#7530](https://github.com/NVIDIA/Megatron-LM/pull/7530) on a norm. Below are the same faults in code of ours, with
-# **changes a to g. Some do what a pull request does. Some only look as if they did.** Read them as in a review.
+# [#7498](https://github.com/NVIDIA/Megatron-LM/pull/7498) and [#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513)
+# on means over split sequences, and [#7530](https://github.com/NVIDIA/Megatron-LM/pull/7530) on a norm. Below are the
+# same faults in code of ours, with **changes a to g. Some do what a pull request does. Some only look as if they
+# did.** Read them as in a review.
 #
 # *A norm.* Each attention head has a learned number, its sink; heads are split over the ranks, all else is whole on
 # each rank. By hand, two ranks with sinks' gradients 3 and 4, and a gradient 2 that both have: one process has
