@@ -272,7 +272,7 @@ def carried_too_much(reply: Reply, payload_bytes: int) -> str | None:
 
 
 def close(received: Any, expected: float, relative: float = 1e-6) -> bool:
-    """Whether `got` is a plain number within `relative` of the expected one."""
+    """Whether `received` is a plain number within `relative` of the expected one."""
     if type(received) not in (int, float) or abs(received) > sys.float_info.max:
         return False
     return math.isfinite(received) and math.isclose(received, expected, rel_tol=relative)

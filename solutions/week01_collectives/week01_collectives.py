@@ -443,15 +443,23 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 #
 # | algorithm | messages in a row | bytes of the busiest rank | where you meet it |
 # |---|---|---|---|
-# | ring | 2(N−1) | 2(N−1)/N · S | NCCL, long messages |
+# | ring | 2(N−1) | 2(N−1)/N · S | NCCL, long messages where no switch adds |
 # | binomial tree | 2⌈log₂ N⌉ | ⌈log₂ N⌉ · S | yours above, MPI's reduce and broadcast |
 # | recursive halving-doubling (递归折半倍增) | 2 log₂ N | 2(N−1)/N · S | MPI, long messages |
 # | double binary tree (双二叉树) | ~ 2 log₂ N, pipelined | ~ 2 S | NCCL between nodes |
+# | the switch adds (NVLS, NVLink SHARP) | one up, one down | about S | NCCL on 8 H100 in a server |
 #
 # *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on,
 # then the same backward: the tree's steps and the ring's bytes, but N must be a power of two, and distant partners as
 # fast to reach as neighbours. *Double binary trees* send half of the tensor through each of two trees; a leaf of one is
 # an inner node of the other, so that no link is idle.
+#
+# NCCL 2.30 chooses, for each call, one of seven algorithms and three protocols (协议), by an estimate of latency and
+# bandwidth like yours (`src/graph/tuning.cc`). *NVLS* lets NVLink's switches add; between two servers it is combined
+# with a tree. *PAT* is a tree for all-gathers and reduce-scatters. The protocol says how a message is packed: *Simple*
+# waits for whole chunks; *LL* puts a flag beside every few bytes, which saves latency and costs half of the bandwidth;
+# *LL128* keeps 120 of 128 bytes. And a "ring" is many rings at once, one through each network card: section 12 needs
+# that.
 #
 # ### Build the tree
 #
@@ -630,7 +638,8 @@ print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat
 
 # %% [markdown]
 # Both answers are right, for different machines. Two flat rings, one through each NIC (网卡), with half of the tensor
-# each, would share the load as well: then 1.5× is left with a NIC per GPU, too.
+# each, would share the load as well: then 1.5× is left with a NIC per GPU, too. NCCL does this. `costs.links`, which
+# all later weeks use, counts such rings: a group that leaves its node has the cards of all its members there.
 #
 # **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor, and
 # **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other nodes.
@@ -686,12 +695,13 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # takes about 12% longer. A tensor of 10 KB is all latency and takes nine times as long; there a tree (6 levels
 # instead of 3) only doubles.
 #
-# What changes more is the link: inside a node the ring runs over NVLink, with 64 GPUs it crosses InfiniBand, and a
-# ring is as fast as its slowest link. Hence a hierarchical all-reduce: reduce-scatter inside the node, all-reduce of
-# 1/8 of the tensor across, all-gather inside. I would also put small gradients into buckets, so that α is paid once
-# for many.
+# What changes more is the link: inside a node the ring runs over NVLink, with 64 GPUs it crosses InfiniBand, and one
+# ring is as fast as its slowest link, one card. With a card per GPU NCCL runs eight rings, one through each card, and
+# together they are nearly as fast as NVLink (8 · 50 against 450 GB/s on H100); with one card per node they share it.
+# Either way a hierarchical all-reduce sends less across: reduce-scatter inside the node, all-reduce of 1/8 of the
+# tensor across, all-gather inside. I would also put small gradients into buckets, so that α is paid once for many.
 #
-# Full marks: both factors, one number from the student's own α and β, the slower link, one remedy.
+# Full marks: both factors, one number from the student's own α and β, the slower link (and how many cards), one remedy.
 # ### END SOLUTION
 
 # %% [markdown]

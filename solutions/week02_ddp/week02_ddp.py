@@ -70,11 +70,12 @@ figures.show(
 for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100").nvlink)]:
     for label, num_bytes in bars.items():
         seconds = num_bytes / bandwidth
-        print(f"{name}, {label}: {seconds / (compute + seconds):.0%} of the step, if nothing overlaps")
+        added, share = seconds / compute, seconds / (compute + seconds)
+        print(f"{name}, {label}: adds {added:.0%} to the compute, which is {share:.0%} of the step, without overlap")
 
 # %% [markdown]
-# Lecture notes say that DDP over PCIe costs 20–40% of a step and over NVLink 5–10%. You see what such ranges are made
-# of: bytes, bandwidth, seconds of compute. The number to watch is the **communication efficiency**:
+# Lecture notes say that DDP over PCIe adds 20–40% to the time of a step and over NVLink 5–10%. You see what such
+# ranges are made of: bytes, bandwidth, seconds of compute. The number to watch is the **communication efficiency**:
 # compute / (compute + *exposed* communication), where exposed means that nothing is computed meanwhile.
 #
 # ### Warm-up: efficiency

@@ -10,7 +10,8 @@ import shardlab
 import torch
 from megatron.core.tensor_parallel import cross_entropy as megatron_loss
 from megatron.core.tensor_parallel import layers, mappings
-from shardlab.costs.machines import find_accelerator
+from shardlab.costs import links
+from shardlab.costs.machines import find_accelerator, links_of
 
 from autograder import notebooks, weeks
 from autograder.weeks.week05_tensor_parallel import bill, cross_entropy, heads, mlp, operators, why_eight
@@ -63,16 +64,42 @@ def test_keys_are_paired_as_in_the_table():
     assert heads.budget(case) == (2 * 8 * 14 * 6, 2 * 8 * 6 * 3 * 2)
 
 
-def test_sixteen_gpus_on_two_nodes_are_slower_than_eight():
-    def milliseconds(name, num_ranks):
-        gpu = find_accelerator(name)
-        links = {"inside": gpu.nvlink, "between": gpu.network, "per_node": gpu.per_node, "flops": gpu.bf16_flops / 2}
-        both = why_eight.expected({"num_ranks": num_ranks, **why_eight.GPT3, **links})
-        return [round(1000 * seconds, 1) for seconds in (*both, sum(both))]
+def milliseconds(name: str, num_ranks: int, cards: int = 0) -> list[float]:
+    """[computing, messages, both, GPU time] of GPT-3's layer, in ms; cards: of a server, 0 for one per GPU."""
+    gpu = find_accelerator(name)
+    reached = links_of(gpu)
+    between = reached.network * (cards or gpu.per_node) / gpu.per_node
+    sizes = {"inside": reached.nvlink, "between": between, "per_node": gpu.per_node, "flops": gpu.bf16_flops / 2}
+    both = why_eight.expected({"num_ranks": num_ranks, **why_eight.GPT3, **sizes})
+    return [1000 * seconds for seconds in (*both, sum(both), num_ranks * sum(both))]
 
-    assert milliseconds("h100", 8) == [5.8, 0.8, 6.6] and milliseconds("h100", 16) == [2.9, 7.5, 10.4]
-    assert milliseconds("h100", 64)[2] > milliseconds("h100", 8)[2] and milliseconds("gb200", 16)[2] == 1.6
-    assert "5.8 + 0.8 = 6.6 ms on 8 H100" in page() and "2.9 + 7.5 = 10.4 ms" in page()
+
+def test_sixteen_gpus_on_two_nodes_are_faster_than_eight_and_cost_more():
+    eight, sixteen = milliseconds("h100", 8), milliseconds("h100", 16)
+    shares = [round(100 * one[1] / one[2]) for one in (eight, sixteen)]
+    assert round(eight[2], 1) == 6.8 and "takes 6.8 ms on 8 H100, and 15% of it" in page() and shares == [15, 30]
+    assert round(sixteen[2], 1) == 4.1 and "On 16 it takes 4.1 ms" in page() and "But 30% are messages now" in page()
+    assert (round(sixteen[3]), round(eight[3])) == (66, 55) and "costs 66 GPU ms instead of 55" in page()
+    assert round(eight[2] / sixteen[2], 1) == 1.6 and "only 1.6 times as fast" in page()
+    assert round(2 * sixteen[2], 1) == 8.3 and "16 need 8.3 ms for two" in page()
+
+
+def test_with_one_card_per_server_sixteen_gpus_are_slower_than_eight():
+    assert round(milliseconds("h100", 16, cards=1)[2]) == 13 > milliseconds("h100", 8, cards=1)[2]
+    assert "With one card per server 16 take 13 ms" in page()
+
+
+def test_seventy_two_gpus_share_nvlink():
+    shares = [round(100 * one[1] / one[2]) for one in (milliseconds("gb200", ranks) for ranks in (16, 64))]
+    assert round(milliseconds("gb200", 16)[2], 1) == 1.8 and milliseconds("gb200", 64)[2] < 1 and shares == [35, 70]
+    assert "16 ranks take 1.8 ms, 35% of it messages, and 64 less than 1 ms, 70%" in page()
+
+
+def test_latency_of_the_rings():
+    h100 = links_of(find_accelerator("h100"))
+    eight, many = (4000 * links.all_reduce_seconds(h100, links.group_of(h100, ranks), 0) for ranks in (8, 64))
+    assert (round(eight, 2), round(many, 1)) == (0.15, 1.8) and "0.15 ms at 8, 1.8 ms at 64" in page()
+    assert many > milliseconds("h100", 64)[1]
 
 
 CHECKS = weeks.of_week(WEEK)

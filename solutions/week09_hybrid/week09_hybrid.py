@@ -243,7 +243,8 @@ check("week09.same-order", sum_on_each_axis, cases=[{"sizes": {"tp": 2, "dp": 2}
 #
 # GPT-3 with TP 8, PP 4, DP 32: 96 layers, hidden 12,288, sequences of 2,048, one per microbatch, bf16. By hand: an
 # activation (激活值) is 2 · 1 · 2,048 · 12,288 bytes, 50.3 MB. A ring all-reduce over 8 ranks sends 2 · 7/8 of it.
-# There are two in the forward of each layer, two in its backward, and 24 layers on a stage.
+# There are two in the forward of each layer, two in its backward, and 24 layers on a stage. Gradients are in bf16, as
+# in week 3; where they are summed in float32 (week 10), dp sends twice as much.
 #
 # **The same in the small:** 2 layers, hidden 4, a sequence of 2, microbatch 1, 100 parameters on each rank, and two
 # ranks on every axis. The payload is 2·1·2·4 = 16 bytes. One all-reduce sends 2 · 1/2 · 16 = 16; a stage has one layer,
@@ -275,8 +276,9 @@ check("week09.axis-bytes", axis_bytes, cases=cases)
 
 # %% [markdown]
 # Now 64 GPUs: TP 8, PP 4, DP 2, on nodes of eight H100. Inside a node NVLink carries 450 GB/s each way, between nodes
-# InfiniBand 50. Eight microbatches per step. **Which axis sends most? And which would take longest, if the order were
-# turned round, so that tensor-parallel ranks lie on eight nodes?**
+# each GPU has a network card of 50. A group with several members on a node uses all their cards, as in week 5. Eight
+# microbatches per step. **Which axis sends most? And which would take longest, if the order were turned round, so that
+# tensor-parallel ranks lie on eight nodes?**
 
 
 # %%
@@ -307,9 +309,10 @@ figures.show(figure, figures.draw_bars(ax, {labels[name]: num_bytes for name, nu
 
 # %% [markdown]
 # This is the whole argument for "TP inside a node, PP across, DP last": who sends most gets the fastest link. ("DP
-# last": dp gets the GPUs that are left. In the order of the ranks pp comes last, for it sends least.) Turned round,
-# tp's bytes take nine times as long, and nothing hides them: every matrix waits for its all-reduce. In the good order
-# dp takes longest, but gradients can leave while the backward still runs.
+# last": dp gets the GPUs that are left. In the order of the ranks pp comes last, for it sends least.) Turned round, tp
+# has one member on each node, and so one card: its bytes take nine times as long, and nothing hides them, for every
+# matrix waits for its all-reduce. In the good order dp takes longest, but gradients can leave while the backward still
+# runs.
 
 
 # %% tags=["interactive"]

@@ -68,6 +68,11 @@ def test_references_agree_with_a_slow_way():
     gpu = {"flops": 6.0, "nvlink": 2.0, "network": 3.0, "per_server": 8}
     work, tensor = 8 / 4 * 3, 4 * 4 / 2 * 12 / 2  # an all-reduce over 2 ranks sends the tensor once, 2 * 3 * 2 bytes
     assert _clusters.step_seconds(model, (2, 2, 1, 1), 5, gpu) == pytest.approx((5 + 1) * (work + tensor))
+    assert _clusters.step_seconds(model, (2, 2, 8, 1), 40, gpu) == pytest.approx(
+        6 * (work + tensor) + 6 * 2 * 7 / 8 / 2
+    )
+    slow = gpu | {"network": 0.25}  # four members on each of two servers: 1 byte per second together
+    assert _clusters.step_seconds(model, (2, 2, 8, 1), 40, slow) == pytest.approx(6 * (work + tensor) + 6 * 2 * 7 / 8)
     assert fits.left(fits.CHECK.public[0]) == 80 * 2**30 - 70e9 / 8 * 7.5 - 20e9
 
 

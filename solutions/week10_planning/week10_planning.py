@@ -78,9 +78,9 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, **limit))
 #
 # ### Warm-up: does it fit?
 #
-# Weights in bf16, gradients summed in float32, Adam's 12 bytes cut by ZeRO-1. **`bytes_left(num_parameters, tp, pp, dp,
-# activation_bytes, gpu_bytes)`** returns the bytes that are left on a GPU, below 0 if it does not fit. All GPUs hold
-# equal parts. *About 2 lines.*
+# Weights in bf16, gradients summed in float32 as in Megatron (so 18 bytes per parameter, not the 16 of week 3), Adam's
+# 12 bytes cut by ZeRO-1. **`bytes_left(num_parameters, tp, pp, dp, activation_bytes, gpu_bytes)`** returns the bytes
+# that are left on a GPU, below 0 if it does not fit. All GPUs hold equal parts. *About 2 lines.*
 #
 # **By hand:** a billion parameters, tp 2, pp 2, dp 2. A GPU has a quarter of the parameters, and for each of them 2
 # bytes of weight, 4 of gradient and 12/2 = 6 of Adam: 0.25 · 12 = 3 GB. Of 8 GB with 1 GB of activations, 4 GB are
@@ -195,30 +195,36 @@ check("week10.fitting", rank_bytes, fitting)
 # %% [markdown]
 # ## 5 · Rank (排序) by time
 #
-# `gpu` is a dict of what a GPU *reaches*: `"flops"`, and bytes per second over `"nvlink"` and `"network"`.
+# `gpu` is a dict of what a GPU *reaches*: `"flops"`, and bytes per second over `"nvlink"` and `"network"`, its own
+# network card; `"per_server"` GPUs share NVLink.
 #
 # - **`step_seconds(model, layout, sequences, gpu)`**. One microbatch on one stage takes work + tensor: 6 FLOPs for each
 #   parameter of the rank and token; and in each of its layers/pp layers four all-reduces of 2·b·s·h bytes over NVLink,
-#   of which a ring sends 2(tp−1)/tp. There are m + pp − 1 such slots. At the end, over the network: (dp−1)/dp of 6
-#   bytes for each parameter of the rank (gradients 4, weights 2). *About 8 lines.*
+#   of which a ring sends 2(tp−1)/tp. There are m + pp − 1 such slots. At the end (dp−1)/dp of 6 bytes for each
+#   parameter of the rank (gradients 4, weights 2) go to data-parallel ranks, which are tp apart: over NVLink if tp · dp
+#   GPUs fit into a server; else, as in week 5, through the cards of the group's per_server/tp members on a server
+#   together, but no faster than NVLink. *About 10 lines.*
 # - **`ranked(layouts, model, sequences, gpu)`**: the layouts, the fastest first. *1 line.*
 #
-# **By hand**, the same model and layout, on a slow GPU: 10¹² FLOP/s, 10⁹ bytes per second over NVLink, 10⁸ over the
-# network. Work: 6 · 0.25·10⁹ · 1,000 / 10¹² = 1.5 s. An all-reduce of 2·1·1,000·1,000 bytes sends 2 · 1/2 of them: 2
-# ms; four in each of 2 layers: 16 ms. So a slot takes 1.516 s, and 2 + 2 − 1 = 3 slots 4.548 s. At the end 1/2 · 6 ·
-# 0.25·10⁹ bytes over the network: 7.5 s. Together 12.048 s.
+# **By hand**, the same model and layout, on slow GPUs: 10¹² FLOP/s, 10⁹ bytes per second over NVLink, 10⁸ through a
+# card, two GPUs in a server. Work: 6 · 0.25·10⁹ · 1,000 / 10¹² = 1.5 s. An all-reduce of 2·1·1,000·1,000 bytes sends 2
+# · 1/2 of them: 2 ms; four in each of 2 layers: 16 ms. So a slot takes 1.516 s, and 2 + 2 − 1 = 3 slots 4.548 s. At
+# the end 1/2 · 6 · 0.25·10⁹ bytes: tp · dp = 4 GPUs are two servers, with one data-parallel rank and its card in each,
+# so 7.5 s. Together 12.048 s.
 
 
 # %% exercise="week10.ranked"
 def step_seconds(model, layout, sequences, gpu):
-    """Seconds of a step: slots of work and tensor parallelism, then gradients and weights over the network."""
+    """Seconds of a step: slots of work and tensor parallelism, then gradients and weights."""
     ### BEGIN SOLUTION
     tp, pp, dp, b = layout
     share, tokens = model["parameters"] / (tp * pp), b * model["sequence"]
     work = 6 * share * tokens / gpu["flops"]
     all_reduce = 2 * (tp - 1) / tp * 2 * tokens * model["hidden"] / gpu["nvlink"]
     slot = work + 4 * model["layers"] / pp * all_reduce
-    gradients = 6 * share * (dp - 1) / dp / gpu["network"]
+    cards = gpu["per_server"] // tp * gpu["network"]
+    link = gpu["nvlink"] if tp * dp <= gpu["per_server"] else min(gpu["nvlink"], cards)
+    gradients = 6 * share * (dp - 1) / dp / link
     return (sequences // (dp * b) + pp - 1) * slot + gradients
     ### END SOLUTION
 
@@ -240,7 +246,7 @@ check("week10.ranked", step_seconds, ranked)
 mine = {"parameters": costs.num_parameters(trillion)} | {
     name: getattr(trillion, name) for name in ("layers", "hidden", "heads", "sequence")
 }
-reached = {"flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10}
+reached = {"flops": 6e14, "nvlink": 3.3e11, "network": 4.5e10, "per_server": 8}
 print("of section 3's question:", len(layouts(1024, 8, 96, 96, 1536, [1, 2, 4])), "layouts")
 every = layouts(1024, 8, trillion.layers, trillion.heads, 2048, [1, 2, 4, 8])
 fit = fitting(every, mine, 2048, planner.usable_bytes(h100))
@@ -325,10 +331,12 @@ for share, search in ((1, planner.Search()), (0.5, planner.Search()), (1, wider)
 # all three, but for 405B by a few percent, less than our clock's error: call it a tie. **And do not believe it yet.**
 # There are two suspects.
 #
-# *The clock.* It lets eight network cards of a server carry a ring as if they were one fast link; published runs of
-# this kind are few, and the printed error says how far our clock missed them. Narayanan et al. (2104.04473, takeaway 1)
-# measured and advise against it. Half the network leaves the winner as it was. Had it not, the plan would depend on a
-# number that nobody has measured *for you*: one all-reduce over 16 GPUs in two servers.
+# *The clock.* It lets the eight network cards of a server carry eight rings of one group (week 5). NCCL does that, and
+# 2 × 8 H100 have been measured at 330 to 430 GB/s ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), but also
+# at half of it ([nccl 2409](https://github.com/NVIDIA/nccl/issues/2409)), and the cards are then busy for nobody else.
+# Published runs of this kind are few; the printed error says how far our clock missed them. Narayanan et al.
+# (2104.04473, takeaway 1) measured and advise against it. Half the network leaves the winner as it was. Had it not,
+# the plan would depend on a number that nobody has measured *for you*: one all-reduce over 16 GPUs in two servers.
 #
 # *The search.* Beside a pipeline it tried ZeRO-1 at most, as Megatron has it. Meta cut gradients, too. The last line
 # allows that, and the plan is another: compare it with section 10. (Keeping only slices costs messages: gradients are
@@ -470,12 +478,14 @@ print(f"measured: Llama 3 {llama.step_seconds:.1f} s")
 # | framework | pick it for |
 # |---|---|
 # | PyTorch DDP | a model that fits on one GPU |
-# | FSDP (FSDP2) | up to tens of billions of parameters, plain PyTorch; tensor parallelism by DTensor beside it |
+# | FSDP (FSDP2) | plain PyTorch; alone for billions of parameters, with the other axes for more |
+# | torchtitan | FSDP2 and the other four axes in plain PyTorch; measured up to 405B on 512 H100 |
 # | DeepSpeed | ZeRO with offload and ZeRO++, little change to a training script |
 # | Megatron-LM | five axes at the largest scale, fastest kernels; the model is written in its layers |
+# | Megatron Bridge | Megatron's axes with recipes, and checkpoints from and to Hugging Face |
 # | Apex | history: mixed precision and fused kernels before PyTorch had them |
 # | ColossalAI | many parallelisms behind plugins, heterogeneous memory |
-# | Nanotron | three axes in code that one person can read |
+# | Nanotron | three axes and experts in code that one person can read |
 #
 # ## 11 · Read real code
 #

@@ -783,7 +783,8 @@ check("week11.active", parameters, cases=[mixtral, deepseek])
 
 # %% [markdown]
 # Published: Mixtral 8x7B 47 and 13 billion (arXiv 2401.04088), DeepSeek-V3 671 and 37 (arXiv 2412.19437). Yours has a
-# little more for DeepSeek-V3, for here the embedding counts whole, and a token reads one row of it:
+# little more for DeepSeek-V3, for here the embedding counts whole, and a token reads one row of it. (16 bytes of
+# states per parameter, gradients in bf16, as in week 3.)
 
 # %%
 h100 = costs.find_accelerator("h100")

@@ -151,9 +151,11 @@ small = {"tokens": 2048, "k": 2, "hidden": 4096, "ep": 8, "experts": 8, "nodes":
 check("week12.bill", exchange_bill, cases=[v3_layer, small])
 
 # %% [markdown]
-# For the first case, DeepSeek-V3, 5.29 nodes become 3.63. **Predict, then measure:** the package's layer on four ranks,
-# 512 tokens, k = 2, h = 32, float32. The meter sees what each call is given, and `sent` says how much of it goes to
-# others. Which of the four all-to-alls have the same payload on every rank, and why not all?
+# For the first case, DeepSeek-V3, 5.29 nodes become 3.63. (It sends less than these bf16 bytes: it dispatches in FP8,
+# one byte per number, and combines in bf16, forward and backward, section 3.3.3 of its report. That is (1 + 2)/(2 +
+# 2), about three quarters, and some more for the scaling factors.) **Predict, then measure:** the package's layer on
+# four ranks, 512 tokens, k = 2, h = 32, float32. The meter sees what each call is given, and `sent` says how much of
+# it goes to others. Which of the four all-to-alls have the same payload on every rank, and why not all?
 
 
 # %%
@@ -489,10 +491,11 @@ check("week12.gradients", gradients_step, cases=[by_hand, copies, copies | {"ep"
 # ## 8 · Two levels: one copy per node
 #
 # Inside a server rows travel over NVLink, between servers over a network that is slower: nine times on H100s (450 and
-# 50 GB/s), 3.2 times on DeepSeek's H800s. A token with four experts on one other node crosses four times. **By hand:**
-# with two experts per rank and two ranks per node, token a chooses experts `[4, 5, 7]`, all on node 1, ranks 2 and 3.
-# One level sends three rows across and gets three back. In two levels *one* copy crosses, with its three expert numbers
-# and weights; on node 1 it is copied to ranks 2 and 3, the node adds up the weighted results, and *one* sum returns.
+# 50 GB/s), four times on DeepSeek's H800s (200 and 50; its report counts the 160 GB/s that NVLink reaches, 3.2 times).
+# A token with four experts on one other node crosses four times. **By hand:** with two experts per rank and two ranks
+# per node, token a chooses experts `[4, 5, 7]`, all on node 1, ranks 2 and 3. One level sends three rows across and
+# gets three back. In two levels *one* copy crosses, with its three expert numbers and weights; on node 1 it is copied
+# to ranks 2 and 3, the node adds up the weighted results, and *one* sum returns.
 #
 # **Predict:** with 8 of 256 experts on 8 nodes, how many nodes does a token visit? With your formula, and drawn:
 

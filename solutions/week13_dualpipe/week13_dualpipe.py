@@ -342,8 +342,9 @@ figures.schedule_explorer("dualpipe", run=pipeline_parallel.run_asleep)
 # %% [markdown]
 # **What a profiler sees.** Sleeping ranks keep time. Do real kernels? First our timeline of DualPipeV on four ranks
 # with eight microbatches, each pass one unit, a pair 3. Below it the same order on an H200 that four ranks shared, as
-# torch's profiler recorded it: every kernel, in the colour of who launched it. **Find three differences** before you
-# unfold.
+# torch's profiler recorded it: every kernel, in the colour of who launched it. It shows the order, not a gain: this
+# model has no all-to-alls that a pair could hide, and the step is no shorter than 1F1B's in week 7's trace. What
+# hidden all-to-alls gain, section 9 simulates. **Find three differences** before you unfold.
 
 # %%
 figure, ax = figures.new_axes(9, 3)
@@ -355,7 +356,7 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), nam
 # <details><summary>Three differences</summary>
 #
 # A rank has *two* lanes of computing, two streams: where both are coloured, a pair runs. Its halves share the GPU's
-# multiprocessors, so neither is as fast as alone, and nothing is gained yet: this model has no all-to-alls to hide.
+# multiprocessors, so neither is as fast as alone, and nothing is gained.
 # Messages take time here, and most of a long one is spent waiting for the partner. So there is more grey than in the
 # simulation, 43% of the ranks' time: computing waits for messages between stages. ([More](../../docs/profiler.md).)
 # </details>

@@ -54,8 +54,9 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Mixtral 8x7B has 46.7 billion parameters. With Adam and mixed precision each takes 18 bytes. **How many of the five
-# axes does it take until a rank's states fit into 80 GB?** Guess, then run.
+# Mixtral 8x7B has 46.7 billion parameters. With Adam and mixed precision each takes 18 bytes, if gradients are summed
+# in float32 as in week 10. **How many of the five axes does it take until a rank's states fit into 80 GB?** Guess,
+# then run.
 
 # %%
 mixtral = costs.find_model("mixtral-8x7b")
@@ -66,7 +67,7 @@ rounds = {
     "dp 8, tp 2, pp 4": costs.Layout(dp=8, tp=2, pp=4),
     "dp 8, tp 2, pp 4, ep 8": costs.Layout(dp=8, tp=2, pp=4, ep=8),
 }
-rows = {name: vars(costs.state_bytes(mixtral, layout)) for name, layout in rounds.items()}
+rows = {name: vars(costs.state_bytes(mixtral, layout, gradient_bytes=4)) for name, layout in rounds.items()}
 figure, ax = figures.new_axes(7, 2.6)
 title = "Copies save nothing, and tp little: pp and ep cut the states of Mixtral until they fit"
 figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limit_label="one GPU"))
@@ -353,8 +354,9 @@ for number in (0, 3):
 # ## 8 · A checkpoint for any mesh
 #
 # A rank is lost, and the mesh that is left has other axes. So a checkpoint must not say *rank 3 had this*, but *these
-# rows and columns of that tensor of the whole model*. Megatron's had local layer numbers: a strict load succeeded, and
-# stage 1 got stage 0's layers ([#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452), finding 12).
+# rows and columns of that tensor of the whole model*. Finding 12 of
+# [#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452) says that Megatron's had local layer numbers: a strict
+# load succeeded, and stage 1 got stage 0's layers.
 #
 # **By hand.** Saved with tp 2: columns 0–12 of `up` by one rank, 12–24 by the other (the end is not included). Wanted
 # with tp 3: 0–8, 8–16, 16–24. The middle one reads 8–12 from the first and 12–16 from the second. With all 4 rows the
@@ -700,8 +702,8 @@ except ImportError:
 #
 # - *MegaScale*, arXiv 2402.15627. Look for: how long a failure takes to be found, and what they do against R.
 # - *The Llama 3 Herd of Models*, arXiv 2407.21783, section 3.3.4. Look for: which share of failures is hardware.
-# - [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: thirteen silent bugs, and what
-#   found them.
+# - [Megatron-LM#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452). Look for: thirteen silent bugs that a
+#   program reported, and how it found them. Its author did not verify each one: which would you test first?
 #
 # **An experiment, not graded.** In section 9 kill rank 2 in step 12, and then in step 13. What is left each time, and
 # where does the run go on?

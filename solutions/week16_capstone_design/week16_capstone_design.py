@@ -258,13 +258,13 @@ figures.show(figure, figures.draw_bars(ax, sent_bytes(**theirs), title=title))
 # %% [markdown]
 # ## 4 · Time and money
 #
-# `gpu` is a dict of what a GPU reaches, `flops`, `nvlink` and `network` (per second), and `per_server`, `peak`,
-# `dollars` per hour.
+# `gpu` is a dict of what a GPU reaches, `flops`, `nvlink` and `network`, its own card (per second), and `per_server`,
+# `peak`, `dollars` per hour.
 #
 # - **`step_seconds(model, layout, gpu)`**. A *slot* is one microbatch on one stage: 6 FLOPs per parameter of the rank
-#   and token, 8 with `recompute`; then the microbatch's share of tp over NVLink, of cp over NVLink if tp · cp fit into
-#   a server and over the network if not, of pp over the network. There are m + (pp − 1)/chunks slots. At the end dp
-#   over the network. Nothing overlaps. *About 7 lines.*
+#   and token, 8 with `recompute`; then the microbatch's share of tp, cp and pp. There are m + (pp − 1)/chunks slots.
+#   At the end dp. Nothing overlaps. Ranks are numbered with tp innermost, then cp, dp and pp: `link`, below, says how
+#   fast each axis is. *About 8 lines.*
 # - **`bill(model, layout, gpu, tokens)`** returns MFU (6P FLOPs per token, even if some work is done twice, over what
 #   all GPUs could do at their `peak`), days and dollars for so many tokens. *About 5 lines.*
 #
@@ -274,17 +274,26 @@ figures.show(figure, figures.draw_bars(ax, sent_bytes(**theirs), title=title))
 # million tokens 100 steps, 1,100 s, 0.0127 days; on 16 GPUs for 2 dollars per hour 9.78 dollars.
 
 
+# %%
+def link(gpu, size, stride, collective):
+    """Given. Bytes per second among `size` ranks that are `stride` apart, in a collective or to the next rank."""
+    if size * stride <= gpu["per_server"]:
+        return gpu["nvlink"]
+    cards = max(1, gpu["per_server"] // stride) if collective else 1  # of the members on a server; a message has one
+    return min(gpu["nvlink"], cards * gpu["network"])
+
+
 # %% exercise="week16.bill"
 def step_seconds(model, layout, gpu):
     """Seconds of a step: slots of work and messages, then gradients and weights."""
     ### BEGIN SOLUTION
-    sent, m = sent_bytes(model, layout), layout["m"]
-    tokens = layout["b"] * model["sequence"] / layout["cp"]
-    share = model["parameters"] / (layout["tp"] * layout["pp"])
-    ring = gpu["nvlink"] if layout["tp"] * layout["cp"] <= gpu["per_server"] else gpu["network"]
-    slot = (8 if layout["recompute"] else 6) * share * tokens / gpu["flops"]
-    slot += (sent["tp"] / gpu["nvlink"] + sent["cp"] / ring + sent["pp"] / gpu["network"]) / m
-    return (m + (layout["pp"] - 1) / layout["chunks"]) * slot + sent["dp"] / gpu["network"]
+    sent = sent_bytes(model, layout)
+    tp, cp, pp, dp, m = (layout[name] for name in ("tp", "cp", "pp", "dp", "m"))
+    work = (8 if layout["recompute"] else 6) * model["parameters"] / (tp * pp) * layout["b"] * model["sequence"] / cp
+    messages = sent["tp"] / link(gpu, tp, 1, True) + sent["cp"] / link(gpu, cp, tp, False)
+    messages += sent["pp"] / link(gpu, pp, tp * cp * dp, False)
+    slot = work / gpu["flops"] + messages / m
+    return (m + (pp - 1) / layout["chunks"]) * slot + sent["dp"] / link(gpu, dp * cp, tp, True)
     ### END SOLUTION
 
 
@@ -373,14 +382,15 @@ figures.show(figure, figures.draw_against_published(ax, points, what="Step time"
 #
 # ## 6 · Review: seven changes
 #
-# In September 2026 a fuzzer with a type checker for gradients reported 13 silent bugs in Megatron-LM's combinations of
-# axes ([#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452)). Five pull requests are behind this hunt:
+# In September 2026 a report named 13 silent bugs in Megatron-LM's combinations of axes
+# ([#7452](https://github.com/NVIDIA/Megatron-LM/issues/7452)). A language model with a type checker for gradients
+# wrote it, and its author says that he did not verify every one. Five pull requests are behind this hunt:
 # [#7466](https://github.com/NVIDIA/Megatron-LM/pull/7466) on smoothed labels,
 # [#7481](https://github.com/NVIDIA/Megatron-LM/pull/7481) on a router's count of tokens,
-# [#7498](https://github.com/NVIDIA/Megatron-LM/pull/7498) and
-# [#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513) on means over split sequences, and
-# [#7530](https://github.com/NVIDIA/Megatron-LM/pull/7530) on a norm. Below are the same faults in code of ours, with
-# **changes a to g. Some do what a pull request does. Some only look as if they did.** Read them as in a review.
+# [#7498](https://github.com/NVIDIA/Megatron-LM/pull/7498) and [#7513](https://github.com/NVIDIA/Megatron-LM/pull/7513)
+# on means over split sequences, and [#7530](https://github.com/NVIDIA/Megatron-LM/pull/7530) on a norm. Below are the
+# same faults in code of ours, with **changes a to g. Some do what a pull request does. Some only look as if they
+# did.** Read them as in a review.
 #
 # *A norm.* Each attention head has a learned number, its sink; heads are split over the ranks, all else is whole on
 # each rank. By hand, two ranks with sinks' gradients 3 and 4, and a gradient 2 that both have: one process has

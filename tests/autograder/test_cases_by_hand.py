@@ -10,7 +10,7 @@ import torch.distributed as dist
 from autograder import known, notebooks
 
 SMALL_MODEL = {"parameters": 10**9, "layers": 4, "hidden": 1000, "heads": 8, "sequence": 1000}
-SLOW_GPU = {"flops": 1e12, "nvlink": 1e9, "network": 1e8}
+SLOW_GPU = {"flops": 1e12, "nvlink": 1e9, "network": 1e8, "per_server": 2}
 SHOWN = {"week07.gpipe": "right_loops"}  # of several honest orders the one on the page
 BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: function, arguments, result, on the page
     "week05.bill": ("tensor_parallel_bill", (2, 1, 2, 4, 8), [64, 24, 16], "a layer has four of them: 64."),

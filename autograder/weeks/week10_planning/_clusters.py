@@ -2,7 +2,7 @@
 
 A layout is (tp, pp, dp, b): sizes of tensor, pipeline and data parallelism, and sequences in a microbatch. A model is
 {"parameters", "layers", "hidden", "heads", "sequence"}; a GPU is {"flops", "nvlink", "network", "per_server"}, in
-FLOP/s and bytes per second that it reaches.
+FLOP/s and bytes per second that it and its network card reach.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from shardlab.costs.links import Links, all_reduce_seconds, group_of, ring_seconds
 from shardlab.costs.memory import gpt_layer_activation_bytes
 from shardlab.costs.memory_states import zero_state_bytes
 from shardlab.costs.model import divisors
-from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes
+from shardlab.costs.traffic import ring_all_gather_bytes
 
 Layout = tuple[int, int, int, int]
 MASKED = ("shardlab.costs",)  # formulas are asked for: it holds them
@@ -66,13 +67,17 @@ def rank_bytes(model: dict[str, Any], layout: Layout, sequences: int) -> float:
 
 
 def step_seconds(model: dict[str, Any], layout: Layout, sequences: int, gpu: dict[str, Any]) -> float:
-    """(m + p - 1) microbatches of work and four all-reduces a layer; fp32 gradients, bf16 weights at the end."""
+    """(m + p - 1) microbatches of work and four all-reduces a layer; fp32 gradients, bf16 weights at the end.
+
+    The links have no latency.
+    """
     tp, pp, dp, b = layout
     share = model["parameters"] / (tp * pp)
     work = 6 * share * b * model["sequence"] / gpu["flops"]
     activation = 2 * b * model["sequence"] * model["hidden"]
-    tensor = 4 * model["layers"] / pp * ring_all_reduce_bytes(tp, activation) / gpu["nvlink"]
-    data = ring_all_gather_bytes(dp, (4 + 2) * share) / gpu["network"]
+    links = Links(gpu["nvlink"], gpu["network"], gpu["per_server"])
+    tensor = 4 * model["layers"] / pp * all_reduce_seconds(links, group_of(links, tp), activation)
+    data = ring_seconds(links, group_of(links, dp, tp), ring_all_gather_bytes(dp, (4 + 2) * share))
     return (sequences // (dp * b) + pp - 1) * (work + tensor) + data
 
 

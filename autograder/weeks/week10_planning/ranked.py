@@ -82,6 +82,7 @@ CHECK = Check(
     public=(
         PUBLIC | {"layout": (8, 8, 16, 1), "part": "step_seconds"},
         PUBLIC | {"layout": (1, 1, 1024, 1), "sequences": 2048, "part": "step_seconds"},
+        PUBLIC | {"layout": (2, 16, 4, 1), "num_gpus": 128, "part": "step_seconds"},
         PUBLIC | {"num_gpus": 64, "part": "ranked"},
     ),
     draw=_draw,
@@ -93,6 +94,7 @@ CHECK = Check(
     hints=(
         "One microbatch on one stage first: its work, then its all-reduces. Then how many of them follow each other.",
         "work = 6 * (parameters on the rank) * b * sequence / flops; an all-reduce sends 2(tp-1)/tp of 2*b*s*hidden.",
-        "(m + pp - 1) * (work + tensor) + 6 bytes * (parameters on the rank) * (dp-1)/dp / network.",
+        "(m + pp - 1) * (work + tensor) + 6 bytes * (parameters on the rank) * (dp-1)/dp / link. The link is NVLink if "
+        "tp * dp fit into a server, else per_server/tp network cards together, but no faster than NVLink.",
     ),
 )

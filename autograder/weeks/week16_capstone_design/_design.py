@@ -2,7 +2,7 @@
 
 Plain dicts, as the page has them. A model: parameters, layers, hidden, heads, kv (width of the keys), sequence. A
 layout: tp, cp, pp, dp, b sequences in a microbatch, m microbatches, chunks on a stage, recompute. A GPU: flops, nvlink,
-network (what it reaches), per_server, peak, memory, dollars an hour, and hours between failures of one.
+network (what it and its card reach), per_server, peak, memory, dollars an hour, and hours between failures of one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from shardlab.costs import failures
 from shardlab.costs.context import kv_bytes
 from shardlab.costs.flops import utilisation
+from shardlab.costs.links import Links, group_of, neighbor_bandwidth, ring_bandwidth
 from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory import gpt_layer_activation_bytes
 from shardlab.costs.memory_states import zero_state_bytes
@@ -73,14 +74,16 @@ def sent_bytes(model: Sizes, layout: Sizes) -> dict[str, float]:
 
 
 def step_seconds(model: Sizes, layout: Sizes, gpu: Sizes) -> float:
-    """m + (pp-1)/chunks slots of work and messages, one after the other; then gradients and weights."""
-    tokens = layout["b"] * model["sequence"] / layout["cp"]
-    work = (8 if layout["recompute"] else 6) * shard(model, layout) * tokens / gpu["flops"]
-    sent = sent_bytes(model, layout)
-    ring = gpu["nvlink"] if layout["tp"] * layout["cp"] <= gpu["per_server"] else gpu["network"]
-    messages = sent["tp"] / gpu["nvlink"] + sent["cp"] / ring + sent["pp"] / gpu["network"]
-    slots = layout["m"] + (layout["pp"] - 1) / layout["chunks"]
-    return slots * (work + messages / layout["m"]) + sent["dp"] / gpu["network"]
+    """m + (pp-1)/chunks slots of work and messages, one after the other; then gradients and weights. No latency."""
+    tp, cp, pp, stage = layout["tp"], layout["cp"], layout["pp"], layout["tp"] * layout["cp"] * layout["dp"]
+    work = (8 if layout["recompute"] else 6) * shard(model, layout) * layout["b"] * model["sequence"] / cp
+    sent, links = sent_bytes(model, layout), Links(gpu["nvlink"], gpu["network"], gpu["per_server"])
+    messages = sent["tp"] / ring_bandwidth(links, group_of(links, tp))
+    messages += sent["cp"] / neighbor_bandwidth(links, group_of(links, cp, tp))
+    messages += sent["pp"] / neighbor_bandwidth(links, group_of(links, pp, stage))
+    slots = layout["m"] + (pp - 1) / layout["chunks"]
+    data = sent["dp"] / ring_bandwidth(links, group_of(links, layout["dp"] * cp, tp))
+    return slots * (work / gpu["flops"] + messages / layout["m"]) + data
 
 
 def num_gpus(layout: Sizes) -> int:

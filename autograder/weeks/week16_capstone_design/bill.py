@@ -72,6 +72,7 @@ CHECK = Check(
             SHORT,
             LONG,
             {"tp": 4, "cp": 2, "pp": 7, "dp": 2, "b": 2, "m": 4, "chunks": 1, "recompute": True},
+            {"tp": 4, "cp": 4, "pp": 7, "dp": 2, "b": 1, "m": 4, "chunks": 1, "recompute": False},
         )
     ),
     draw=_draw,
@@ -82,9 +83,8 @@ CHECK = Check(
     parts=dict.fromkeys(PARTS, 0.5),
     hints=(
         "One slot: a microbatch on one stage, its work and its messages. How many slots follow one another?",
-        "sent_bytes counts a step: a slot has 1/m of tp, cp and pp. Keys travel over NVLink only if tp * cp fit a "
-        "server.",
-        "(m + (pp-1)/chunks) * (work + messages) + dp bytes / network. MFU counts 6P FLOPs per token, recomputed or "
-        "not.",
+        "sent_bytes counts a step: a slot has 1/m of tp, cp and pp. `link` needs to know how far apart "
+        "an axis' ranks are: tp 1, cp and the copies tp, stages tp * cp * dp.",
+        "(m + (pp-1)/chunks) * (work + messages) + dp bytes / link. MFU counts 6P FLOPs per token, recomputed or not.",
     ),
 )

@@ -93,8 +93,3 @@ def with_network(accelerator: Accelerator, gbit: float) -> Accelerator:
     if not 0 < gbit <= MOST_GBIT:
         raise ValueError(f"a network of {gbit} Gb/s per GPU: use a number above 0, such as 400, up to {MOST_GBIT:,}")
     return replace(accelerator, network=gbit * 1e9 / 8)
-
-
-def slowest_link(accelerator: Accelerator, ranks_spanned: int) -> float:
-    """Bytes a second of the slowest link in a group whose members lie within this many neighbouring ranks."""
-    return accelerator.nvlink if ranks_spanned <= accelerator.per_node else accelerator.network

@@ -5,11 +5,13 @@ from pathlib import Path
 
 from shardlab.costs.clock.calibrated import FP32
 from shardlab.costs.clock.calibration import Calibration, read_calibration
-from shardlab.costs.clock.efficiency import FITTED, NVLINK, Efficiency
+from shardlab.costs.clock.efficiency import FITTED, NVLINK, Efficiency, links_of
 from shardlab.costs.clock.here import slowdown_of
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.model import Transformer
 from shardlab.costs.traffic import Link
+
+__all__ = ["as_accelerator", "as_trained", "find_accelerator", "links_of"]
 
 
 def find_accelerator(name: str, *, ranks: int | None = None) -> Accelerator:

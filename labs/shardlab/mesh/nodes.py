@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardlab.costs.hardware import Accelerator
+from shardlab.costs.links import Group, on_paper, ring_bandwidth
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,12 @@ def position(ranks: Sequence[int], ranks_per_node: int) -> Position:
 
 
 def link_bytes_per_second(ranks: Sequence[int], gpu: Accelerator) -> float:
-    """Bytes a second and direction of the slowest link in a ring through the group; infinite for a rank alone."""
-    bandwidths = {"none": float("inf"), "NVLink": gpu.nvlink, "InfiniBand": gpu.network}
-    return bandwidths[position(ranks, gpu.per_node).link]
+    """Bytes per second that each rank of the group sends in a collective, by the data sheet; infinite for a rank alone.
+
+    Between nodes the network cards of the members on a node work together (`costs.links`).
+    """
+    lies = position(ranks, gpu.per_node)
+    if len(ranks) == 1:
+        return float("inf")
+    group = Group(len(ranks), lies.num_nodes, max(map(len, lies.members.values())))
+    return ring_bandwidth(on_paper(gpu), group)

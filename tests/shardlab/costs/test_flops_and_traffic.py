@@ -12,7 +12,7 @@ from shardlab.costs.axis_traffic import (
     traffic_of_step,
 )
 from shardlab.costs.flops import hardware_flops_per_token, model_flops_per_token, utilisation
-from shardlab.costs.hardware import ACCELERATORS, slowest_link
+from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout
 from shardlab.costs.machines import find_accelerator
 from shardlab.costs.memory_states import parameters_on_stage
@@ -96,8 +96,8 @@ def test_a_mixture_pays_for_active_experts_only():
     assert 6 * visited < model_flops_per_token(model, causal=True) < 1.1 * 6 * visited
 
 
-def test_links_of_a_node_and_beyond():
+def test_links_of_a_data_sheet():
     h100 = find_accelerator("H100")
-    assert slowest_link(h100, 8) == 450e9 and slowest_link(h100, 16) == 50e9
+    assert (h100.nvlink, h100.network, h100.per_node) == (450e9, 50e9, 8)
     with pytest.raises(ValueError, match="a100-40, a100, h100"):
         find_accelerator("tpu")

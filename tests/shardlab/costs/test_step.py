@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from shardlab.costs.clock.efficiency import FITTED, LAUNCH_SECONDS, NVLINK, Efficiency, nvlink_of
-from shardlab.costs.clock.links import dispatch_seconds, ring_bandwidth, ring_seconds
+from shardlab.costs.clock.efficiency import FITTED, LAUNCH_SECONDS, NVLINK, Efficiency, links_of, nvlink_of
 from shardlab.costs.clock.messages import exposed
 from shardlab.costs.clock.parts import summed_bytes
 from shardlab.costs.clock.setup import Setup
@@ -13,6 +12,7 @@ from shardlab.costs.clock.speed import speed_of
 from shardlab.costs.clock.step import balanced_stages, bubble_share, step_seconds
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout
+from shardlab.costs.links import dispatch_seconds, group_of, ring_bandwidth, ring_seconds
 from shardlab.costs.memory_states import layers_of_stages
 from shardlab.costs.model_zoo import ZOO
 
@@ -62,20 +62,20 @@ def test_better_hardware_is_never_slower(field):
 
 
 def test_rings_inside_a_server_and_beyond():
-    ideal = Efficiency(network=1.0)
-    assert ring_bandwidth(A100, ideal, 8, 1) == 300e9 * NVLINK.share
-    assert ring_bandwidth(A100, ideal, 16, 1) == 8 * 25e9  # eight cards share a ring that visits each server once
-    assert ring_bandwidth(A100, ideal, 4, 8) == 25e9  # one rank a server has one card
-    assert ring_seconds(A100, ideal, 1, 1, 1e9) == 0
-    assert ring_seconds(A100, ideal, 4, 8, 25e9) == pytest.approx(1.0, rel=1e-3)
+    ideal = links_of(A100, Efficiency(network=1.0))
+    assert ring_bandwidth(ideal, group_of(ideal, 8)) == 300e9 * NVLINK.share
+    assert ring_bandwidth(ideal, group_of(ideal, 16)) == 8 * 25e9  # eight rings, one through each card
+    assert ring_bandwidth(ideal, group_of(ideal, 16), cards=1) == 25e9
+    assert ring_bandwidth(ideal, group_of(ideal, 4, 8)) == 25e9  # one rank per server has one card
+    assert ring_seconds(ideal, group_of(ideal, 1), 1e9) == 0
+    assert ring_seconds(ideal, group_of(ideal, 4, 8), 25e9) == pytest.approx(1.0, rel=1e-3)
 
 
 def test_a_call_inside_blackwells_nvlink_starts_later_than_inside_amperes():
-    b200, none = ACCELERATORS["b200"], Efficiency()
-    link = nvlink_of("blackwell")
+    b200, a100, link = links_of(ACCELERATORS["b200"]), links_of(A100), nvlink_of("blackwell")
     assert nvlink_of("hopper") == NVLINK != link
-    assert ring_seconds(b200, none, 8, 1, 0.0) == pytest.approx(link.call + 7 * link.alpha)
-    assert ring_seconds(A100, none, 8, 1, 0.0) == pytest.approx(7 * NVLINK.alpha)
+    assert ring_seconds(b200, group_of(b200, 8), 0.0) == pytest.approx(link.call + 7 * link.alpha)
+    assert ring_seconds(a100, group_of(a100, 8), 0.0) == pytest.approx(7 * NVLINK.alpha)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_bytes_of_a_gradient_by_who_sums_it(zero, apart, gradient, expected):
 
 
 def test_a_token_travels_once_to_a_server():
-    ideal = Efficiency(network=1.0)
-    two, eight = (dispatch_seconds(H100, ideal, 16, 1, 50e9, copies) for copies in (1, 8))
+    ideal = links_of(H100, Efficiency(network=1.0))
+    two, eight = (dispatch_seconds(ideal, group_of(ideal, 16), 50e9, copies) for copies in (1, 8))
     assert two == pytest.approx(0.5, rel=1e-3)  # half the tokens leave for the other of two servers
     assert eight < 8 * two  # at most once each, however many experts are there
 

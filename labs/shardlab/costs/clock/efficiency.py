@@ -6,6 +6,9 @@ errors that it reports come from constants fitted without the family that is bei
 
 from dataclasses import dataclass
 
+from shardlab.costs.hardware import Accelerator
+from shardlab.costs.links import Links
+
 
 @dataclass(frozen=True)
 class Efficiency:
@@ -88,3 +91,16 @@ HOP_SECONDS = 10e-6
 # one server of A100 (VIA-Research/vTrain, data/ground_truth_single.csv) take 3.0 to 3.8 ms per layer with
 # recomputation, three passes, whatever their sizes.
 LAUNCH_SECONDS = 1e-3
+
+
+def links_of(gpu: Accelerator, efficiency: Efficiency = FITTED) -> Links:
+    """What the links of an accelerator reach in published and measured runs, with latencies."""
+    inside = nvlink_of(gpu.generation)
+    return Links(
+        gpu.nvlink * inside.share,
+        gpu.network * efficiency.network,
+        gpu.per_node,
+        inside.alpha,
+        HOP_SECONDS,
+        inside.call,
+    )

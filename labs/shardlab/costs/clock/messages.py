@@ -10,14 +10,21 @@ from shardlab.costs.axis_traffic import (
     pp_boundary_bytes,
     reductions_of,
 )
-from shardlab.costs.clock.efficiency import HOP_SECONDS
 from shardlab.costs.clock.kernels import tokens_of
-from shardlab.costs.clock.links import boundary_bandwidth, dispatch_seconds, ring_bandwidth, ring_seconds
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.layout import Layout
+from shardlab.costs.links import (
+    Group,
+    all_reduce_seconds,
+    all_to_all_seconds,
+    dispatch_seconds,
+    group_of,
+    neighbor_seconds,
+    ring_seconds,
+)
 from shardlab.costs.memory_states import parameters_on_stage
 from shardlab.costs.model import Transformer
-from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes
+from shardlab.costs.traffic import ring_all_gather_bytes
 
 
 def exposed(communication: float, work: float, hidden: float) -> float:
@@ -27,9 +34,8 @@ def exposed(communication: float, work: float, hidden: float) -> float:
 
 def tensor_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
     """A layer's all-reduces of a microbatch: 2 forward, 2 backward, 2 more with full recomputation."""
-    half = ring_all_gather_bytes(layout.tp, activation_bytes_of(model, layout))
-    all_reduces = 4 + 2 * layout.again
-    seconds = all_reduces * 2 * ring_seconds(setup.gpu, setup.efficiency, layout.tp, 1, half)
+    group = group_of(setup.links, layout.tp)
+    seconds = (4 + 2 * layout.again) * all_reduce_seconds(setup.links, group, activation_bytes_of(model, layout))
     return seconds * (1 - setup.efficiency.hidden) if layout.tensor_overlap else seconds
 
 
@@ -40,8 +46,14 @@ def context_seconds(model: Transformer, layout: Layout, setup: Setup, attention:
     """
     if layout.cp == 1:
         return 0.0
-    sent = cp_layer_bytes(model, layout) * sum(cp_passes(layout))
-    seconds = sent / ring_bandwidth(setup.gpu, setup.efficiency, layout.cp, layout.tp)
+    links, group, passes = setup.links, group_of(setup.links, layout.cp, layout.tp), sum(cp_passes(layout))
+    sent = passes * cp_layer_bytes(model, layout)
+    if layout.context == "ring":
+        seconds = neighbor_seconds(links, group, sent, messages=passes * (layout.cp - 1))
+    elif layout.context == "ulysses":
+        seconds = all_to_all_seconds(links, group, sent, calls=4 * passes)  # queries, keys, values, results
+    else:
+        seconds = ring_seconds(links, group, sent, calls=passes)
     return exposed(seconds, attention if layout.context == "ring" else 0.0, setup.efficiency.hidden)
 
 
@@ -53,9 +65,8 @@ def expert_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
     if layout.ep == 1 or not model.moe_layers:
         return 0.0
     tokens = tokens_of(model, layout) / layout.tp
-    once = dispatch_seconds(
-        setup.gpu, setup.efficiency, layout.ep, 1, BF16 * tokens * model.hidden, model.active_experts
-    )
+    group = group_of(setup.links, layout.ep)
+    once = dispatch_seconds(setup.links, group, BF16 * tokens * model.hidden, model.active_experts)
     seconds = (4 + 2 * layout.again) * once * setup.imbalance * model.moe_layers / model.layers
     hides = setup.software.expert_overlap or layout.schedule == "dualpipe"
     return seconds * (1 - setup.efficiency.hidden) if hides else seconds
@@ -65,7 +76,7 @@ def hop_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
     """One activation to the next stage; with chunks to run meanwhile, the part of it that shows."""
     whole = layout.sequence_parallel or not layout.scatter_gather
     sent = pp_boundary_bytes(model, layout) / (1 if whole else layout.tp)
-    seconds = sent / boundary_bandwidth(setup.gpu, setup.efficiency, layout) + HOP_SECONDS
+    seconds = neighbor_seconds(setup.links, _stages(layout, setup), sent)
     return seconds * (1 - setup.efficiency.hidden) if layout.overlap and layout.virtual > 1 else seconds
 
 
@@ -77,7 +88,13 @@ def tied_seconds(model: Transformer, layout: Layout, setup: Setup) -> float:
     if not model.tied or layout.pp == 1:
         return 0.0
     copy = setup.gradient_bytes * model.vocab * model.hidden / layout.tp
-    return ring_all_reduce_bytes(2, copy) / boundary_bandwidth(setup.gpu, setup.efficiency, layout) + 2 * HOP_SECONDS
+    return all_reduce_seconds(
+        setup.links, group_of(setup.links, 2, (layout.pp - 1) * (layout.world // layout.pp)), copy
+    )
+
+
+def _stages(layout: Layout, setup: Setup) -> Group:
+    return group_of(setup.links, layout.pp, layout.world // layout.pp)
 
 
 def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) -> float:
@@ -89,7 +106,7 @@ def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) 
 
     What every microbatch sends hides behind all of them, what the last one sends behind that one.
     """
-    gpu, efficiency, one_card = setup.gpu, setup.efficiency, setup.software.one_card
+    links, cards = setup.links, 1 if setup.software.one_card else None
     calls = model.layers / layout.pp if layout.overlap or layout.zero == 3 else 1
     shard = parameters_on_stage(model, layout, 0)
 
@@ -97,11 +114,12 @@ def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) 
         dense = ring_all_gather_bytes(layout.state_sharers, bytes_each * shard.dense)
         experts = ring_all_gather_bytes(layout.expert_sharers, bytes_each * shard.experts)
         around = layout.world // layout.pp
-        seconds = ring_seconds(gpu, efficiency, layout.state_sharers, layout.tp, dense, calls, one_card=one_card)
+        group = group_of(links, layout.state_sharers, layout.tp)
+        seconds = ring_seconds(links, group, dense, calls=calls, cards=cards)
         if not experts:
             return seconds
-        stride = around // layout.expert_sharers
-        return seconds + ring_seconds(gpu, efficiency, layout.expert_sharers, stride, experts, calls)
+        copies = group_of(links, layout.expert_sharers, around // layout.expert_sharers)
+        return seconds + ring_seconds(links, copies, experts, calls=calls)
 
     reductions = gradient_rounds(layout)
     gathered = one_way(gathered_bytes_each(model, layout, setup.gradient_bytes))
@@ -110,7 +128,7 @@ def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) 
         communication += reductions * one_way(setup.gradient_bytes)
     if not layout.overlap:
         return communication
-    return exposed(communication, work * reductions, efficiency.hidden)
+    return exposed(communication, work * reductions, setup.efficiency.hidden)
 
 
 def gradient_rounds(layout: Layout) -> int:

@@ -1,12 +1,14 @@
 """What a model in a layout runs on: what the time of a step depends on besides them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 
 from shardlab.costs.axis_traffic import BF16
-from shardlab.costs.clock.efficiency import FITTED, Efficiency
+from shardlab.costs.clock.efficiency import FITTED, Efficiency, links_of
 from shardlab.costs.clock.software import CURRENT, Software
 from shardlab.costs.hardware import Accelerator
+from shardlab.costs.links import Links
 
 
 @dataclass(frozen=True)
@@ -27,3 +29,7 @@ class Setup:
     def __post_init__(self) -> None:
         if not 1 <= self.imbalance < inf:
             raise ValueError(f"an imbalance of {self.imbalance} between experts: use 1.0 for even ones, or more")
+
+    @cached_property
+    def links(self) -> Links:
+        return links_of(self.gpu, self.efficiency)

@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from shardlab.costs.axis_traffic import activation_bytes_of, tp_layer_bytes, traffic_of_step
+from shardlab.costs.clock.efficiency import FITTED, links_of
 from shardlab.costs.flops import hardware_flops_per_token, layer_matmul_flops, model_flops_per_token
 from shardlab.costs.interview.question import Numbers, Question, Setting
 from shardlab.costs.layout import Layout
+from shardlab.costs.links import all_reduce_seconds, group_of
 from shardlab.costs.memory import gpt_layer_activation_bytes
 from shardlab.costs.model_zoo import gpt
 from shardlab.costs.traffic import ring_all_reduce_bytes
@@ -14,15 +16,18 @@ GB, MB = 1e9, 1e6
 
 
 def _at_most_eight(setting: Setting) -> Numbers:
-    inside, across = setting.gpu.per_node, 2 * setting.gpu.per_node
-    alone = replace(setting.layout, cp=1, tp=1, ep=1, sequence_parallel=False)
-    work = 3 * layer_matmul_flops(setting.model) * setting.layout.microbatch * setting.model.sequence
-    seconds = {
-        name: 2 * tp_layer_bytes(setting.model, replace(alone, tp=tp)) / link
-        for name, tp, link in (("inside", inside, setting.gpu.nvlink), ("across", across, setting.gpu.network))
-    }
-    compute = {f"work_{name}": work / tp / setting.gpu.bf16_flops for name, tp in (("in", inside), ("out", across))}
-    return {name: 1e3 * value for name, value in (seconds | compute).items()} | {"few": inside, "many": across}
+    """One layer on all GPUs of a server and of two, at what products and links reach (`costs.links`)."""
+    alone, links = replace(setting.layout, cp=1), links_of(setting.gpu)
+    flops = setting.gpu.bf16_flops * FITTED.matmul(setting.gpu.generation)
+    work = 3 * layer_matmul_flops(setting.model) * alone.microbatch * setting.model.sequence / flops
+    few, many = setting.gpu.per_node, 2 * setting.gpu.per_node
+    inside, across = (
+        4 * all_reduce_seconds(links, group_of(links, tp), activation_bytes_of(setting.model, alone))
+        for tp in (few, many)
+    )
+    times = (work / few + inside) / (work / many + across)
+    seconds = {"work_in": work / few, "work_out": work / many, "inside": inside, "across": across}
+    return {name: 1e3 * value for name, value in seconds.items()} | {"few": few, "many": many, "times": times}
 
 
 def _tensor_bytes(setting: Setting) -> Numbers:
@@ -78,9 +83,11 @@ MODEL = (
     Question(
         "week05",
         "Why is tensor parallelism kept within the {few} GPUs of a server?",
-        "Because its all-reduces cannot hide: the next product needs their result. At {few} a layer of your model "
-        "works for {work_in:.2f} ms at the peak and sends for {inside:.2f} ms over NVLink. At {many} it works for "
-        "{work_out:.2f} ms and sends for {across:.2f} ms, if each GPU has its own network card.",
+        "Because its all-reduces do not shrink with the group and cannot hide: the next product needs their result. "
+        "At {few} a layer of your model works for {work_in:.2f} ms and sends for {inside:.2f} ms over NVLink. At "
+        "{many} it works for {work_out:.2f} ms and sends for {across:.2f} ms, through the network cards of all GPUs at "
+        "once. So twice the GPUs are only {times:.1f} times as fast. As a second replica or stage, whose messages can "
+        "hide, they would do nearly twice the work.",
         _at_most_eight,
     ),
     Question(

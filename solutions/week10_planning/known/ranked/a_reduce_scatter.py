@@ -8,7 +8,9 @@ def step_seconds(model, layout, sequences, gpu):
     work = 6 * share * b * model["sequence"] / gpu["flops"]
     activation = 2 * b * model["sequence"] * model["hidden"]
     tensor = 4 * model["layers"] / pp * (tp - 1) / tp * activation / gpu["nvlink"]
-    gradients = 6 * share * (dp - 1) / dp / gpu["network"]
+    cards = gpu["per_server"] // tp * gpu["network"]
+    link = gpu["nvlink"] if tp * dp <= gpu["per_server"] else min(gpu["nvlink"], cards)
+    gradients = 6 * share * (dp - 1) / dp / link
     return (m + pp - 1) * (work + tensor) + gradients
 
 

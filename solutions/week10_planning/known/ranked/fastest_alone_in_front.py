@@ -5,10 +5,12 @@ def step_seconds(model, layout, sequences, gpu):
     tp, pp, dp, b = layout
     P = model["parameters"] / tp / pp
     m = sequences / dp / b
+    near = tp * dp <= gpu["per_server"]
+    link = gpu["nvlink"] if near else min(gpu["nvlink"], gpu["network"] * gpu["per_server"] / tp)
     x = 2 * b * model["sequence"] * model["hidden"] * 2 * (1 - 1 / tp) / gpu["nvlink"]
     return (m + pp - 1) * (6 * P * b * model["sequence"] / gpu["flops"] + 4 * model["layers"] / pp * x) + 6 * P * (
         1 - 1 / dp
-    ) / gpu["network"]
+    ) / link
 
 
 def ranked(layouts, model, sequences, gpu):

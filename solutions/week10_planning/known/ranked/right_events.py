@@ -9,8 +9,10 @@ def step_seconds(model, layout, sequences, gpu):
         for _ in range(4):
             slot += 2 * (tp - 1) / tp * (2 * tokens * model["hidden"]) / gpu["nvlink"]
     seconds = sum(slot for _ in range(sequences // dp // b + pp - 1))
+    members = len(range(0, gpu["per_server"], tp))  # data-parallel ranks on the first server
+    speed = gpu["nvlink"] if dp <= members else min(gpu["nvlink"], sum(gpu["network"] for _ in range(members)))
     for num_bytes in (4, 2):  # gradients go round, weights come back
-        seconds += num_bytes * model["parameters"] / tp / pp * (dp - 1) / dp / gpu["network"]
+        seconds += num_bytes * model["parameters"] / tp / pp * (dp - 1) / dp / speed
     return seconds
 
 

@@ -13,14 +13,23 @@ def sent_bytes(model, layout):
     }
 
 
+def link(gpu, size, stride, collective):
+    if size * stride <= gpu["per_server"]:
+        return gpu["nvlink"]
+    cards = max(1, gpu["per_server"] // stride) if collective else 1
+    return min(gpu["nvlink"], cards * gpu["network"])
+
+
 def step_seconds(model, layout, gpu):
     sent, m = sent_bytes(model, layout), layout["m"]
     tokens = layout["b"] * model["sequence"] / layout["cp"]
     share = model["parameters"] / (layout["tp"] * layout["pp"])
-    ring = gpu["nvlink"] if layout["tp"] * layout["cp"] <= gpu["per_server"] else gpu["network"]
+    ring = link(gpu, layout["cp"], layout["tp"], False)
+    hop = link(gpu, layout["pp"], layout["tp"] * layout["cp"] * layout["dp"], False)
+    copies = link(gpu, layout["dp"] * layout["cp"], layout["tp"], True)
     slot = (8 if layout["recompute"] else 6) * share * tokens / gpu["flops"]
-    slot += (sent["tp"] / gpu["nvlink"] + sent["cp"] / ring + sent["pp"] / gpu["network"]) / m
-    return (m + (layout["pp"] - 1) / layout["chunks"]) * slot + sent["dp"] / gpu["network"]
+    slot += (sent["tp"] / gpu["nvlink"] + sent["cp"] / ring + sent["pp"] / hop) / m
+    return (m + (layout["pp"] - 1) / layout["chunks"]) * slot + sent["dp"] / copies
 
 
 def bill(model, layout, gpu, tokens):

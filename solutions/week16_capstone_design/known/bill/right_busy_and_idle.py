@@ -10,13 +10,17 @@ def step_seconds(model, layout, gpu):
     positions, layers = b * model["sequence"] / cp, model["layers"] / pp
     compute = (2 + 4 + 2 * again) * own * positions / gpu["flops"]
     tensor = layers * (4 + 2 * again) * (2 - 2 / tp) * 2 * positions * model["hidden"] / gpu["nvlink"]
-    link = "network" if tp * cp > gpu["per_server"] else "nvlink"
-    context = layers * (3 + again) * (cp - 1) * 4 * positions * model["kv"] / tp / gpu[link]
-    hop = 4 * chunks * positions * model["hidden"] / tp / gpu["network"] if pp != 1 else 0.0
+    here, card, whole = gpu["per_server"], min(gpu["network"], gpu["nvlink"]), tp * cp * dp * pp
+    near = {"cp": tp * cp <= here, "pp": whole <= here, "dp": whole // pp <= here}
+    context = (
+        layers * (3 + again) * (cp - 1) * 4 * positions * model["kv"] / tp / (gpu["nvlink"] if near["cp"] else card)
+    )
+    hop = (pp != 1) * 4 * chunks * positions * model["hidden"] / tp / (gpu["nvlink"] if near["pp"] else card)
     microbatch = compute + tensor + context + hop
     bubble = (pp - 1) * microbatch / chunks
     same = dp * cp
-    gradients = (4 + 2) * own * (1 - 1 / same) / gpu["network"]
+    cards = min(gpu["nvlink"], sum(gpu["network"] for _ in range(max(1, here // tp))))
+    gradients = (4 + 2) * own * (1 - 1 / same) / (gpu["nvlink"] if near["dp"] else cards)
     return m * microbatch + bubble + gradients
 
 

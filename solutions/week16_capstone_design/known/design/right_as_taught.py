@@ -14,17 +14,24 @@ def gpu_bytes(model, layout):
     return states + per_byte * (2 * in_flight + 34 if layout["recompute"] else 34 * in_flight)
 
 
+def link(gpu, size, stride, collective):
+    if size * stride <= gpu["per_server"]:
+        return gpu["nvlink"]
+    cards = max(1, gpu["per_server"] // stride) if collective else 1
+    return min(gpu["nvlink"], cards * gpu["network"])
+
+
 def step_seconds(model, layout, gpu):
     tp, cp, pp, m, again = (layout[name] for name in ("tp", "cp", "pp", "m", "recompute"))
     share, ranks = model["parameters"] / (tp * pp), layout["dp"] * cp
     tokens, layers = layout["b"] * model["sequence"] / cp, model["layers"] / pp
     slot = (8 if again else 6) * share * tokens / gpu["flops"]
     slot += layers * (6 if again else 4) * 4 * (tp - 1) / tp * tokens * model["hidden"] / gpu["nvlink"]
-    ring = gpu["nvlink"] if tp * cp <= gpu["per_server"] else gpu["network"]
+    ring, hop = link(gpu, cp, tp, False), link(gpu, pp, tp * ranks, False)
     slot += layers * (4 if again else 3) * (cp - 1) * 4 * tokens * model["kv"] / tp / ring
     if pp > 1:
-        slot += layout["chunks"] * 4 * tokens * model["hidden"] / tp / gpu["network"]
-    return (m + (pp - 1) / layout["chunks"]) * slot + (ranks - 1) / ranks * 6 * share / gpu["network"]
+        slot += layout["chunks"] * 4 * tokens * model["hidden"] / tp / hop
+    return (m + (pp - 1) / layout["chunks"]) * slot + (ranks - 1) / ranks * 6 * share / link(gpu, ranks, tp, True)
 
 
 def document(brief, layout):

@@ -18,8 +18,10 @@ def seconds_of(model, gpu, tp, cp, pp, dp, b, m, chunks, recompute):
     fast = tp * cp <= gpu["per_server"]
     keys = layers * (4 if recompute else 3) * (cp - 1) * 4 * positions * model["kv"] / tp
     context = keys / (gpu["nvlink"] if fast else gpu["network"])
-    hop = (chunks * 2 * positions * width / tp / gpu["network"]) if pp > 1 else 0
-    last = own * 6 * (1 - 1 / (dp * cp)) / gpu["network"]
+    hop = (chunks * 2 * positions * width / tp / gpu["network"]) if pp > 1 else 0  # a cluster has many servers
+    cards = gpu["network"] * gpu["per_server"] / tp
+    fast = tp * cp * dp <= gpu["per_server"]
+    last = own * 6 * (1 - 1 / (dp * cp)) / (gpu["nvlink"] if fast else min(cards, gpu["nvlink"]))
     return (m + (pp - 1) / chunks) * (work + tensor + context + hop) + last
 
 

@@ -8,7 +8,8 @@ def step_seconds(model, layout, gpu):
     layers = model["layers"] / pp
     tensor = layers * (6 if again else 4) * 2 * (tp - 1) / tp * 2 * positions * model["hidden"] / gpu["nvlink"]
     boundary = layout["chunks"] * 4 * positions * model["hidden"] / tp / gpu["network"] if pp > 1 else 0
-    data = (ranks - 1) / ranks * 6 * share / gpu["network"]
+    cards = min(gpu["nvlink"], gpu["per_server"] // tp * gpu["network"])
+    data = (ranks - 1) / ranks * 6 * share / (gpu["nvlink"] if tp * ranks <= gpu["per_server"] else cards)
     work = (8 if again else 6) * share * positions / gpu["flops"]
     return (m + (pp - 1) / layout["chunks"]) * (work + tensor + boundary) + data
 

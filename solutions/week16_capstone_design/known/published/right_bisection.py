@@ -10,7 +10,8 @@ def seconds_of(run, flops):
     all_reduces = (3 if again else 2) * 2 * model["layers"] / layout["pp"]
     slot += all_reduces * (1 - 1 / layout["tp"]) * 4 * positions * model["hidden"] / links["nvlink"]
     slots = layout["m"] + (layout["pp"] - 1) / layout["chunks"]
-    return slots * slot + 6 * own * (1 - 1 / layout["dp"]) / links["network"]
+    cards = min(links["nvlink"], links["per_server"] // layout["tp"] * links["network"])
+    return slots * slot + 6 * own * (1 - 1 / layout["dp"]) / cards
 
 
 def estimate(known, run):

@@ -12,7 +12,8 @@ def parts(run):
     if pp > 1:
         messages += 2 * layout["chunks"] * payload / tp / links["network"]
     slots = layout["m"] + (pp - 1) / layout["chunks"]
-    end = 6 * model["parameters"] / (tp * pp) * (layout["dp"] - 1) / layout["dp"] / links["network"]
+    cards = min(links["nvlink"], links["per_server"] // tp * links["network"])
+    end = 6 * model["parameters"] / (tp * pp) * (layout["dp"] - 1) / layout["dp"] / cards
     return slots * work, slots * messages + end
 
 
