@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from autograder.checks import packets
 from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
 from autograder.jobs import plain
-from autograder.program import planned
+from autograder.program import passed_over, planned
 from autograder.sandbox import SandboxLost, Zygote
 
 ATTEMPTS = 3  # a fault of the machine is tried again, and never scored as an answer
@@ -134,6 +134,8 @@ class Judge:
                 problem = f"This check cannot read what a rank returned ({type(error).__name__}). Return what is asked."
             if problem is not None:
                 text = f"{_name(case)}: {problem}" if "ranks" in case else problem
+                claims = next((one["not_run"] for one in reply.ranks if "not_run" in one), [])
+                text = "\n".join([text, *passed_over(request["answer"], claims)])
                 is_whole = len(job) > 1 and replies[0] is replies[1]
                 problems[case.get("part", "")] = Problem(text, None if is_whole else case, failed)
                 return
@@ -239,7 +241,7 @@ def _split(reply: Reply, num_cases: int) -> list[Reply]:
     each = reply.ranks[0].get("answers") if num_cases > 1 else None
     if not isinstance(each, list) or len(each) != num_cases:
         return [reply] * num_cases
-    return [replace(reply, ranks=[{"answers": [one]}]) for one in each]
+    return [replace(reply, ranks=[reply.ranks[0] | {"answers": [one]}]) for one in each]
 
 
 def seed_for(seed: int, *names: str) -> int:

@@ -19,6 +19,8 @@ from autograder.jobs.statements import Statement
 from autograder.jobs.student import ToRun
 
 MOST_LETTERS = 300_000  # of a student's cells together
+MOST_TOLD = 3  # statements of an answer that a student is told of
+MOST_REASON = 200  # characters of why one was not run
 STUB = "NotImplementedError"
 
 
@@ -40,13 +42,17 @@ class Row:
 
 @dataclass(eq=False)
 class Part:
-    """A cell, or what the page gives in an exercise's cell, with its statements; `left_out` are never run."""
+    """A cell, or what the page gives in an exercise's cell, with its statements.
+
+    Of what the page gives, `asked` are those that a student is to write; `left_out` are not run in their place.
+    """
 
     row: Row
     is_given: bool
     code: str = ""
     statements: Sequence[Statement] = ()
     left_out: set[int] = field(default_factory=set)
+    asked: set[int] = field(default_factory=set)
     trouble: str = ""
 
     @property
@@ -74,6 +80,18 @@ def not_run(answer: dict[str, Any]) -> list[str]:
     """A sentence for each of the student's cells that cannot be run, and why."""
     parts = [part for part in _parts(_rows(answer)) if part.trouble and not part.is_answer]
     return [f"{named(part.row)} was not run: {part.trouble}." for part in parts]
+
+
+def passed_over(answer: dict[str, Any], claims: Any) -> list[str]:
+    """A sentence for each statement that a rank says it could not run; claims are its own, and only shown."""
+    rows = {row.name: row for row in _rows(answer)} if "cells" in answer else {}
+    texts = [one for one in claims if isinstance(one, str)] if isinstance(claims, list) else []
+    split = [one.split("\n", 2) for one in texts[:MOST_TOLD]]
+    return [
+        f"{named(rows[name])} has a statement that could not be run, in line {line[:6]}: {error.strip().splitlines()[-1][:MOST_REASON]}"
+        for name, line, error in (one for one in split if len(one) == 3)
+        if name in rows and line.isdecimal() and error.strip()
+    ]
 
 
 def named(row: Row) -> str:
@@ -144,7 +162,7 @@ def _page(parts: Sequence[Part], called: set[str]) -> list[tuple[Part, int]]:
 
     A class that no student has touched stays the one whose objects the student's cells have made.
     """
-    given = [place for place in _places(parts) if place[0].is_given] if called else []
+    given = [(part, at) for part, at in _places(parts) if part.is_given and at not in part.asked] if called else []
     theirs = [part.statements[at] for part, at in _places(parts) if not part.is_given and at not in part.left_out]
     changed = _bound(theirs)
     needs = Needs([Placed(part.statements[number], True) for part, number in given])
@@ -195,10 +213,10 @@ def _part(row: Row, *, is_given: bool) -> Part:
 
 def _given_part(row: Row, theirs: Part) -> Part:
     code, statements = read(row.released)
-    there = {one.shape for one in theirs.statements}
-    given = {one.shape for one in given_in(row.released)} - there
-    kept = [one for one in statements if one.shape in given]
-    return Part(row, True, code, statements, left_out={at for at, one in enumerate(statements) if one not in kept})
+    given, there = given_in(row.released), {one.shape for one in theirs.statements}
+    asked = {at for at, one in enumerate(statements) if one not in given}
+    again = {at for at, one in enumerate(statements) if one.shape in there}
+    return Part(row, True, code, statements, asked | again, asked)
 
 
 def _unchanged(statements: Sequence[Statement], released: Sequence[Statement]) -> set[int]:

@@ -28,6 +28,7 @@ def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
         tree = parsed(code, f"<{name}>")
         with _Silence():
             space = student.run_cells(answer, (), student.Loading())
+        call.loaded()
         _run(tree, f"<{name}>", source, space)
     except BaseException as problem:
         error = call.told(problem)
