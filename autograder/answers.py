@@ -82,7 +82,9 @@ def answer_of(
 
 def _last_that_answers(cells: Sequence[Cell], asked: set[str], own: int | None) -> int | None:
     """The last of the other cells that defines what is asked; another exercise's own names are not meant."""
-    found = [at for at, cell in enumerate(cells) if at != own and not cell.is_given and cell.answers(_meant(cell, asked))]
+    found = [
+        at for at, cell in enumerate(cells) if at != own and not cell.is_given and cell.answers(_meant(cell, asked))
+    ]
     return max(found, default=None)
 
 
@@ -101,7 +103,9 @@ def cells_of(submission: ingest.Submission, root: Path = ROOT) -> list[Cell]:
     """
     week, cells = submission.week.split("_")[0], []
     page = notebooks.release(submission.week, root).cells
-    given = [one.source for one in page if one.cell_type == "code" and not one.metadata.get("nbgrader", {}).get("solution")]
+    given = [
+        one.source for one in page if one.cell_type == "code" and not one.metadata.get("nbgrader", {}).get("solution")
+    ]
     extra = [
         (place, Cell(f"{week} extra {number}", source, released=_original(source, given)))
         for number, (source, place) in enumerate(zip_longest(submission.extra, submission.places, fillvalue=""), 1)

@@ -111,7 +111,7 @@ def take_cells(cells: list[dict], student: str, week: str, root: Path = ROOT) ->
     answers, extra, places, notes, seen = {}, [], [], [], Counter()
     for cell in cells:
         name, kind, source = _grade_id(cell), cell["cell_type"], cell["source"]
-        if name in wanted:
+        if name is not None and name in wanted:
             seen[name] += 1
             if wanted[name] == "code" and answers.get(name, "").strip() not in {"", *given}:
                 extra.append(answers[name])  # a cell that was split: its other half may hold what this one needs

@@ -86,11 +86,11 @@ def passed_over(answer: dict[str, Any], claims: Any) -> list[str]:
     """A sentence for each statement that a rank says it could not run; claims are its own, and only shown."""
     rows = {row.name: row for row in _rows(answer)} if "cells" in answer else {}
     texts = [one for one in claims if isinstance(one, str)] if isinstance(claims, list) else []
-    split = [one.split("\n", 2) for one in texts[:MOST_TOLD]]
+    split = [one.split("\n", 2) for one in texts[:MOST_TOLD] if one.count("\n") >= 2]
     return [
-        f"{named(rows[name])} has a statement that could not be run, in line {line[:6]}: {error.strip().splitlines()[-1][:MOST_REASON]}"
-        for name, line, error in (one for one in split if len(one) == 3)
-        if name in rows and line.isdecimal() and error.strip()
+        f"{named(rows[name])}: line {line} could not be run. {error.strip()[:MOST_REASON]}"
+        for name, line, error in split
+        if name in rows and line.isdecimal() and len(line) < 6
     ]
 
 
@@ -143,11 +143,15 @@ def _to_run(part: Part, due: set[tuple[Part, int]], touching: set[tuple[Part, in
     run = [
         number
         for number, one in enumerate(part.statements)
-        if (part, number) in touching or part.is_answer or (one.is_definition and not part.is_given)
+        if (part, number) in touching or part.is_answer or one.holds_for_all or _is_cheap(part, one)
     ]
     must = [number for number in run if part.is_answer and (part, number) in due]
     told = [number for number in run if not part.is_given and (part, number) in touching]
     return _chosen(part, [number for number in run if number not in part.left_out], must, told)
+
+
+def _is_cheap(part: Part, statement: Statement) -> bool:
+    return statement.is_definition and not part.is_given
 
 
 def _chosen(part: Part, run: list[int], must: Sequence[int] = (), told: Sequence[int] = ()) -> ToRun:

@@ -33,9 +33,9 @@ class Needs:
             if statement.calls_method_of in self._binders and self._is_data(statement.calls_method_of):
                 self._binders[statement.calls_method_of].add(place)
         self._mentions: dict[str, set[int]] = defaultdict(set)
-        for place, one in enumerate(placed):
-            if not one.is_given and not one.statement.is_import:
-                self._note_what_it_can_change(place, one.statement)
+        self._theirs = {at for at, one in enumerate(placed) if not (one.is_given or one.statement.is_import)}
+        for place in self._theirs:
+            self._note_what_it_can_change(place, self._statements[place])
 
     def of(self, names: Iterable[str]) -> set[int]:
         """The places of the statements that bind these names, or names that those statements use in turn.
@@ -48,7 +48,7 @@ class Needs:
     def touching(self, names: Iterable[str]) -> set[int]:
         """As `of`, with all statements of a student's that could change what these names stand for.
 
-        `fill(table)`, `row = table[0]` and then `row.append(1)` could, and so could a call of a function that uses
+        `fill(table)`, or `row = table[0]` and then `row.append(1)` could, and so could a call of a function that uses
         `table`.
         """
         return self._closure(names, spreads=True)
@@ -60,9 +60,8 @@ class Needs:
             asked.add(name := todo.pop())
             new = self._binders.get(name, set()) - found
             if spreads and self._is_data(name):
-                changing = self._mentions.get(name, set()) - found
-                todo |= set().union(*(self._statements[place].binds for place in changing)) - asked
-                new = new | changing
+                new = new | self._mentions.get(name, set()) - found
+                todo |= set().union(*(self._statements[place].binds for place in new & self._theirs)) - asked
             found |= new
             todo |= set().union(*(self._statements[place].reads for place in new)) - asked
         return found

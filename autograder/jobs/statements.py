@@ -69,6 +69,11 @@ class Statement:
         return isinstance(self.tree, IMPORTS)
 
     @property
+    def holds_for_all(self) -> bool:
+        """Whether it is `from __future__ import …`, which changes how all code below it is read."""
+        return isinstance(self.tree, ast.ImportFrom) and self.tree.module == "__future__"
+
+    @property
     def calls_method_of(self) -> str:
         """`values` in the statement `values.append(1)`, otherwise nothing."""
         match self.tree:

@@ -64,7 +64,8 @@ def supervise(
         try:
             for rank in range(num_ranks):
                 ranks.append(_fork(program, rank, world, ranks))
-            outcome = _watch(ranks, began, lambda: timeout + uncounted(), emit, cancelled, most_output, StallWatch(ledgers))
+            stall = StallWatch(ledgers)
+            outcome = _watch(ranks, began, lambda: timeout + uncounted(), emit, cancelled, most_output, stall)
         finally:
             _end(ranks)
     outcome.ledgers = [ledger.read(memory) for memory in ledgers]
