@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 
 from autograder import notebooks, weeks
 from autograder.checks.base import Check
-from autograder.jobs.needed import binds
+from autograder.jobs.statements import statements_of
 
 
 def refuse_disagreement(week: str) -> None:
@@ -47,7 +47,7 @@ def _of_one(check: Check, exercise: NotebookNode | None, cell: NotebookNode | No
     points = cell.metadata.nbgrader.points
     if points != check.points:
         yield f"the cell {own}-check has points={points:g}, and its check has points={check.points:g}"
-    bound = set().union(*map(binds, ast.parse(exercise.source).body))
+    bound = {name for one in statements_of(exercise.source) for name in one.binds}
     if lost := [one for one in check.names if one not in bound]:
         yield f"the cell {own} does not define {', '.join(lost)}, which its check asks for"
     if name not in _checked_in(cell.source):

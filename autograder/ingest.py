@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from autograder import notebooks
+from autograder import cell_text, notebooks
 from autograder.course import ROOT
 from autograder.names import not_a_student, printable
 from autograder.notebook_file import NotReadable, parse, read_regular_file
@@ -107,21 +107,24 @@ def take_cells(cells: list[dict], student: str, week: str, root: Path = ROOT) ->
     locked = {cell.metadata.nbgrader.grade_id for cell in ours.cells if "nbgrader" in cell.metadata} - set(wanted)
     given = {cell.source.strip(): cell.id for cell in ours.cells if cell.source.strip()}
     ids = {cell.metadata.nbgrader.grade_id: cell.id for cell in ours.cells if "nbgrader" in cell.metadata}
+    checks = {cell.metadata.nbgrader.grade_id: cell.source for cell in ours.cells if _is_check(cell)}
     answers, extra, places, notes, seen = {}, [], [], [], Counter()
     for cell in cells:
         name, kind, source = _grade_id(cell), cell["cell_type"], cell["source"]
-        if name in wanted:
+        if name is not None and name in wanted:
             seen[name] += 1
             if wanted[name] == "code" and answers.get(name, "").strip() not in {"", *given}:
                 extra.append(answers[name])  # a cell that was split: its other half may hold what this one needs
             answers[name] = source  # the last one counts, as when the notebook is run
             if kind != wanted[name]:
-                notes.append(f"The cell {name} was turned into a {kind} cell; its text was read all the same.")
+                notes.append(_turned_into(kind, name, source))
         elif name is not None and name not in locked:
             notes.append(f"The cell {name} belongs to no exercise of this week; it was left out.")
         elif name is None and kind == "code" and source.strip() not in {"", *given}:
             extra.append(source)
             continue
+        elif name in checks and kind == "code" and _adds_names(source, checks[name]):
+            extra.append(source)  # an answer that was written above the call of its check
         if (here := ids.get(name) if name else given.get(source.strip())) is not None:
             places += [here] * (len(extra) - len(places))
     notes += [
@@ -147,6 +150,30 @@ def restore(submission: Submission, root: Path = ROOT) -> NotebookNode:
         notebook.cells.append(nbformat.v4.new_code_cell(source, id=f"extra-{number}"))
     notebook.metadata["notes"] = list(submission.notes)
     return notebook
+
+
+def _turned_into(kind: str, name: str, source: str) -> str:
+    said = f"The cell {name} was turned into a {kind} cell; "
+    try:
+        cell_text.read(source)
+    except cell_text.NotPython as reason:
+        return f"{said}its text was not run: {reason}."
+    return f"{said}its text was read all the same."
+
+
+def _adds_names(source: str, ours: str) -> bool:
+    """Whether a changed check defines something that ours does not: nothing else in it counts."""
+    try:
+        _, statements = cell_text.read(source)
+    except cell_text.NotPython:
+        return False
+    known = {one.shape for one in cell_text.read(ours)[1]}
+    return any(one.binds for one in statements if one.shape not in known)
+
+
+def _is_check(cell: NotebookNode) -> bool:
+    marks = cell.metadata.get("nbgrader", {})
+    return cell.cell_type == "code" and bool(marks.get("grade")) and not marks.get("solution")
 
 
 def _harmless(answer: str) -> str:

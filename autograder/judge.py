@@ -16,9 +16,11 @@ from typing import Any, TypeVar
 from autograder.checks import packets
 from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
 from autograder.jobs import plain
+from autograder.program import passed_over, planned
 from autograder.sandbox import SandboxLost, Zygote
 
 ATTEMPTS = 3  # a fault of the machine is tried again, and never scored as an answer
+NO_HINT = ("Right, but", "Between the ranks", "The cell ")  # how problems begin that are not about the numbers
 MOST_TEXT = 3000  # characters of a sentence for a student
 
 
@@ -57,6 +59,7 @@ class Problem:
     text: str
     case: Case | None
     look: bool = False  # the check itself failed on it: forged, or the check's own mistake
+    hint: bool = True  # whether a hint at the way to right numbers fits it
 
 
 @dataclass
@@ -132,9 +135,12 @@ class Judge:
                 failed = True
                 problem = f"This check cannot read what a rank returned ({type(error).__name__}). Return what is asked."
             if problem is not None:
+                hint = not (failed or problem.startswith(NO_HINT))
                 text = f"{_name(case)}: {problem}" if "ranks" in case else problem
+                claims = next((one["not_run"] for one in reply.ranks if "not_run" in one), [])
+                text = "\n".join([text, *passed_over(request["answer"], claims)])
                 is_whole = len(job) > 1 and replies[0] is replies[1]
-                problems[case.get("part", "")] = Problem(text, None if is_whole else case, failed)
+                problems[case.get("part", "")] = Problem(text, None if is_whole else case, failed, hint)
                 return
 
     def ask(self, request: dict[str, Any]) -> Reply:
@@ -153,7 +159,9 @@ class Judge:
                 self.zygote = Zygote()
             except OSError as error:
                 raise SandboxLost(f"the sandbox cannot be started: {error}") from error
-        reply = self.zygote.ask(request)
+        shows = request["program"] == "exhibit"
+        answer = planned(request["answer"], request["functions"], shows=shows)
+        reply = self.zygote.ask(request | {"answer": answer})
         report = reply["report"]
         ranks = []
         for end in reply["ends"]:
@@ -236,7 +244,7 @@ def _split(reply: Reply, num_cases: int) -> list[Reply]:
     each = reply.ranks[0].get("answers") if num_cases > 1 else None
     if not isinstance(each, list) or len(each) != num_cases:
         return [reply] * num_cases
-    return [replace(reply, ranks=[{"answers": [one]}]) for one in each]
+    return [replace(reply, ranks=[reply.ranks[0] | {"answers": [one]}]) for one in each]
 
 
 def seed_for(seed: int, *names: str) -> int:
@@ -272,7 +280,7 @@ def _verdict(check: Check, parts: set[str], problems: dict[str, Problem]) -> Ver
     if points:
         right = ", ".join(sorted(part for part in parts if part not in problems))
         text += f"\nRight: {right}."
-    if check.hints:
+    if check.hints and any(problem.hint for problem in problems.values()):
         text += f"\nHint: {check.hints[0]}"
     look = any(problem.look for problem in problems.values())
     return Verdict(check.exercise, points, check.points, clean(text), in_sight=_in_sight(check, problems), look=look)

@@ -11,6 +11,7 @@ from autograder.checks.base import Check
 from autograder.dossier import Dossier
 from autograder.judge import Judge, Verdict, clean, seed_for
 from autograder.names import printable
+from autograder.program import not_run
 from autograder.sandbox import OFFICIAL, level
 
 NOT_ANSWERED = "There is no cell for this exercise: was it deleted?"
@@ -64,4 +65,5 @@ def _judged(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
         text = clean(f"Not graded: your answer could not be judged ({_said(error)}).")
         verdict = Verdict(check.exercise, 0.0, check.points, text, look=True)
     told = TOLD if verdict.fault or verdict.look else ""
-    return replace(verdict, text="\n".join(filter(None, [verdict.text + told, note_of(check.exercise, answer)])))
+    notes = [note_of(check.exercise, answer), *([] if verdict.is_right else not_run(answer))]
+    return replace(verdict, text=clean("\n".join(filter(None, [verdict.text + told, *notes]))))

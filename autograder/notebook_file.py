@@ -89,6 +89,7 @@ def _plain_cell(cell: object, number: int) -> dict:
     if cell.get("cell_type") not in ("code", "markdown", "raw"):
         raise NotReadable(f"cell {number}: its type is not code, markdown or raw")
     clean = source.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate could not be written to a file
+    clean = clean.replace("\r\n", "\n").replace("\r", "\n")
     return {"cell_type": cell["cell_type"], "source": clean, "metadata": metadata if isinstance(metadata, dict) else {}}
 
 

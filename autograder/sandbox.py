@@ -14,6 +14,7 @@ from typing import Any
 from autograder import bubblewrap, containers
 from autograder.cgroups import ControlGroup
 from autograder.jobs import places, plain
+from autograder.jobs.loading import MOST_SECONDS
 from autograder.surroundings import environment
 
 _LENGTH = struct.Struct("<Q")
@@ -104,7 +105,7 @@ class Zygote:
         rest = {name: value for name, value in request.items() if name not in ("answer", "inputs", "keys")}
         head = plain.encode(rest | {"parts": len(parts)})
         message = b"".join(_LENGTH.pack(len(data)) + data for data in (head, *parts))
-        deadline = time.monotonic() + request["timeout"] + JOB_SLACK + START_LIMIT
+        deadline = time.monotonic() + request["timeout"] + MOST_SECONDS + JOB_SLACK + START_LIMIT
         try:
             view = memoryview(message)
             while view:

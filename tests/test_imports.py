@@ -35,8 +35,8 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
     ],
     "autograder": [
         ("answer_html", "cgroups", "course", "hashes", "jobs", "names", "notebook_file", "terminal", "told"),
-        ("checks", "known", "notebooks", "surroundings"),
-        ("bubblewrap", "containers", "ingest", "new_exercise", "weeks"),
+        ("cell_text", "checks", "known", "notebooks", "surroundings"),
+        ("bubblewrap", "containers", "ingest", "new_exercise", "program", "weeks"),
         ("agreement", "answers", "hiding", "hints", "measured", "sandbox"),
         ("doctor", "dossier", "judge"),
         ("exhibits", "self_check", "verdict_files"),

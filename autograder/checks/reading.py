@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autograder.checks.base import Case, Check, Reply, Task
-from autograder.checks.formulas import trouble_in_call, value_of
+from autograder.checks.formulas import numbers_of, trouble_in_call
 
 COLLECTIVES = "all_gather|reduce_scatter|all_to_all|all_reduce"
 ENDINGS = "_single|_into_tensor|_tensor|_base|_coalesced"  # the same collective, of one tensor or of many
@@ -22,13 +22,17 @@ def reading_check(
     def judge(case: Case, task: Task, reply: Reply) -> str | None:
         if problem := trouble_in_call(reply):
             return problem
-        received = value_of(reply)
+        received = numbers_of(reply)
         if not isinstance(received, dict):
             return f"reading_answers must be a dict with the keys {', '.join(expected)}."
-        wrong = [key for key in expected if plainly(received.get(key)) != plainly(expected[key])]
-        if not wrong:
-            return None
-        return f"Not correct yet: {', '.join(wrong)}. For {wrong[0]}: {where[wrong[0]]}."
+        missing = [key for key in expected if is_blank(received.get(key))]
+        if len(missing) == len(expected):
+            return "Not answered yet: replace each None in reading_answers by your answer."
+        wrong = [key for key in expected if key not in missing and not is_same(received[key], expected[key])]
+        told = [f"Not answered yet: {', '.join(missing)}."] if missing else []
+        told += [f"Not correct yet: {', '.join(wrong)}."] if wrong else []
+        first = next(iter(wrong or missing), None)
+        return " ".join([*told, f"For {first}: {where[first]}."]) if first is not None else None
 
     return Check(
         exercise=exercise,
@@ -41,6 +45,29 @@ def reading_check(
         program="without_ranks",
         hints=hints,
     )
+
+
+def is_blank(value: Any) -> bool:
+    """Whether nothing was answered: None, an empty text or list, or `...`."""
+    return value is None or (isinstance(value, str) and value.strip() in ("", "...", "…")) or value in ([], ())
+
+
+def is_same(received: Any, expected: Any) -> bool:
+    """Whether an answer is the expected one; a number counts as text too, and a list whatever it is made of."""
+    return plainly(_like(received, expected)) == plainly(expected)
+
+
+def _like(received: Any, expected: Any) -> Any:
+    """A number as the kind of number that is expected: `"1,048,576"` and `1048576.0` as 1048576; True stays True."""
+    if isinstance(expected, list | tuple) and isinstance(received, list | tuple) and len(received) == len(expected):
+        return [_like(one, other) for one, other in zip(received, expected, strict=True)]
+    if type(expected) not in (int, float) or type(received) not in (int, float, str):
+        return received
+    try:
+        number = float(received.replace(",", "").replace("_", "")) if isinstance(received, str) else received
+    except ValueError:
+        return received
+    return expected if number == expected else received
 
 
 def plainly(value: Any) -> Any:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from shardlab import meter
 from shardlab.ranks.inside import Part, own_traceback
+from torch.distributed import distributed_c10d
 
 from autograder.jobs import marked, plain, student, trained, wire
 
 _OUR_FRAMES = re.compile(r'  File "[^"\n]*/autograder/jobs/[^\n]*\n(?:    [^\n]*\n)*')
 MOST_ERROR = 2000  # characters of a student's own traceback
 returned: Callable[[], None] | None = None  # tells the supervisor that the function has, see inputs; set by the job
+loaded: Callable[[], object] = int  # tells it that the cells have been run; set by the job
 
 
 def on_rank(request: dict[str, Any], seal: Callable[..., None]) -> list[Part]:
@@ -30,16 +33,17 @@ def on_rank(request: dict[str, Any], seal: Callable[..., None]) -> list[Part]:
     seal(connections)
     if request["seals"]:
         dist.new_group = _no_new_group
-    functions = _functions(request)
+    with _no_world():
+        functions, not_run = _functions(request)
     if isinstance(functions, str):
-        return plain.parts({"refused": functions})
+        return plain.parts({"refused": functions} | not_run)
     if mine is None:  # not a member of the group that works
-        return plain.parts({"absent": True})
+        return plain.parts({"absent": True} | not_run)
     kwargs = {name: groups[index] for name, index in mine["groups"].items()}
     function = functions[request["call"]]
     if args is not None:
-        return plain.parts(_train(function, args, kwargs, mine["reports"], mine.get("calls", 1)))
-    return plain.parts(_call(function, mine["args"], kwargs))
+        return plain.parts(_train(function, args, kwargs, mine["reports"], mine.get("calls", 1)) | not_run)
+    return plain.parts(_call(function, mine["args"], kwargs) | not_run)
 
 
 def _groups(wanted: list[list[int] | None]) -> tuple[list, dict[tuple[int, int], int]]:
@@ -53,17 +57,33 @@ def _groups(wanted: list[list[int] | None]) -> tuple[list, dict[tuple[int, int],
     return groups, connections
 
 
-def _functions(request: dict[str, Any]) -> dict[str, Any] | str:
-    """What the student's cells define, by name, or the sentence that says why not."""
+def _functions(request: dict[str, Any]) -> tuple[dict[str, Any] | str, dict[str, Any]]:
+    """What the student's cells define, by name, or the sentence that says why not; and what of them was not run."""
+    loading = student.Loading()
+    found: dict[str, Any] | str
     try:
-        return student.load(request["answer"], request["functions"], callables=request["call"] is not None)
+        wants_functions = request["call"] is not None
+        found = student.load(request["answer"], request["functions"], callables=wants_functions, loading=loading)
     except student.StudentError as error:
-        return str(error)
+        found = str(error)
     except BaseException as error:
-        return f"The cell fails when it is run: {_told(error)}"
+        found = f"The cell fails when it is run: {told(error)}"
+    loaded()
+    return found, {"not_run": loading.not_run} if loading.not_run else {}
 
 
-def _told(error: BaseException) -> str:
+@contextmanager
+def _no_world() -> Iterator[None]:
+    """While cells are run there is no group to communicate in, as in a kernel: demonstrations cannot reach others."""
+    inside, state = dist.group.WORLD, distributed_c10d._world
+    state.default_pg = None
+    try:
+        yield
+    finally:
+        state.default_pg = inside
+
+
+def told(error: BaseException) -> str:
     """A student's own traceback, without the frames of this folder."""
     return _OUR_FRAMES.sub("", own_traceback(error))[-MOST_ERROR:]
 
@@ -75,22 +95,21 @@ def _no_new_group(*_: Any, **__: Any) -> None:
 def without_ranks(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
     """An exercise that is a formula: one call for each list of arguments."""
     seal()
-    functions = _functions(request)
+    functions, not_run = _functions(request)
     if isinstance(functions, str):
-        return plain.parts({"refused": functions})
+        return plain.parts({"refused": functions} | not_run)
     if request["call"] is None:  # the answer is a value, not a function
-        return plain.parts(
-            {"answers": [{"value": _plain_or_refused(functions[name])} for name in request["functions"]]}
-        )
-    function = functions[request["call"]]
-    return plain.parts({"answers": [_guarded(function, args) for args in request["mine"]]})
+        answers = [{"value": _plain_or_refused(functions[name])} for name in request["functions"]]
+    else:
+        answers = [_guarded(functions[request["call"]], args) for args in request["mine"]]
+    return plain.parts({"answers": answers} | not_run)
 
 
 def _guarded(function: Callable, args: list) -> dict[str, Any]:
     try:
         return {"value": _plain_or_refused(function(*args))}
     except Exception as error:
-        return {"raised": _told(error)}
+        return {"raised": told(error)}
 
 
 def _train(function: Callable, args: list, kwargs: dict[str, Any], wanted: list[str], calls: int) -> dict[str, Any]:
@@ -112,7 +131,7 @@ def _train(function: Callable, args: list, kwargs: dict[str, Any], wanted: list[
         report = trained.report(args, kept[0], wanted)
         plain.parts(report)  # now, while it can still be said that it is not plain
     except Exception as error:
-        return {"raised": _told(error), "kinds": came["kinds"]}
+        return {"raised": told(error), "kinds": came["kinds"]}
     return came | {"trained": report}
 
 
@@ -121,9 +140,9 @@ def _call(function: Callable, args: list, kwargs: dict[str, Any]) -> dict[str, A
     with meter.record() as bill:
         marked.started = lambda: sum(event.kind == "all_reduce" for event in bill.events)
         try:
-            value = function(*args, **kwargs)
+            value = plain.listed(function(*args, **kwargs))
         except Exception as error:
-            return {"raised": _told(error), "kinds": bill.kinds}
+            return {"raised": told(error), "kinds": bill.kinds}
     if returned is not None:
         returned()
     shares = any(t.untyped_storage().data_ptr() in before for t in _tensors(value) if t.numel())

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from shardlab.ranks.inside import Part, own_traceback
+from shardlab.ranks.inside import Part
 
-from autograder.jobs import plain, student
-from autograder.jobs.needed import reads
+from autograder.jobs import call, plain, student
+from autograder.jobs.statements import parsed
 
 
 def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
@@ -22,20 +22,20 @@ def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
         from autograder.jobs import canvas
     seal()
     answer = request["answer"]
-    others = [cell for cell in answer["cells"] if not cell[2]]
-    ((name, source),) = [cell[:2] for cell in answer["cells"] if cell[2]]
+    name, source, code = answer["shown"]
     error = None
     try:
-        tree = student.parse(source, f"<{name}>")
+        tree = parsed(code, f"<{name}>")
         with _Silence():
-            space = student.run_cells(answer | {"cells": others}, set().union(*map(reads, tree.body)))
+            space = student.run_cells(answer, (), student.Loading())
+        call.loaded()
         _run(tree, f"<{name}>", source, space)
     except BaseException as problem:
-        error = own_traceback(problem)
+        error = call.told(problem)
     try:
         canvas.flush()
     except BaseException as problem:
-        error = error or own_traceback(problem)
+        error = error or call.told(problem)
     return plain.parts({"error": error, **canvas.shown})
 
 
@@ -44,11 +44,11 @@ def _run(tree: ast.Module, filename: str, source: str, space: dict[str, Any]) ->
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     space["display"] = _display
-    exec(compile(tree, filename, "exec"), space)
+    exec(compile(tree, filename, "exec", dont_inherit=True), space)
     if isinstance(last, ast.Expr) and not source.rstrip().endswith(";"):
-        _display(eval(compile(ast.Expression(last.value), filename, "eval"), space))
+        _display(eval(compile(ast.Expression(last.value), filename, "eval", dont_inherit=True), space))
     elif isinstance(last, ast.Expr):
-        exec(compile(ast.Module([last], []), filename, "exec"), space)
+        exec(compile(ast.Module([last], []), filename, "exec", dont_inherit=True), space)
 
 
 def _display(*things: Any) -> None:

@@ -21,6 +21,7 @@ from autograder.jobs import call, confine, contained, exhibit, marked, parcels, 
 from autograder.jobs.connections import Connections
 from autograder.jobs.inputs import Inputs
 from autograder.jobs.keys import Keys
+from autograder.jobs.loading import MOST_SECONDS, LoadingTime
 from autograder.jobs.peaks import Peaks
 from autograder.jobs.watch import Watch
 from autograder.jobs.wire import Tap
@@ -67,6 +68,7 @@ def work(
     keys = Keys(parts[-1], num_ranks, num_all_reduces) if request["trains"] else None
     looks = request["keeps_inputs"] and sys.platform == "linux"
     inputs = Inputs(parts[1:-1], spoils=not request["returns_inputs"]) if looks else None
+    loading = LoadingTime(num_ranks)
     printed: list[str] = []
     kept_output = request.get("kept_output", KEPT_OUTPUT)
     _limit_own_memory()
@@ -76,7 +78,7 @@ def work(
             printed.append(f"[rank {rank}] {text}" if num_ranks > 1 else text)
 
     def as_a_rank(rank: int) -> list[rank_inside.Part]:
-        return _live(request, rank, parts, ours, meeting, tap, peaks, keys, inputs, level)
+        return _live(request, rank, parts, ours, meeting, tap, peaks, keys, inputs, loading, level)
 
     def is_too_much() -> bool:
         if isinstance(tap, Connections):
@@ -87,7 +89,7 @@ def work(
             keys.serve()
         if inputs is not None:
             inputs.look()
-        return watch is not None and watch()
+        return loading.is_too_long() or (watch is not None and watch())
 
     try:
         outcome = supervise(
@@ -99,11 +101,14 @@ def work(
             cancelled=is_too_much,
             most_output=MOST_OUTPUT,
             joined=request["program"] == "on_rank" and meeting < 0,
+            uncounted=loading.seconds,
         )
     except (MemoryError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
         # what the ranks handed in or wrote into their ledgers makes no sense: the machine is not at fault
         outcome = Outcome([RankEnd() for _ in range(num_ranks)], 0.0)
         outcome.report = f"The ranks handed in more than fits, or what makes no sense ({type(error).__name__})."
+    if outcome.cancelled and loading.is_too_long():
+        outcome.report, outcome.timed_out = loading.report(outcome.report), True
     if watch is not None and watch.complaint:
         outcome.report = watch.complaint
     rows_and_calls = _read(tap) if tap is not None else None
@@ -158,6 +163,7 @@ def _live(
     peaks: Peaks | None,
     keys: Keys | None,
     kept: Inputs | None,
+    loading: LoadingTime,
     level: int,
 ) -> list[rank_inside.Part]:
     """In a rank, before any thread or student code.
@@ -183,18 +189,19 @@ def _live(
     if kept is not None:
         mine = own["mine"] or {"args": []}
         mine["args"], call.returned = kept.keep_own(rank, mine["args"])
+    call.loaded = loading.keep_own(rank)
     if level == 3 and not confine.settle_rank():
         raise OSError("a rank cannot be shut in")
     if level == 3 and own["trains"]:
         confine.write_no_files()
     if level == 2:
         contained.settle_rank(rank, own["masked"], writes=not own["trains"])
-    confine.limit(seconds=own["timeout"], memory_bytes=own["memory_bytes"])
+    confine.limit(seconds=own["timeout"] + MOST_SECONDS, memory_bytes=own["memory_bytes"])
     confine.separate()
     store = None
     if meeting >= 0:
         store = dist.FileStore(f"/proc/self/fd/{meeting}", own["ranks"])
-        rank_inside.join(transports.GLOO, store, rank, own["ranks"], own["timeout"])
+        rank_inside.join(transports.GLOO, store, rank, own["ranks"], own["timeout"] + MOST_SECONDS)
 
     def seal(groups: Mapping[tuple[int, int], int] = MappingProxyType({})) -> None:
         if store is not None and own["seals"]:

@@ -1,109 +1,95 @@
-"""Which statements of a notebook an answer needs: those that bind a name which it uses, directly or through others."""
+"""Which statements of a notebook an answer needs: those that bind a name which it uses, or can change what it names."""
 
 from __future__ import annotations
 
-import ast
-import dis
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from types import CodeType
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from autograder.jobs.statements import Statement
 
 EVERYTHING = "*"  # what `from module import *` binds
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_ASSIGNMENTS = (ast.Assign, ast.AnnAssign)
-_LOOKUPS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
+_ANY_NAME = {"globals", "locals", "vars", "exec", "eval", "__main__"}  # they can bind every name
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A statement of a notebook; the page's own change nothing but what they name, which is seen in their text."""
+
+    statement: Statement
+    is_given: bool
 
 
 class Needs:
-    """The statements of a notebook, with what each binds and reads: walked through once, however often it is asked.
+    """The statements of a notebook in order, with what each binds and reads, however often it is asked."""
 
-    Every rank of a job asks twice, and a page has fifty statements.
-    """
-
-    def __init__(self, statements: Sequence[ast.stmt]) -> None:
-        self._statements = statements
-        self._reads: dict[int, set[str]] = {}
+    def __init__(self, placed: Sequence[Placed]) -> None:
+        self._statements = [one.statement for one in placed]
         self._binders: dict[str, set[int]] = defaultdict(set)
-        assigned: set[str] = set()
-        for place, statement in enumerate(statements):
-            bound = binds(statement)
-            for name in bound:
+        for place, statement in enumerate(self._statements):
+            for name in statement.binds:
                 self._binders[name].add(place)
-            if isinstance(statement, _ASSIGNMENTS):
-                assigned |= bound
-        for place, statement in enumerate(statements):
-            if (name := _calls_method_of(statement)) in assigned:
-                self._binders[name].add(place)
+        for place, statement in enumerate(self._statements):
+            if statement.calls_method_of in self._binders and self._is_data(statement.calls_method_of):
+                self._binders[statement.calls_method_of].add(place)
+        self._mentions: dict[str, set[int]] = defaultdict(set)
+        self._theirs = {at for at, one in enumerate(placed) if not (one.is_given or one.statement.is_import)}
+        for place in self._theirs:
+            self._note_what_it_can_change(place, self._statements[place])
 
     def of(self, names: Iterable[str]) -> set[int]:
-        """The places of the statements that bind or change these names, or names that those statements use in turn.
+        """The places of the statements that bind these names, or names that those statements use in turn.
 
-        Order plays no part: a function may use what is assigned below it. `values.append(1)` changes an assigned
+        Order plays no part: a function may use what is assigned below it. `values.append(1)` binds an assigned
         `values`.
         """
+        return self._closure(names, spreads=False)
+
+    def touching(self, names: Iterable[str]) -> set[int]:
+        """As `of`, with all statements of a student's that could change what these names stand for.
+
+        `fill(table)`, or `row = table[0]` and then `row.append(1)` could, and so could a call of a function that uses
+        `table`.
+        """
+        return self._closure(names, spreads=True)
+
+    def _closure(self, names: Iterable[str], *, spreads: bool) -> set[int]:
         found: set[int] = set()
         todo, asked = {EVERYTHING, *names}, set()
         while todo:
             asked.add(name := todo.pop())
             new = self._binders.get(name, set()) - found
+            if spreads and self._is_data(name):
+                new = new | self._mentions.get(name, set()) - found
+                todo |= set().union(*(self._statements[place].binds for place in new & self._theirs)) - asked
             found |= new
-            todo |= set().union(*map(self.reads, new)) - asked
+            todo |= set().union(*(self._statements[place].reads for place in new)) - asked
         return found
 
-    def reads(self, place: int) -> set[str]:
-        """What `reads` says of the statement at this place."""
-        if place not in self._reads:
-            self._reads[place] = reads(self._statements[place])
-        return self._reads[place]
+    def _is_data(self, name: str) -> bool:
+        """Whether a name stands for something that can change: neither a module nor a function."""
+        statements = [self._statements[place] for place in self._binders.get(name, ())]
+        return any(not (one.is_import or one.is_function) for one in statements)
 
+    def _note_what_it_can_change(self, place: int, statement: Statement) -> None:
+        reached = self._reached_by(statement)
+        for name in reached - _ANY_NAME:
+            self._mentions[name].add(place)
+        for name in self._declared_by(reached):
+            self._binders[name].add(place)
+        if reached & _ANY_NAME or "__main__" in statement.binds:
+            self._binders[EVERYTHING].add(place)
 
-def binds(statement: ast.stmt) -> set[str]:
-    """The names that a statement binds or changes in the notebook; `table[1] = 2` changes `table`."""
-    names: set[str] = set()
-    rest: list[ast.AST] = [statement]
-    while rest:
-        node = rest.pop()
-        if isinstance(node, _SCOPES):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        else:
-            if isinstance(getattr(node, "ctx", None), ast.Store):
-                names.add(_base(node))
-            for field in node._fields:  # ast.iter_child_nodes takes twice as long
-                value = getattr(node, field, None)
-                if isinstance(value, list):
-                    rest += [one for one in value if isinstance(one, ast.AST)]
-                elif isinstance(value, ast.AST):
-                    rest.append(value)
-    return names - {""}
+    def _reached_by(self, statement: Statement) -> set[str]:
+        """The names that it looks up when it is run, also in functions and classes that it names."""
+        todo, reached = set(statement.reads_at_once), set()
+        while todo:
+            reached.add(name := todo.pop())
+            for place in self._binders.get(name, ()):
+                if self._statements[place].is_definition:
+                    todo |= self._statements[place].reads - reached
+        return reached
 
-
-def reads(statement: ast.stmt) -> set[str]:
-    """The names that a statement looks up in the notebook, at once or when a function that it defines is called."""
-    try:
-        return set(_looked_up(compile(ast.Module([statement], []), "<names>", "exec")))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()  # it cannot be run either
-
-
-def _looked_up(code: CodeType) -> Iterator[str]:
-    yield from (step.argval for step in dis.get_instructions(code) if step.opname in _LOOKUPS)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _looked_up(constant)
-
-
-def _calls_method_of(statement: ast.stmt) -> str:
-    """`values` in the statement `values.append(1)`, otherwise nothing."""
-    match statement:
-        case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
-            return _base(method)
-    return ""
-
-
-def _base(node: ast.AST) -> str:
-    """`table` in `table.rows[1]`, nothing where no name stands at the front."""
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    def _declared_by(self, names: set[str]) -> set[str]:
+        places = {place for name in names for place in self._binders.get(name, ())}
+        return set().union(*(self._statements[place].declares for place in places))

@@ -1,8 +1,9 @@
 """Plain data across the trust boundary: numbers, texts, lists, dicts and tensors. Nothing is ever unpickled.
 
-A message is the length of a JSON header, the header, and the bytes of tensors and long texts one after another. Only
-exact types are taken: an object that merely claims to be a number or a tensor is refused on the side that sends it, and
-everything is checked again on the side that reads it. NumPy's numbers and arrays cross as Python's.
+A message is the length of a JSON header, the header, and the bytes of tensors and long texts one after another. What a
+number, list or tensor is made of does not matter: NumPy's cross as Python's, fractions as numbers, named tuples and
+other kinds of list or dict as plain ones, and tensors whatever their strides. An object that merely claims to be one is
+refused on the side that sends it, and everything is checked again on the side that reads it.
 
 A message that was made to be slow is refused before it is parsed: `MOST_MARKS` bounds the values that a header can
 hold, so that reading 8 MB takes a fraction of a second.
@@ -12,6 +13,12 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 import numpy
@@ -27,6 +34,10 @@ MOST_TENSORS = 20_000
 MOST_TENSOR_BYTES = 64 << 20
 MOST_NUMPY_NUMBERS = 100_000  # they travel as text
 LONG_TEXT = 1000  # characters; beyond, a text travels as bytes: a notebook's cell is not part of a header
+MOST_ITEMS = MOST_MARKS  # of what is read one by one: a generator may have no end
+_READ_ONE_BY_ONE = (Iterator, range, deque, type({}.keys()), type({}.values()), type({}.items()))
+_WAITS_FOR_ITS_NUMBERS = ("torch.distributed._functional_collectives", "AsyncCollectiveTensor")
+_DICTS = (Counter, OrderedDict, defaultdict)
 NUMPY_NUMBERS = {numpy.dtype(code).type for code in "?bhilqBHILQefd"}
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -106,19 +117,42 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _describe(value: Any, blobs: list[bytes | memoryview], depth: int) -> Any:
     if depth > MOST_DEPTH:
         raise NotPlain(f"nested deeper than {MOST_DEPTH} levels")
+    value = _simple(value)
     kind = type(value)
-    if kind in NUMPY_NUMBERS or (kind is numpy.ndarray and value.size <= MOST_NUMPY_NUMBERS):
-        value = value.tolist()
-        kind = type(value)
     if kind in (list, tuple):
         return {kind.__name__: [_describe(item, blobs, depth + 1) for item in value]}
     if kind is dict:
         if any(type(key) is not str for key in value):
             raise NotPlain("a dict with keys that are not texts")
         return {"dict": {key: _describe(item, blobs, depth + 1) for key, item in value.items()}}
+    if (kind.__module__, kind.__qualname__) == _WAITS_FOR_ITS_NUMBERS:
+        value, kind = value.trigger_wait(), torch.Tensor  # its numbers, once they are there
     if kind in (torch.Tensor, torch.nn.Parameter):
         return _describe_tensor(value, blobs)
     return _describe_one(value, kind, blobs)
+
+
+def listed(value: Any) -> Any:
+    """A value without what is computed only when it is read: a generator as the list of what it gives."""
+    if isinstance(value, _READ_ONE_BY_ONE):
+        return [listed(one) for one in islice(value, MOST_ITEMS)]
+    if type(value) in (list, tuple):
+        return type(value)(map(listed, value))
+    return value
+
+
+def _simple(value: Any) -> Any:
+    """The plain value of an object that is one, in a type of its own."""
+    kind = type(value)
+    if kind in NUMPY_NUMBERS or (kind is numpy.ndarray and value.size <= MOST_NUMPY_NUMBERS):
+        return value.tolist()
+    if kind in (Fraction, Decimal):
+        return int(value) if value == value // 1 else float(value)
+    if kind is torch.Size or (isinstance(value, tuple) and kind.__bases__ == (tuple,) and hasattr(kind, "_fields")):
+        return tuple(value)
+    if isinstance(value, Enum):
+        return _simple(value.value)
+    return dict(value) if kind in _DICTS else listed(value)
 
 
 def _describe_one(value: Any, kind: type, blobs: list[bytes | memoryview]) -> Any:
@@ -142,8 +176,14 @@ def _describe_tensor(tensor: torch.Tensor, blobs: list[bytes | memoryview]) -> A
     _checked_shape(list(tensor.shape))
     if tensor.numel() * tensor.element_size() > MOST_TENSOR_BYTES:
         raise NotPlain(f"a tensor of {tensor.numel() * tensor.element_size():,} bytes")
-    data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
+    data = _bytes_of(tensor.detach().cpu().resolve_conj().resolve_neg()) if tensor.numel() else b""
     return {"tensor": [name, list(tensor.shape), _kept(data, blobs)]}
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    """The memory of a tensor, row by row; with one number torch calls every stride contiguous, and keeps it."""
+    row = tensor.contiguous()
+    return row.as_strided((row.numel(),), (1,), row.storage_offset()).view(torch.uint8).numpy().data
 
 
 def _kept(data: bytes | memoryview, blobs: list[bytes | memoryview]) -> int:

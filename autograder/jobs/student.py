@@ -1,6 +1,7 @@
 """Turn what a student wrote into functions that can be called: notebook cells, or functions pickled by a notebook."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import builtins
@@ -8,18 +9,25 @@ import functools
 import gc
 import importlib.abc
 import importlib.machinery
+import inspect
 import linecache
 import pickle
-import re
+import signal
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from types import ModuleType
 from typing import Any
 
-from autograder.jobs.needed import Needs
+from autograder.jobs.statements import statements_of
+
+MOST_SECONDS = 3.0  # for all statements together that the answer may not need
+MOST_TOLD = 3  # statements that a student is told of
+MOST_LETTERS = 400  # of what is told of one
+_FUTURES = __future__.annotations.compiler_flag  # the others hold anyway
 
 
 class StudentError(Exception):
@@ -61,12 +69,14 @@ def loaded() -> tuple[list[str], int]:
     return [name for name in sys.modules if name.split(".")[0] == "shardlab"], len(sys.modules)
 
 
-def load(answer: dict[str, Any], names: Sequence[str], *, callables: bool) -> dict[str, Any]:
-    """What the student defines, by name, from {"cells": [...]} or {"pickle": bytes}.
+def load(
+    answer: dict[str, Any], names: Sequence[str], *, callables: bool, loading: Loading | None = None
+) -> dict[str, Any]:
+    """What the student defines, by name, from {"cells": [...]} as planned, or {"pickle": bytes}.
 
     StudentError says what is missing, or is not a function where `callables` are wanted.
     """
-    space = _from_pickle(answer["pickle"]) if "pickle" in answer else run_cells(answer, names)
+    space = _from_pickle(answer) if "pickle" in answer else run_cells(answer, names, loading or Loading())
     missing = [name for name in names if name not in space or (callables and not callable(space[name]))]
     if missing:
         shown = f"{missing[0]}()" if callables else missing[0]
@@ -74,62 +84,130 @@ def load(answer: dict[str, Any], names: Sequence[str], *, callables: bool) -> di
     return {name: space[name] for name in names}
 
 
-def _from_pickle(data: bytes) -> dict[str, Any]:
-    functions, sources = pickle.loads(data)  # in the sandbox, where its author's code runs anyway
+def _from_pickle(answer: dict[str, Any]) -> dict[str, Any]:
+    functions, sources = pickle.loads(answer["pickle"])  # in the sandbox, where its author's code runs anyway
     for name, lines in sources.items():
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
     return functions
 
 
 @dataclass(frozen=True)
-class Statement:
-    """A statement at the top of a cell, and whether the cell is the exercise's own, or the page's."""
+class ToRun:
+    """A cell for a rank: its text, its code as Python, and which of its statements to run.
 
-    tree: ast.stmt
-    filename: str
-    is_own: bool
-    is_given: bool
-
-    @property
-    def defines(self) -> bool:
-        """Whether it is a student's import, function or class, which are cheap."""
-        return not self.is_given and isinstance(self.tree, _DEFINITIONS)
-
-    def run(self, space: dict[str, Any]) -> None:
-        """Execute it in the notebook's namespace."""
-        exec(compile(ast.Module([self.tree], []), self.filename, "exec"), space)
-
-
-def run_cells(answer: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Run cells (name, source, whether it is the exercise's own, whether the page gives it) in one module, for `names`.
-
-    Of other cells, what the answer needs is run, and a student's imports, functions and classes: their demonstrations
-    are not part of it, and an error in them is not an error of this exercise. The own cell is run whole; there too an
-    error is passed over where the answer does not need the statement: `shardlab.run` starts no ranks from a rank.
+    An error in one of `must` is an error of the answer, in others it is passed over; of those in `told` the student is
+    told.
     """
-    module = ModuleType("notebook")
-    sys.modules["notebook"] = module
-    space = module.__dict__
-    space["__builtins__"] = builtins
-    exec(compile(answer.get("preamble", ""), "<notebook>", "exec"), space)
-    with _collections_paused():
-        statements = [statement for cell in answer["cells"] for statement in _statements(*cell)]
-        needs = Needs([statement.tree for statement in statements])
-        due = needs.of(names)
-        own = [needs.reads(place) for place, statement in enumerate(statements) if statement.is_own]
-        helpful = due | needs.of(set().union(*own))
-    passed_over = None
-    for place, statement in enumerate(statements):
+
+    name: str
+    source: str
+    code: str
+    run: list[int]
+    must: list[int]
+    told: list[int]
+    is_own: bool
+
+
+class TooSlow(Exception):
+    """A statement that the answer may not need took too long."""
+
+
+class _NoNotebook:
+    """What `get_ipython()` gives here: there is no notebook, and a magic does nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., list]:
+        return lambda *_, **__: []
+
+
+class Loading:
+    """The cells of an answer, run one after the other in one module, as a kernel does, and what could not be run.
+
+    The module is `__main__`, and a cell's `from __future__ import …` holds for those below it.
+    """
+
+    def __init__(self) -> None:
+        module = ModuleType("__main__")
+        sys.modules["__main__"] = module
+        self.space = module.__dict__
+        self.space |= {"__builtins__": builtins, "get_ipython": _NoNotebook, "display": lambda *_, **__: None}
+        self.not_run: list[str] = []
+        self.passed_over: Exception | None = None
+        self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        self._seconds_left = MOST_SECONDS
+
+    def run(self, cell: ToRun, space: dict[str, Any]) -> None:
+        """Run what was chosen of a cell; raises what a statement raises that the answer needs."""
+        if not cell.run:
+            return
+        filename = f"<{cell.name}>"
+        linecache.cache[filename] = (len(cell.source), None, cell.source.splitlines(keepends=True), filename)
+        with _collections_paused():
+            statements = statements_of(cell.code, filename)
+        for number in cell.run:
+            statement = statements[number]
+            if number in cell.must or statement.is_definition or statement.is_import:
+                limit = nullcontext()
+            else:
+                limit = self._at_most()
+            try:
+                with limit:
+                    self._execute(statement.tree, filename, space)
+            except Exception as error:
+                if number in cell.must:
+                    raise
+                self._pass_over(cell, statement.tree.lineno, error, is_told=number in cell.told)
+
+    def _execute(self, tree: ast.stmt, filename: str, space: dict[str, Any]) -> None:
+        code = compile(ast.Module([tree], []), filename, "exec", self._flags, dont_inherit=True)
+        self._flags |= code.co_flags & _FUTURES
+        coroutine = eval(code, space)
+        if code.co_flags & inspect.CO_COROUTINE:
+            import asyncio
+
+            asyncio.run(coroutine)
+
+    def _pass_over(self, cell: ToRun, line: int, error: Exception, *, is_told: bool) -> None:
+        if cell.is_own:
+            self.passed_over = self.passed_over or error
+        if is_told and len(self.not_run) < MOST_TOLD:
+            self.not_run.append(f"{cell.name}\n{line}\n{type(error).__name__}: {error}"[:MOST_LETTERS])
+
+    @contextmanager
+    def _at_most(self) -> Iterator[None]:
+        """Interrupt what takes longer than is left for everything that the answer may not need."""
+
+        def stop(*_: object) -> None:
+            raise TooSlow(f"all that an answer may not need took more than {MOST_SECONDS:g} s")
+
+        began, before = time.monotonic(), signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, max(0.01, self._seconds_left))
         try:
-            if statement.is_own or place in helpful or statement.defines:
-                statement.run(space)
-        except Exception as error:
-            if statement.is_own and place in due:
-                raise
-            passed_over = passed_over or (error if statement.is_own else None)
-    if passed_over and not all(name in space for name in names):
-        raise passed_over
-    return space
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            self._seconds_left -= time.monotonic() - began
+
+
+def run_cells(answer: dict[str, Any], names: Collection[str], loading: Loading) -> dict[str, Any]:
+    """Run the chosen statements of cells in one module, for `names`, and after them the page's own in names apart.
+
+    The own cell is run whole, and there too an error is passed over where the answer does not need the statement:
+    `shardlab.run` starts no ranks from a rank.
+    """
+    if answer["refused"]:
+        raise StudentError(answer["refused"])
+    space = loading.space
+    exec(compile(answer["preamble"], "<notebook>", "exec", dont_inherit=True), space)
+    for cell in answer["cells"]:
+        loading.run(ToRun(**cell), space)
+    page = dict(space)  # what a student's function rebinds from here on changes nothing that the page calls
+    for cell in answer["page"]:
+        loading.run(ToRun(**cell), page)
+    found = space | {name: page[name] for name in answer["called"] if name in page}
+    if loading.passed_over and not all(name in found for name in names):
+        raise loading.passed_over
+    return found
 
 
 @contextmanager
@@ -142,43 +220,3 @@ def _collections_paused() -> Iterator[None]:
     finally:
         if were_on:
             gc.enable()
-
-
-_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def _statements(name: str, source: str, is_own: bool, is_given: bool = False) -> list[Statement]:
-    """The statements of a cell; another cell that is not Python has none."""
-    filename = f"<{name}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    try:
-        tree = parse(source, filename)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        if not is_own:
-            return []
-        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise StudentError(f"The cell is not Python{line}: {error.args[0] if error.args else error}.") from None
-    return [Statement(part, filename, is_own, is_given) for node in tree.body for part in _parts(node)]
-
-
-def _parts(node: ast.stmt) -> list[ast.stmt]:
-    """An import of several names as imports of one: one that is masked, or not needed, leaves the others alone."""
-    if isinstance(node, ast.Import):
-        return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        return [ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node) for alias in node.names]
-    return [node]
-
-
-def parse(source: str, filename: str) -> ast.Module:
-    """Parse a cell; where that fails, without the lines that only a notebook understands, such as `%matplotlib`."""
-    try:
-        return ast.parse(source, filename)
-    except SyntaxError:
-        plain = _MAGIC.sub(r"\1pass", source)
-        if plain == source:
-            raise
-        return ast.parse(plain, filename)
-
-
-_MAGIC = re.compile(r"^([ \t]*)[%!].*$", re.MULTILINE)

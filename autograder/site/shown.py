@@ -6,17 +6,13 @@ prediction first, and where the cell uses an answer, directly or through other c
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
-from autograder import notebooks
-from autograder.jobs.needed import binds, reads
+from autograder import cell_text, notebooks
 
 Kind = Literal["text", "written", "code", "exercise", "check"]
 Folded = Literal["", "predict", "answer"]
@@ -70,9 +66,8 @@ def solution_lines(solved: NotebookNode, released: NotebookNode) -> set[str]:
 
 def _names(source: str) -> tuple[set[str], set[str]]:
     """What the statements of a cell bind, and what they read of other cells."""
-    statements: Sequence[ast.stmt] = ast.parse(TransformerManager().transform_cell(source)).body
-    bound: set[str] = set().union(*map(binds, statements))
-    return bound, set().union(*map(reads, statements))
+    _, statements = cell_text.read(source)
+    return {name for one in statements for name in one.binds}, {name for one in statements for name in one.reads}
 
 
 def _lines(source: str) -> list[str]:

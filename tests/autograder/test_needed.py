@@ -1,37 +1,67 @@
-"""What of a notebook runs in a rank: what the answer needs, and no demonstration."""
+"""What of a notebook runs in a rank: what the answer needs, what can change it, and no demonstration."""
 
 import ast
+import sys
 
 import pytest
 
-from autograder import known, weeks
+from autograder import known, program, weeks
 from autograder.jobs import student
-from autograder.jobs.needed import Needs, binds
+from autograder.jobs.needed import Needs, Placed
+from autograder.jobs.statements import Statement, statements_of
+
+
+@pytest.fixture(autouse=True)
+def own_main(monkeypatch):
+    """Cells run in a module called `__main__`: here and now, in this process."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
 def run(cells, names=("answer",)):
-    return student.run_cells({"cells": cells}, names)
+    planned = program.planned({"cells": cells}, names)
+    return student.run_cells(planned, names, student.Loading())
 
 
 @pytest.mark.parametrize(
     ("source", "bound"),
     [
-        ("import os.path, torch as t", {"os", "t"}),
+        ("import os.path", {"os"}),
+        ("import torch as t", {"t"}),
         ("a, (b, *c) = 1, (2, 3)", {"a", "b", "c"}),
         ("table.rows[1] = 2", {"table"}),
-        ("try:\n    def f(): inner = 1\nexcept ImportError:\n    f = None", {"f"}),
+        ("try:\n    def f(): inner = 1\nexcept ImportError as e:\n    f = None", {"f", "e"}),
         ("for i in range(3):\n    with open(i) as file:\n        rows[i] = 1", {"i", "file", "rows"}),
         ("total += 1", {"total"}),
+        ("del rows[0], one", {"rows", "one"}),
+        ("print([x for x in y if (last := x)])", {"last"}),
+        ("match a:\n    case [first, *rest]: pass\n    case {'k': k, **more}: pass", {"first", "rest", "k", "more"}),
+        ("f = lambda x: (y := x)", {"f"}),
         ("print(x)", set()),
     ],
 )
 def test_what_a_statement_binds(source, bound):
-    assert binds(ast.parse(source).body[0]) == bound
+    assert Statement(ast.parse(source).body[0]).binds == bound
+
+
+@pytest.mark.parametrize(
+    ("source", "read"),
+    [
+        ("def f(x: T = D, *a) -> R:\n    y = x + G\n    return [z for z in y]", {"T", "D", "R", "G"}),
+        ("def f():\n    global n\n    n += 1", {"n"}),
+        ("def f():\n    table[1] = 2\n    def g(): return table, f", {"table", "f"}),
+        ("class A(B):\n    size = 3\n    def f(self): return size", {"B", "size"}),
+        ("@wraps(h)\ndef f(h): return lambda h: (h, k)", {"wraps", "h", "k"}),
+        ("x += 1", {"x"}),
+        ("f'{a + b[c]:{d}}'", {"a", "b", "c", "d"}),
+    ],
+)
+def test_what_a_statement_looks_up(source, read):
+    assert Statement(ast.parse(source).body[0]).reads == read
 
 
 def test_needs_are_followed_through_functions_and_stop_at_local_names():
     page = "import torch\nfigure = draw()\nWIDTH = 3\ndef helper(): return WIDTH\ndef f(figure): return helper()\n"
-    found = Needs(ast.parse(page).body).of({"f"})
+    found = Needs([Placed(one, is_given=True) for one in statements_of(page)]).of({"f"})
     assert found == {2, 3, 4}
 
 
@@ -77,7 +107,7 @@ def test_order_is_the_notebooks():
     assert run(cells[::-1])["answer"]() == 1
 
 
-def test_magic_lines_are_left_out_and_percent_signs_in_texts_stay():
+def test_magic_lines_do_nothing_and_percent_signs_in_texts_stay():
     assert run([["own", "%time 1\ndef answer():\n    !ls\n    return 3", True]])["answer"]() == 3
     assert run([["own", 'def answer(): return """\n%d""" % 3', True]])["answer"]() == "\n3"
 
@@ -98,3 +128,126 @@ def test_a_cell_that_tries_its_answer_out_on_ranks_is_judged_all_the_same(judge)
     page = ["week01 given 2", "import shardlab, torch\nimport torch.distributed as dist", False, True]
     verdict = judge.judge(weeks.find(exercise), {"cells": [page, [exercise, source + trial, True]]}, 3)
     assert verdict.is_right, verdict.text
+
+
+TABLES = {
+    "for": "T = []\nfor i in range(3):\n    T.append(i)",
+    "call": "T = []\ndef fill(t): t.extend([0, 1, 2])\nfill(T)",
+    "nested": "T = []\ndef fill():\n    T.extend([0, 1, 2])\ndef both(): fill()\nboth()",
+    "alias": "T = [[]]\nrow = T[0]\nrow.extend([0, 1, 2])\nT += row\nT.pop(0)",
+    "method": "T = []\nadd = T.append\nadd(0), add(1)\nadd(2)",
+    "partial": "from functools import partial\nT = []\nadd = partial(list.extend, T)\nadd([0, 1, 2])",
+    "if": "T = []\nif not T:\n    T.extend([0, 1, 2])\nelse:\n    T.extend([5])",
+    "while": "T = []\nwhile len(T) < 3:\n    T.append(len(T))",
+    "with": "from contextlib import suppress\nT = []\nwith suppress(OSError):\n    T.extend([0, 1, 2])",
+    "try": "T = []\ntry:\n    T.extend([0, 1, 2])\n    1 / 0\nexcept ZeroDivisionError as error:\n    last = error",
+    "global": "T = None\ndef init():\n    global T\n    T = [0, 1, 2]\ninit()",
+    "setattr": "class C: pass\nsetattr(C, 't', [0, 1, 2])\nT = C.t",
+    "slice": "T = [9] * 3\nT[:] = range(3)",
+    "augmented": "T = [0]\nT += [1, 2]",
+    "del": "T = [0, 7, 1, 2]\ndel T[1]",
+    "walrus": "print(T := [0, 1, 2])",
+    "match": "match [0, [0, 1, 2]]:\n    case [_, [*T]]: pass",
+    "decorator": "T = []\ndef note(f):\n    T.append(f())\n    return f\n@note\ndef a(): return 0\n"
+    "@note\ndef b(): return 1\n@note\ndef c(): return 2",
+    "globals": "globals()['T'] = [0, 1, 2]",
+    "exec": "exec('T = [0, 1, 2]')",
+    "comprehension": "T = []\n[T.append(i) for i in range(3)]",
+    "main guard": "if __name__ == '__main__':\n    T = [0, 1, 2]",
+    "shell": "files = !ls\n?print\nprint?\n%matplotlib inline\nT = [0, 1, 2]",
+    "timed": "T = []\n%time T.extend([0, 1, 2])",
+    "timed cell": "%%time\nT = []\nfor i in range(3):\n    T.append(i)",
+    "timed value": "T = %time [0, 1, 2]",
+    "timeit": "x = %timeit -o -n 1 -r 1 f()\nT = [0, 1, 2]",
+    "await": "async def wait(): return [0, 1, 2]\nT = await wait()",
+    "iterator": "numbers = iter(range(4))\nT = [next(numbers)]\nT += [next(numbers) for _ in range(2)]",
+    "swap": "A, T = [0, 1, 2], [3]\nA, T = T, A",
+    "zip": "T = [9, 9, 9]\nfor place, T[place] in enumerate(range(3)): pass",
+    "future": "from __future__ import annotations\ndef f(x: NoSuchName): return x\nT = f([0, 1, 2])",
+    "dataclass": "from dataclasses import *\n@dataclass\nclass Box:\n    t: list = field(default_factory=list)"
+    "\nbox = Box()\nbox.t += [0, 1, 2]\nT = box.t",
+    "pickled": "import pickle\nclass Box:\n    t = [0, 1, 2]\nT = pickle.loads(pickle.dumps(Box())).t",
+    "unicode": "größe = 3\nT = list(range(größe))",
+    "random": "import random\nT = [2, 1, 0]\nT.sort()",
+    "star": "from math import *\nT = [int(sin(0)), int(cos(0)), int(sqrt(4))]",
+    "setdefault": "D = {}\nD.setdefault('t', []).extend([0, 1, 2])\nT = D['t']",
+    "sibling": "T = []\nclass Filler:\n    def __init__(self): T.extend([0, 1, 2])\nFiller()",
+    "chained": "T = U = []\nU.append(0)\nU.extend([1, 2])",
+    "after an error": "T = [0]\nprint(undefined)\nT.append(1)\nT.append(2)",
+    "one line": "T = []; T.append(0); T.append(1); T.append(2)",
+}
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("habit", TABLES)
+@pytest.mark.parametrize("is_own", [False, True], ids=["helper cell", "own cell"])
+def test_what_a_kernel_has_done_to_a_table_is_done(habit, is_own):
+    answer = "def answer(): return T"
+    cells = (
+        [["own", f"{TABLES[habit]}\n{answer}", True]]
+        if is_own
+        else [
+            ["week01 extra 1", TABLES[habit], False],
+            ["own", answer, True],
+        ]
+    )
+    assert run(cells)["answer"]() == [0, 1, 2]
+
+
+def test_what_cannot_be_run_is_told_with_its_cell_and_line():
+    cells = [
+        ["week01 extra 1", "T = []\nfor i in range(2):\n    T.append(i)\n    1 / 0", False],
+        ["own", "def answer(): return T", True],
+    ]
+    loading = student.Loading()
+    student.run_cells(program.planned({"cells": cells}, ["answer"]), ["answer"], loading)
+    (told,) = program.passed_over({"cells": cells}, loading.not_run)
+    assert told == "Your cell that begins with `T = []`: line 2 could not be run. ZeroDivisionError: division by zero"
+    cells[0][1] = "x = = 1"
+    (told,) = program.not_run({"cells": cells})
+    assert told == "Your cell that begins with `x = = 1` was not run: it is not Python in line 1: invalid syntax."
+
+
+@pytest.mark.parametrize(
+    "claims", [None, 3, ["x"], ["own\nx\ny"], ["a\n1\nb"], [b"own"], [["own"]], ["own\n" + "9" * 9999 + "\nb"]]
+)
+def test_claims_of_a_rank_that_make_no_sense_are_left_out(claims):
+    assert program.passed_over({"cells": [["own", "1", True]]}, claims) == []
+
+
+def test_no_demonstration_is_run(monkeypatch):
+    monkeypatch.setattr(student, "MOST_SECONDS", 0.05)
+    shows = "from nowhere import slow\nlosses = [slow(n) for n in range(9)]\nexplode(losses)"
+    endless = "T = [3]\nfor one in iter(T, None):\n    pass"
+    space = run(
+        [["week01 extra 1", shows, False], ["week01 extra 2", endless, False], ["own", "def answer(): return T", True]]
+    )
+    assert space["answer"]() == [3] and "losses" not in space
+
+
+HOSTILE = {
+    "brackets": "(" * 5000,
+    "minus": "-" * 40_000 + "1",
+    "attributes": "f" + ".a" * 20_000,
+    "sum": "a" + "+a" * 20_000,
+    "lambdas": "lambda:" * 6000 + "1",
+    "magics": "x = !ls\n" * 6000,
+    "questions": "f?\n" * 10_000,
+    "finally": "\n".join(" " * level + "try: pass\n" + " " * level + "finally:" for level in range(90))
+    + "\n"
+    + " " * 90
+    + "x",
+    "zero byte": "x = '\0'",
+    "long": "x = 1\n" * 20_000,
+    "digits": "x = " + "9" * 40_000,
+    "f-strings": "f'{" * 100 + "x" + "}'" * 100,
+}
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_cell_is_no_more_than_a_cell_that_is_not_run(kind):
+    cells = [["week01 extra 1", HOSTILE[kind], False], ["own", "def answer(): return 1", True]]
+    assert program.planned({"cells": cells}, ["answer"])["refused"] == ""
+    cells = [["own", HOSTILE[kind], True]]
+    assert isinstance(program.planned({"cells": cells}, ["answer"])["refused"], str)

@@ -7,7 +7,7 @@ from random import Random
 from shardlab.costs import traffic
 
 from autograder.checks.base import Case, Check, Reply, Task, close
-from autograder.checks.formulas import FORMULAS, formula_task, shown, trouble_in_call, value_of
+from autograder.checks.formulas import FORMULAS, formula_task, numbers_of, shown, trouble_in_call
 
 
 def _seconds(case: Case) -> float:
@@ -19,7 +19,7 @@ def _seconds(case: Case) -> float:
 def _judge_seconds(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble_in_call(reply):
         return problem
-    received = value_of(reply)
+    received = numbers_of(reply)
     if not close(received, task.expected[0]):
         return f"For ({shown(case)}) {received!r} s is not what the {case['algorithm']} takes."
     return None

@@ -7,7 +7,7 @@ from random import Random
 from shardlab.costs import overlap
 
 from autograder.checks.base import Case, Check, Reply, Task, close
-from autograder.checks.formulas import formula_task, shown, trouble_in_call, value_of
+from autograder.checks.formulas import formula_task, numbers_of, shown, trouble_in_call
 
 NAMES = ("compute_seconds", "communication_seconds", "window_seconds")
 FORMULAS = ("shardlab.costs.overlap",)
@@ -22,7 +22,7 @@ def expected_efficiency(case: Case) -> float:
 def _judge_efficiency(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble_in_call(reply):
         return problem
-    received = value_of(reply)
+    received = numbers_of(reply)
     if not close(received, task.expected[0]):
         return f"For ({shown(case)}) {received!r} is not compute / (compute + exposed communication)."
     return None

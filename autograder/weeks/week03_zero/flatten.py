@@ -58,11 +58,12 @@ def _judge_list(received: object, wanted: list[torch.Tensor]) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
+    """Matrices and vectors alone, as the page says."""
     some = [
-        {"shapes": [[rng.randint(2, 9), 4], [], [4 * rng.randint(1, 5)]], "num_ranks": 4},  # three zeros
+        {"shapes": [[rng.randint(2, 9), 4], [1], [4 * rng.randint(1, 5)]], "num_ranks": 4},  # three zeros
         {"shapes": [[rng.randint(2, 5), 4], [8]], "num_ranks": 4},  # nothing to pad
         {"shapes": [[1], [2]], "num_ranks": 7, "dtype": "bfloat16"},  # fewer numbers than ranks
-        {"shapes": [[2 * rng.randint(3, 20) + 1, 5], [0], [3, 2, 2]], "num_ranks": 2, "dtype": "float64"},
+        {"shapes": [[2 * rng.randint(3, 20) + 1, 5], [3, 4], [2]], "num_ranks": 2, "dtype": "float64"},
         {"shapes": [[5]], "num_ranks": 1},
     ]
     return [case | {"part": part} for part in ("flatten", "unflatten") for case in some]

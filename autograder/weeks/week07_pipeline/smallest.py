@@ -8,7 +8,7 @@ from random import Random
 from shardlab.costs.clock.step import bubble_share
 
 from autograder.checks.base import Case, Check, Reply, Task
-from autograder.checks.formulas import formula_task, shown, trouble_in_call, value_of
+from autograder.checks.formulas import formula_task, numbers_of, shown, trouble_in_call
 from autograder.weeks.week07_pipeline.bubble import FORMULAS
 
 
@@ -23,7 +23,7 @@ def smallest(num_ranks: int, percent: int) -> int:
 def _judge_smallest(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble_in_call(reply):
         return problem
-    received, expected = value_of(reply), task.expected[0]
+    received, expected = numbers_of(reply), task.expected[0]
     if type(received) is not int:
         return f"For ({shown(case)}) return a whole number of microbatches."
     if 1 <= received < expected:

@@ -12,7 +12,7 @@ from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.simulation import simulate
 
 from autograder.checks.base import Case, Check, Reply, Task, close
-from autograder.checks.formulas import formula_task, shown, trouble_in_call, value_of
+from autograder.checks.formulas import formula_task, numbers_of, shown, trouble_in_call
 from autograder.checks.schedules import BUILDERS
 
 NAMES = ("num_ranks", "weight_gradient", "extra")
@@ -43,7 +43,7 @@ def _is_quicker(case: Case, num_microbatches: int) -> bool:
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble_in_call(reply):
         return problem
-    received = value_of(reply)
+    received = numbers_of(reply)
     if type(received) is int and close(received, task.expected[0]):
         return None
     what = "a whole number" if type(received) is not int else "the smallest number of microbatches"

@@ -46,11 +46,12 @@ def supervise(
     cancelled: Callable[[], bool] = lambda: False,
     most_output: int | None = None,
     joined: bool = True,
+    uncounted: Callable[[], float] = float,
 ) -> Outcome:
     """Run `program(rank)` on forked ranks and collect how each ended, within `timeout` seconds.
 
     `environment`: variables of the ranks, those of the transport by default. `joined=False` starts processes that form
-    no group; `most_output` ends a call whose rank prints more bytes.
+    no group; `most_output` ends a call whose rank prints more bytes; `uncounted` seconds are added to `timeout`.
 
     1. fork  2. watch pipes, exits and the clock  3. end whatever is left  4. explain
     """
@@ -63,7 +64,8 @@ def supervise(
         try:
             for rank in range(num_ranks):
                 ranks.append(_fork(program, rank, world, ranks))
-            outcome = _watch(ranks, began, timeout, emit, cancelled, most_output, StallWatch(ledgers))
+            stall = StallWatch(ledgers)
+            outcome = _watch(ranks, began, lambda: timeout + uncounted(), emit, cancelled, most_output, stall)
         finally:
             _end(ranks)
     outcome.ledgers = [ledger.read(memory) for memory in ledgers]
@@ -134,7 +136,7 @@ def end_with_parent() -> None:
 def _watch(
     ranks: list[Watched],
     began: float,
-    timeout: float,
+    timeout: Callable[[], float],
     emit: Emit,
     cancelled: Callable[[], bool],
     most_output: int | None,
@@ -155,7 +157,7 @@ def _watch(
             now = time.monotonic()
             if failed_at is None and any(rank.end is not None and not rank.end.is_right for rank in ranks):
                 failed_at = now
-            outcome.timed_out = now - began > timeout and failed_at is None
+            outcome.timed_out = now - began > timeout() and failed_at is None
             outcome.cancelled = cancelled()
             too_loud = most_output is not None and any(rank.printed > most_output for rank in ranks)
             outcome.stalled = failed_at is None and stall.is_certain({r.rank: r.pid for r in ranks if r.end is None})
