@@ -1,4 +1,4 @@
-"""What hooks ask about a backward: is one running, when does it end, where does it enter a model, what does it reach?"""
+"""Hooks ask about a backward: is one running, when does it end, where does it enter a model, what does it reach?"""
 
 from __future__ import annotations
 
@@ -52,6 +52,17 @@ def _inside(value: Any) -> list[Any]:
         return []
     slots = [getattr(value, name, None) for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     return [*slots, *getattr(value, "__dict__", {}).values()]
+
+
+def node_of(tensor: Tensor) -> int:
+    """The number of the node that computed a tensor: nodes are numbered in the order in which they are made."""
+    assert tensor.grad_fn is not None
+    return tensor.grad_fn._sequence_nr()
+
+
+def next_node() -> int:
+    """The number that the next node of a graph gets."""
+    return torch._C._autograd._get_sequence_nr()  # type: ignore[attr-defined]
 
 
 def accumulator(parameter: nn.Parameter) -> Node:

@@ -117,6 +117,10 @@ class ShardedOptimizer:
         for vector in self.vectors:
             vector.take_gradient(None)
         self.spread()
+        self._has_stepped()
+
+    def _has_stepped(self) -> None:
+        """The weights are new; ZeRO-3 now checks that nobody holds the old ones."""
 
     def spread(self) -> None:
         """Every rank gets all weights from the masters: after a step, or after a load."""

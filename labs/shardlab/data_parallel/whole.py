@@ -57,7 +57,7 @@ class WholeParameters(FlatParameters):
 
     def candidates(self) -> list[nn.Parameter]:
         """The masters, and of what others own the shape without its memory: an optimizer refuses on all ranks alike."""
-        shown = [self.master.detach().new_zeros(1).expand(shape) for shape in self._others]
+        shown = [self.master.detach().new_zeros(()).expand(shape) for shape in self._others]
         return [*self.masters, *(nn.Parameter(tensor) for tensor in shown)]
 
     def heads(self, full: Tensor) -> list[Tensor]:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.data_parallel import backward
@@ -53,7 +54,8 @@ class Zero3(Zero2):
         self._place_of = {vector: number for number, vector in enumerate(self.vectors)}
         self._order: list[nn.Module] = []  # in which the units of the first forward began
         self._knows_order = False
-        self._entered: dict[nn.Module, int] = {}  # units that this backward has entered, and the node where
+        self._began: dict[nn.Module, int] = {module: 0}  # the number of the first node of a unit's last forward
+        self._entered: dict[nn.Module, int] = {}  # units that this backward has entered, and their first nodes
         for unit in units:
             unit.register_forward_pre_hook(self._before_forward)
             unit.register_forward_hook(self._after_forward)
@@ -137,12 +139,13 @@ class Zero3(Zero2):
 
     def _before_forward(self, unit: nn.Module, _: Any) -> None:
         if backward.is_running():  # a recomputation, which reads the weights even if their gradients have left
-            self._complete_passed(-1)
+            self._complete_passed(self._entered.get(unit, 0))
             self._gather(self._vectors_of[unit])
             return
         self._forget_one_that_raised()
         if not self._knows_order and unit not in self._order:
             self._order.append(unit)
+        self._began[unit] = backward.next_node()
         self._gather(self._vectors_of[unit])
         self._gather_ahead(unit, +1)
 
@@ -154,24 +157,24 @@ class Zero3(Zero2):
         """A backward needs the unit's weights from where it enters this part of it."""
         if not backward.is_running():  # what is recomputed has its hooks already
             for tensor in backward.entrances(output):
-                node = tensor.grad_fn._sequence_nr()  # type: ignore[union-attr]
-                tensor.register_hook(lambda gradient, node=node: self._before_backward(unit, node))
+                node, first = backward.node_of(tensor), self._began[unit]
+                tensor.register_hook(lambda _, node=node, first=first: self._before_backward(unit, node, first))
 
-    def _before_backward(self, unit: nn.Module, node: int) -> None:
+    def _before_backward(self, unit: nn.Module, node: int, first: int) -> None:
         self._begin_backward()
         self._complete_passed(node)
-        self._entered.setdefault(unit, node)
+        self._entered[unit] = first
         self._gather(self._due(unit))
         self._gather_ahead(unit, -1)
 
     @torch.no_grad()
     def _complete_passed(self, node: int) -> None:
-        """A backward takes a graph's nodes from the last to the first: units entered at a later node are done.
+        """A backward takes a graph's nodes from the last to the first: units whose first node is a later one are done.
 
         What it does not reach in them gets zeros. So every rank sends a unit's gradients before the next gather,
         whichever branches it has taken inside.
         """
-        for unit in [unit for unit, entered in self._entered.items() if entered > node and unit is not self.module]:
+        for unit in [unit for unit, first in self._entered.items() if first > node]:
             buckets = [self.buckets[self._place_of[vector]] for vector in self._vectors_of[unit]]
             unreached = [p for bucket in buckets for p in bucket.waiting if not self._reaches(p)]
             if unreached and any(map(self._reaches, self._accumulators)):
@@ -208,6 +211,15 @@ class Zero3(Zero2):
         super()._forget_backward()
         self._gathers.forget()
         self._entered.clear()
+
+    def _has_stepped(self) -> None:
+        """Nothing may be gathered when a step ends: the next forward would use the old weights."""
+        names = [self._name_of(one) for one in self.vectors if isinstance(one, GatheredParameters) and one.is_there]
+        if names:
+            raise AssertionError(
+                f"rank {dist.get_rank()}: {', '.join(names)} still gathered after a step: these are the old weights. "
+                "This is a mistake in ZeRO-3, not in your model: no training should go on"
+            )
 
     def _has_left(self, number: int) -> None:
         """The gradients of a vector are complete: its weights have done their work in this step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ from shardlab.data_parallel.zero3 import Zero3
 from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
 from torch import Tensor, nn
 
-from tests.shardlab.generated.cases import Generated, Microbatch, ModelCase, Record, backward, model_case, trained_alone
+from tests.shardlab.generated.cases import Microbatch, ModelCase, Record, backward, model_case, trained_alone
 
 WRAPPERS = ("ddp", "ddp and sharded optimizer", "zero1", "zero2", "zero3", "zero++")
 
@@ -39,7 +39,9 @@ def draw(wrapper: str, seed: int, ranks: int) -> Drawn:
     random = Random(f"{wrapper} {seed}")
     gathers = wrapper in ("zero3", "zero++")
     case = model_case(seed, ranks=ranks, same_routes=gathers)
-    sizes = random.choice([{}, {"bucket_bytes": 100, "first_bucket_bytes": 1}, {"bucket_bytes": 1, "first_bucket_bytes": 1}])
+    sizes = random.choice(
+        [{}, {"bucket_bytes": 100, "first_bucket_bytes": 1}, {"bucket_bytes": 1, "first_bucket_bytes": 1}]
+    )
     if wrapper in ("ddp", "ddp and sharded optimizer"):
         return Drawn(case, wrapper, sizes)
     if not gathers:
@@ -121,12 +123,17 @@ def _gradients(trained: Trained, due: dict[str, Tensor | None], tolerance: float
     """DDP: each gradient, or that there is none; ZeRO-2 and 3: this rank's slices."""
     named = dict(trained.model.named_parameters())
     if trained.zero is None:
-        return [one for n, gradient in due.items() for one in _compare(f"gradient of {n}", named[n].grad, gradient, tolerance)]
+        return [
+            one
+            for n, gradient in due.items()
+            for one in _compare(f"gradient of {n}", named[n].grad, gradient, tolerance)
+        ]
     if isinstance(trained.zero, Zero2):
         name_of = {parameter: name for name, parameter in named.items()}
         found = []
         for vector, shard in zip(trained.zero.vectors, trained.zero.shard_gradients, strict=True):
-            whole = torch.cat([due[name_of[one]].view(-1) for one in vector.parameters])  # type: ignore[union-attr]
+            known = [(due[name_of[one]], shape) for one, shape in zip(vector.parameters, vector.shapes, strict=True)]
+            whole = torch.cat([torch.zeros(shape).view(-1) if one is None else one.view(-1) for one, shape in known])
             padded = nn.functional.pad(whole, (0, vector.padding))
             names = ", ".join(name_of[one] for one in vector.parameters)
             found += _compare(f"slice of {names}", shard, vector.own_slice(padded), tolerance)
@@ -150,7 +157,9 @@ def compare_all(wrapper: str, seeds: Sequence[int]) -> dict[int, list[str]]:
     for seed in seeds:
         drawn = draw(wrapper, seed, dist.get_world_size())
         try:
-            different = differences(drawn, trained_alone(drawn.case, zero=wrapper.startswith("zero")))
+            is_zero = wrapper.startswith("zero")
+            due = trained_alone(drawn.case, always_synchronized=is_zero, unused_are_zero=wrapper != "ddp")
+            different = differences(drawn, due)
         except Exception:
             found[seed] = [traceback.format_exc()]
             return found

@@ -131,7 +131,9 @@ class Block(nn.Module):
             self.aside = self.down(inner).square().sum(1)
         if plan.extra == "nothing":
             return result
-        return CONTAINERS[plan.container](result, x if plan.extra == "input" else inner @ inner.new_ones(plan.hidden, WIDTH))
+        return CONTAINERS[plan.container](
+            result, x if plan.extra == "input" else inner @ inner.new_ones(plan.hidden, WIDTH)
+        )
 
     def _compute(self, x: Tensor, both: bool) -> tuple[Tensor, Tensor]:
         inner = self.up(x).tanh()

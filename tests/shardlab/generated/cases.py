@@ -142,7 +142,10 @@ def model_case(seed: int, *, ranks: int = 2, same_routes: bool = False) -> Model
 
     def draw_microbatch(is_last: bool) -> Microbatch:
         route = _draw_route(random, len(plans), may_repeat)
-        routes = [route if same_routes or random.random() < 0.6 else _draw_route(random, len(plans), may_repeat) for _ in range(ranks)]
+        routes = [
+            route if same_routes or random.random() < 0.6 else _draw_route(random, len(plans), may_repeat)
+            for _ in range(ranks)
+        ]
         sizes = [random.randint(1, 4) for _ in range(ranks)]
         rows = tuple(torch.randn(size, WIDTH, generator=generator, dtype=torch.float64) for size in sizes)
         both = tuple(random.random() < 0.6 for _ in range(ranks))
@@ -195,9 +198,12 @@ class Record:
     weights: list[dict[str, Tensor]] = field(default_factory=list)
 
 
-def trained_alone(case: ModelCase, *, zero: bool) -> Record:
-    """All ranks' rows, one after the other. zero: as ZeRO has it, every backward is synchronized, and what none used
-    has a gradient of zeros."""
+def trained_alone(case: ModelCase, *, always_synchronized: bool, unused_are_zero: bool) -> Record:
+    """All ranks' rows, one after the other.
+
+    always_synchronized: each microbatch begins with the buffers of the first rank. unused_are_zero: the optimizer gets
+    zeros for a parameter without a gradient, as with sharded states; torch's skip it.
+    """
     model, record = case.new_model(), Record()
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
     optimizer_class, options = case.optimizer
@@ -207,14 +213,14 @@ def trained_alone(case: ModelCase, *, zero: bool) -> Record:
         optimizer.zero_grad()
         record.losses.append([])
         for one in microbatches:
-            if zero or one.is_synchronized:
+            if always_synchronized or one.is_synchronized:
                 buffers = [buffers[0]] * case.ranks
             losses, buffers = _microbatch_alone(case, model, one, buffers)
             record.losses[-1].append(losses)
-        for parameter in trained.values():
-            if zero and parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
         record.gradients.append({n: None if p.grad is None else p.grad.clone() for n, p in trained.items()})
+        for parameter in trained.values():
+            if unused_are_zero and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         if case.max_norm is not None:
             nn.utils.clip_grad_norm_(trained.values(), case.max_norm)
         optimizer.step()
