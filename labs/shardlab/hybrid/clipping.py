@@ -57,7 +57,8 @@ def clip(masters: Iterable[nn.Parameter], norm: float, max_norm: float) -> None:
     scale = max_norm / (norm + 1e-6)
     if scale < 1:
         gradients = [one.grad for one in masters if one.grad is not None]
-        torch._foreach_mul_(gradients, scale)
+        if gradients:  # a rank whose stages are all frozen has none
+            torch._foreach_mul_(gradients, scale)
 
 
 def summed(numbers: Sequence[float], *, group: dist.ProcessGroup, device: torch.device) -> list[float]:

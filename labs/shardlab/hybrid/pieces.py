@@ -25,8 +25,9 @@ from torch import Tensor, nn
 from shardlab.hybrid.clipping import Owned
 from shardlab.hybrid.groups import STAGE
 from shardlab.hybrid.mesh_trainer import MeshTrainer
-from shardlab.hybrid.places import whole_place
+from shardlab.hybrid.places import fragments, whole_place
 from shardlab.hybrid.weights import flat
+from shardlab.mesh.process_groups import GRADIENTS
 
 Shape = tuple[int, ...]
 
@@ -57,7 +58,7 @@ def chunks_to_save(trainer: MeshTrainer) -> list[Chunk]:
                 ]
             if turn == block.copy + block.copies * one.weights.copy and not any(block.offsets):
                 chunks += _scalars(trainer, one)
-    return chunks + [chunk for chunk, is_mine in _buffers(trainer) if is_mine]
+    return chunks + [chunk for chunk, is_mine in [*_frozen(trainer), *_buffers(trainer)] if is_mine]
 
 
 def chunks_to_load(trainer: MeshTrainer) -> list[Chunk]:
@@ -74,7 +75,7 @@ def chunks_to_load(trainer: MeshTrainer) -> list[Chunk]:
         if one.slice.master not in seen:  # a master of many parameters counts its steps once
             seen.add(one.slice.master)
             chunks += _scalars(trainer, one)
-    return chunks + [chunk for chunk, _ in _buffers(trainer)]
+    return chunks + [chunk for chunk, _ in [*_frozen(trainer), *_buffers(trainer)]]
 
 
 def after_load(trainer: MeshTrainer) -> None:
@@ -118,6 +119,19 @@ def _scalars(trainer: MeshTrainer, one: Owned) -> list[Chunk]:
         for name, value in state.items()
         if isinstance(value, Tensor) and value.dim() == 0 and value.shape != one.slice.master.shape
     ]
+
+
+def _frozen(trainer: MeshTrainer) -> Iterator[tuple[Chunk, bool]]:
+    """Weights that are not trained, whole on each rank of dp and cp, and which of their copies this rank writes."""
+    for one, place in trainer.places.items():
+        if one.requires_grad:
+            continue
+        sharers = trainer.groups.of(*(("edp",) if place.is_expert else GRADIENTS))
+        size, rank = dist.get_world_size(sharers), dist.get_rank(sharers)
+        for block in fragments(place, one.shape, 0, one.numel()):
+            is_mine = place.number % (block.copies * size) == block.copy + block.copies * rank
+            chunk = Chunk(place.name, "weight", place.shape, block.offsets, block.of(flat(one)))
+            yield chunk, is_mine and not place.is_twin
 
 
 def _buffers(trainer: MeshTrainer) -> Iterator[tuple[Chunk, bool]]:

@@ -33,7 +33,8 @@ def check_same(whole: Whole, text: list[str], *, group: dist.ProcessGroup | None
     lines = [f"model {whole.config}", *text]
     if isinstance(whole, nn.Module):
         lines += [
-            f"{name} {list(p.shape)} {p.dtype}, sum {p.double().sum():.17g}" for name, p in whole.named_parameters()
+            f"{name} {list(p.shape)} {p.dtype}, sum {p.double().sum():.17g}, trained {p.requires_grad}"
+            for name, p in whole.named_parameters()
         ]
     if found := first_difference(lines, group=group):
         raise ValueError(

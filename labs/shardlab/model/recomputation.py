@@ -74,7 +74,8 @@ class _Recomputed(torch.autograd.Function):
         with torch.enable_grad():
             output = ctx.function(*inputs)
         _set(ctx.generators, present)
-        torch.autograd.backward(output, gradients[0])
+        if output.requires_grad:  # otherwise nothing in here is trained
+            torch.autograd.backward(output, gradients[0])
         return None, None, None, *(given.grad for given in inputs)
 
 

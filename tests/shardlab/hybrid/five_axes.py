@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import partial
 
 import torch
@@ -25,7 +26,7 @@ sgd = partial(torch.optim.SGD, lr=0.5, momentum=0.9)
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained, on which mesh and how. rows: sequences of each replica."""
+    """What is trained, on which mesh and how. rows: sequences of each replica. frozen: patterns of names."""
 
     mesh: Mesh = field(default_factory=Mesh)
     settings: Settings = field(default_factory=Settings)
@@ -35,6 +36,7 @@ class Case:
     dtype: torch.dtype = torch.float64
     rows: int = 4
     steps: int = 3
+    frozen: tuple[str, ...] = ()
 
     def __str__(self):
         sizes = {name: getattr(self.mesh, name) for name in ("dp", "pp", "cp", "tp", "ep")}
@@ -51,6 +53,7 @@ def new_model(case):
     model = GPT(case.config) if case.moe is None else MoEGPT(case.config, case.moe)
     for name, one in model.named_parameters():
         nn.init.normal_(one, std=0.5 if "moe" in name else 0.2)
+        one.requires_grad_(not any(fnmatch(name, pattern) for pattern in case.frozen))
     return model.to(case.dtype)
 
 

@@ -7,11 +7,12 @@ import shardlab
 from shardlab.context_parallel import Gathered, Ulysses, contiguous
 from shardlab.hybrid import Settings
 from shardlab.mesh import Mesh
-from shardlab.pipeline_parallel.builders import dualpipe_v, gpipe, interleaved, v_half, zb_h1, zbv
+from shardlab.pipeline_parallel.builders import dualpipe_v, gpipe, interleaved, one_f_one_b, v_half, zb_h1, zbv
 
 from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, differences, sgd, trained
 
 TWO = Settings(num_microbatches=2, max_norm=0.1)
+HALVES = (one_f_one_b, zb_h1)
 CASES = [
     Case(Mesh(dp=2), TWO),
     Case(Mesh(tp=2), TWO),
@@ -28,6 +29,12 @@ CASES = [
     Case(Mesh(pp=2), replace(TWO, schedule=v_half, num_microbatches=4)),
     Case(Mesh(pp=2, dp=2, tp=2), replace(TWO, schedule=gpipe), replace(DENSE, tied=False)),
     Case(Mesh(pp=2, cp=2, tp=2), replace(TWO, sequence_parallel=True)),
+    Case(Mesh(cp=2), TWO, replace(DENSE, heads=8, rope=True)),  # heads of width 2
+    *(
+        Case(Mesh(pp=2), replace(TWO, schedule=one), frozen=("token.*", "position.*", "blocks.[01].*"))
+        for one in HALVES
+    ),
+    Case(Mesh(pp=2, dp=2), replace(TWO, zero=1), frozen=("blocks.[23].*", "norm.*", "head.*")),
     Case(Mesh(), TWO, moe=EXPERTS),
     Case(Mesh(dp=2), TWO, moe=EXPERTS),
     Case(Mesh(dp=2, ep=2), replace(TWO, bias_rate=0.01), moe=EXPERTS),

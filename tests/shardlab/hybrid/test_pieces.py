@@ -32,6 +32,7 @@ MESHES = [
     Case(Mesh(dp=2, tp=2, ep=2, etp=1), replace(TWO, zero=3), **MOE),
     Case(Mesh(dp=2, cp=2), replace(TWO, zero=1, replicas=2), **MOE),
     Case(Mesh(pp=2, tp=2), replace(TWO, schedule=interleaved, split_vocabulary=True), **MOE),
+    Case(Mesh(pp=2, dp=2, ep=2), replace(TWO, zero=1), frozen=("token.*", "position.*", "blocks.0.*"), **MOE),
 ]
 PLAIN = replace(TWO, bias_rate=0.0)
 DENSE_MESHES = [
@@ -52,6 +53,9 @@ def saved(case, num_steps):
 def loaded(case, whole, first, num_steps):
     """Read a checkpoint, then go on; losses, norms and all that this rank would write."""
     trainer, replica = started(case)
+    for one in trainer.places:
+        if not one.requires_grad:
+            one.zero_()  # a checkpoint has frozen weights, too
     for chunk in chunks_to_load(trainer):
         source = whole[chunk.key, chunk.kind]
         assert tuple(source.shape) == chunk.global_shape

@@ -81,6 +81,7 @@ def test_parameters_get_gradients_where_no_input_needs_one():
     assert layer.weight.grad is not None
     with torch.no_grad():
         assert not recomputed(layer, torch.ones(2, 3), generators=[]).requires_grad
+    recomputed(layer.requires_grad_(False), torch.ones(2, 3), generators=[]).sum().backward()  # nothing to do
 
 
 def flops(model):
