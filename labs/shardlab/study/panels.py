@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from shardlab.still import with_still
 from shardlab.study import hints, told
 from shardlab.study.folder import Folder, find
 from shardlab.study.trouble import TROUBLE, sentence
@@ -79,7 +80,7 @@ def _panel(folder: Folder, widgets):
         row.append(widgets.Button(description=name))
         row[-1].on_click(action)
     refresh()
-    return widgets.VBox([table, widgets.HBox([chosen, *row]), said])
+    return with_still(widgets.VBox([table, widgets.HBox([chosen, *row]), said]), table.value)
 
 
 def _button(name: str, widgets, what: Callable[[], RenderableType]):
