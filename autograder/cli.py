@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from shardlab.meant import instead
+from shardlab.terminal import fit_output
 
 from autograder.dashboard import commands as dashboard
 from autograder.integrity import commands as integrity
@@ -175,7 +177,7 @@ def kill_matrix(
 
     unknown = [name for name in week or [] if name not in WEEKS]
     if unknown:
-        _fail(f"no checks for {unknown[0]}: use {', '.join(WEEKS)}")
+        _fail(f"no checks for {unknown[0]}: {instead(unknown[0], WEEKS)}")
     if not reports.print_kill_matrix(week):
         raise typer.Exit(1)
 
@@ -214,10 +216,16 @@ def demo() -> None:
     show.main()
 
 
+def main() -> None:
+    """Run the command on any terminal."""
+    fit_output()
+    app()
+
+
 def _fail(sentence: str) -> None:
     typer.echo(sentence, err=True)
     raise typer.Exit(2)
 
 
 if __name__ == "__main__":
-    app()
+    main()

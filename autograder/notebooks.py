@@ -21,6 +21,7 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import ClearSolutions
 from nbgrader.utils import compute_checksum, is_solution
+from shardlab.meant import instead
 from shardlab.study.page import content_id, exercise_id  # noqa: F401 - the other way of `grade_id`
 from traitlets.config import Config
 
@@ -51,7 +52,7 @@ def find_week(week: str, root: Path = ROOT) -> str:
     """
     found = [name for name in weeks(root) if week in (name, name.split("_")[0])]
     if len(found) != 1:
-        raise ValueError(f"no week is called {week!r}: use one of {', '.join(weeks(root)) or '(solutions/ is empty)'}")
+        raise ValueError(f"no week is called {week!r}: {instead(week, weeks(root))}")
     return found[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from shardlab.meant import instead
 
 app = typer.Typer()
 Weeks = Annotated[list[str] | None, typer.Argument(help="week01 …; all weeks without it")]
@@ -55,6 +56,6 @@ def _checks(weeks: list[str] | None) -> list:
         raise typer.Exit(2)
     unknown = [name for name in weeks or [] if name not in WEEKS]
     if unknown:
-        typer.echo(f"no checks for {unknown[0]}: use {', '.join(WEEKS)}", err=True)
+        typer.echo(f"no checks for {unknown[0]}: {instead(unknown[0], WEEKS)}", err=True)
         raise typer.Exit(2)
     return [check for name in weeks or list(WEEKS) for check in WEEKS[name]]

@@ -10,6 +10,7 @@ from typing import Any
 
 from nbconvert.filters.ansi import ansi2html
 from nbformat import NotebookNode
+from shardlab.still import MARK
 
 from autograder.site.languages import say
 
@@ -45,6 +46,8 @@ def _parts(outputs: Sequence[NotebookNode], states: dict[str, Any], keep: Keep) 
             caption = ""
             if text.strip():
                 yield f'<pre class="output">{ansi2html(text.rstrip())}</pre>'
+        elif output.get("metadata", {}).get(MARK):
+            continue  # what the widget below it shows, too
         elif output["output_type"] == "error":
             yield f'<pre class="output error">{ansi2html(chr(10).join(output["traceback"]))}</pre>'
         else:

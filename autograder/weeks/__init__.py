@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+from shardlab.meant import instead
+
 from autograder.checks.base import Check
 
 FOLDERS = {path.name.split("_")[0]: path for path in sorted(Path(__file__).parent.glob("week*")) if path.is_dir()}
@@ -29,7 +31,7 @@ def of_week(week: str) -> tuple[Check, ...]:
     """The checks of a week, named `week01` or by its folder `week01_collectives`. Raises ValueError for another."""
     name = week.split("_", maxsplit=1)[0]
     if name not in WEEKS:
-        raise ValueError(f"no checks for {week!r}: there are checks for {', '.join(WEEKS)}")
+        raise ValueError(f"no checks for {week!r}: {instead(week, WEEKS)}")
     return WEEKS[name]
 
 
@@ -37,5 +39,5 @@ def find(exercise: str) -> Check:
     """The check of one exercise, such as `week01.ring-all-reduce`. Raises ValueError for another."""
     everything = {check.exercise: check for checks in WEEKS.values() for check in checks}
     if exercise not in everything:
-        raise ValueError(f"no exercise {exercise!r}: there are {', '.join(everything)}")
+        raise ValueError(f"no exercise {exercise!r}: {instead(exercise, everything)}")
     return everything[exercise]

@@ -5,12 +5,13 @@ those of torch.profiler (run_tp_experiment.py --profile), one file per rank.
 """
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from matplotlib.axes import Axes
@@ -44,23 +45,41 @@ def read_traces(files: Iterable[Path]) -> dict[int, Lane]:
     lanes: dict[int, Lane] = {}
     for file in files:
         try:
-            trace = json.loads(file.read_text())
-            events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{file} is not a trace in Chrome's JSON format: {error}") from None
+            trace = json.loads(file.read_text(encoding="utf-8"))
+            events = boxes_of(trace)
+        except (OSError, ValueError, RecursionError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ValueError(f"{file} is not a trace in Chrome's JSON format: {reason}") from None
         found = of_profiler(trace, events) if "schemaVersion" in trace else of_ours(events)
         if twice := found.keys() & lanes.keys():
             raise ValueError(f"{file} has rank {min(twice)}, which another file has too: give each rank's file once")
         lanes |= found
-    if not any(lane.computing for lane in lanes.values()):
+    if not any(seconds(lane.computing) for lane in lanes.values()):
         raise ValueError("nothing computes in these files: give traces of shardlab or of torch.profiler")
     return dict(sorted(lanes.items()))
+
+
+def boxes_of(trace: Any) -> list[dict]:
+    """The boxes of a trace. Raises ValueError where it has no list of them, or one without place, length or name."""
+    events = trace.get("traceEvents") if isinstance(trace, dict) else None
+    if not isinstance(events, list):
+        raise ValueError("it has no list 'traceEvents'")
+    boxes = [event for event in events if isinstance(event, dict) and event.get("ph") == "X"]
+    for box in boxes:
+        numbers = [box.get("ts"), box.get("dur")]
+        if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers) or box["dur"] < 0:
+            raise ValueError(f"a box has ts = {numbers[0]!r} and dur = {numbers[1]!r}: both must be microseconds")
+        if not isinstance(box.get("name"), str) or not isinstance(box.get("tid", 0), int | str):
+            raise ValueError(f"a box has the name {box.get('name')!r} on the track {box.get('tid')!r}")
+    return boxes
 
 
 def of_ours(events: list[dict]) -> dict[int, Lane]:
     """A track is a rank, a box is a slot."""
     lanes: dict[int, Lane] = defaultdict(Lane)
     for event in sorted(events, key=lambda event: event["ts"]):
+        if not isinstance(event.get("tid"), int):
+            raise ValueError(f"the track {event.get('tid')!r} is no rank: give traces of shardlab or torch.profiler")
         lanes[event["tid"]].slots.append((event["ts"], event["ts"] + event["dur"], event["name"]))
     for lane in lanes.values():
         lane.computing = union((begin, end) for begin, end, _ in lane.slots)
@@ -73,7 +92,7 @@ def of_profiler(trace: dict, events: list[dict]) -> dict[int, Lane]:
     gloo's and NCCL's own spans are communication, from the start until the last byte, waiting for other ranks included.
     """
     kernels = [event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
-    base = trace.get("baseTimeNanoseconds", 0) / 1e3
+    base = trace["baseTimeNanoseconds"] / 1e3 if isinstance(trace.get("baseTimeNanoseconds"), int) else 0.0
     lane = Lane()
     for event in kernels or events:
         span = (base + event["ts"], base + event["ts"] + event["dur"])
@@ -83,7 +102,8 @@ def of_profiler(trace: dict, events: list[dict]) -> dict[int, Lane]:
         elif kernels or name.startswith("aten::"):
             lane.computing.append(span)
     lane.computing, lane.communicating = union(lane.computing), union(lane.communicating)
-    return {trace.get("distributedInfo", {}).get("rank", 0): lane}
+    told = trace.get("distributedInfo")
+    return {told.get("rank", 0) if isinstance(told, dict) else 0: lane}
 
 
 def union(spans: Iterable[tuple[float, float]]) -> Spans:
@@ -225,12 +245,15 @@ def main(
         typer.echo(f"{'':20}{'predicted':>12}{'measured':>12}")
         typer.echo(f"{'makespan, ms':20}{clock.makespan:12.2f}{ours.makespan:12.2f}")
         typer.echo(f"{'bubble, worst rank':20}{clock.bubble:12.1%}{ours.bubble:12.1%}")
-    if figure is not None:
-        picture, ax = new_axes(9.0, 1.3 + 0.33 * len(lanes))
-        typer.echo(draw_lanes(ax, lanes) if ours is None else draw_timeline(ax, ours.schedule, measured=ours))
-        figure.write_bytes(png(picture))
-    if perfetto is not None:
-        perfetto.write_text(to_perfetto(lanes))
+    try:
+        if figure is not None:
+            picture, ax = new_axes(9.0, 1.3 + 0.33 * len(lanes))
+            typer.echo(draw_lanes(ax, lanes) if ours is None else draw_timeline(ax, ours.schedule, measured=ours))
+            figure.write_bytes(png(picture))
+        if perfetto is not None:
+            perfetto.write_text(to_perfetto(lanes))
+    except OSError as error:
+        raise typer.BadParameter(f"{error.filename} cannot be written: {error.strerror}") from None
 
 
 if __name__ == "__main__":

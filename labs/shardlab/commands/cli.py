@@ -18,6 +18,7 @@ from shardlab.commands.plan import plan
 from shardlab.commands.predict import predict
 from shardlab.commands.schedule import schedule
 from shardlab.commands.study import study
+from shardlab.terminal import fit_output
 
 if TYPE_CHECKING:
     from shardlab.commands.machine import Finding
@@ -57,6 +58,12 @@ app.command()(plan)
 app.command()(memory)
 app.command()(predict)
 app.add_typer(study, name="study")
+
+
+def main() -> None:
+    """Run the command on any terminal."""
+    fit_output()
+    app()
 
 
 def _apart(findings: Iterator[Finding]) -> Iterator[Finding]:

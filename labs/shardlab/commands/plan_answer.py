@@ -15,6 +15,7 @@ from shardlab.costs.planning.long_run import long_run
 from shardlab.costs.planning.neighbours import Neighbour, neighbours
 from shardlab.costs.planning.planner import GRADIENT_BYTES, NothingFits, Plan, Search, plan
 from shardlab.costs.uncertainty import step_interval
+from shardlab.meant import instead
 from shardlab.pipeline_parallel.timed import played_clock, timed
 
 PLAYED = 8  # plans that are timed slot by slot, at least
@@ -131,7 +132,7 @@ def batch_of(tokens: int, sequence: int, num_gpus: int, *, exact: bool) -> Token
 def chosen(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> tuple:
     """The names that were given, or all. Raises ValueError for one that there is not."""
     if unknown := sorted({*(names or [])} - {*known}):
-        raise ValueError(f"there is no {kind} {unknown[0]!r}: use {', '.join(known)}")
+        raise ValueError(f"there is no {kind} {unknown[0]!r}: {instead(unknown[0], known)}")
     return tuple(names or known)
 
 

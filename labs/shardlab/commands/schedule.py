@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shardlab.meant import instead
+
 if TYPE_CHECKING:
     from shardlab.pipeline_parallel.durations import Durations
     from shardlab.pipeline_parallel.schedule import Schedule
@@ -89,7 +91,7 @@ def _build(name: str, ranks: int, microbatches: int, virtual: int | None) -> Sch
     from shardlab.pipeline_parallel.builders import BUILDERS
 
     if name not in BUILDERS:
-        raise typer.BadParameter(f"there is no schedule {name!r}: use one of {', '.join(BUILDERS)}", param_hint="NAME")
+        raise typer.BadParameter(f"there is no schedule {name!r}: {instead(name, BUILDERS)}", param_hint="NAME")
     if virtual is not None and name != WITH_CHUNKS:
         reason = f"{name} has no choice of chunks: leave --virtual out, or use the schedule {WITH_CHUNKS}"
         raise typer.BadParameter(reason, param_hint="--virtual")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from shardlab.study.folder import Folder
 
-Result = TypeVar("Result")
+Command = TypeVar("Command", bound=Callable[..., None])
 study = typer.Typer(add_completion=False, help="Where you stand, what to do next, newer pages, hints, cards.")
 WHAT = typer.Argument(
     help="An exercise, such as week02.assign-buckets; a part that no other has will do: week02.bucket."
@@ -27,7 +28,24 @@ class Chosen:
     folder: Path | None
 
 
+def in_sentences(command: Command) -> Command:
+    """A command that ends in one sentence and exit code 1 where a page, a name or the disk is not as it must be."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        from shardlab.study.trouble import TROUBLE, sentence
+
+        try:
+            command(*args, **kwargs)
+        except TROUBLE as error:
+            typer.echo(sentence(error), err=True)
+            raise typer.Exit(1) from None
+
+    return run  # type: ignore[return-value]
+
+
 @study.callback(invoke_without_command=True)
+@in_sentences
 def overview(
     context: typer.Context,
     folder: Annotated[
@@ -39,34 +57,37 @@ def overview(
     if context.invoked_subcommand is None:
         from shardlab.study import told
 
-        _show(_or_fail(lambda: told.overview(_folder(context))))
+        _show(told.overview(_folder(context)))
 
 
 @study.command()
+@in_sentences
 def begin(context: typer.Context) -> None:
     """Lay out your folder: a page for each week; what is there already stays as it is."""
     from shardlab.study import folder, update
 
-    found, laid_out = _or_fail(lambda: folder.begin(context.obj.folder))
+    found, laid_out = folder.begin(context.obj.folder)
     if laid_out:
         typer.echo(f"{found.path}: {len(laid_out)} pages laid out. Your answers live here; updates keep them.")
-    if behind := [week for week in found.weeks() if _or_fail(lambda week=week: update.is_behind(found, week))]:
+    if behind := [week for week in found.weeks() if update.is_behind(found, week)]:
         typer.echo(
             f"The course has newer pages ({len(behind)}): `shardlab study update` brings them under your answers."
         )
 
 
 @study.command()
+@in_sentences
 def update(
     context: typer.Context,
     week: Annotated[str | None, typer.Argument(help="week02; all weeks without it.")] = None,
 ) -> None:
     """Bring newer pages under the same answers, and say what changed. Save and close the pages first."""
     from shardlab.study import folder
+    from shardlab.study.trouble import TROUBLE, sentence
     from shardlab.study.update import update as update_page
 
-    found, laid_out = _or_fail(lambda: folder.begin(_folder(context).path))
-    weeks = [_or_fail(lambda: found.week(week))] if week else found.weeks()
+    found, laid_out = folder.begin(_folder(context).path)
+    weeks = [found.week(week)] if week else found.weeks()
     failed = False
     for name in weeks:
         if name in laid_out:
@@ -74,8 +95,8 @@ def update(
             continue
         try:
             done = update_page(found, name)
-        except ValueError as error:
-            typer.echo(f"{name}: {error}.", err=True)
+        except TROUBLE as error:
+            typer.echo(f"{name}: {sentence(error).removesuffix('.')}.", err=True)
             failed = True
             continue
         if done is not None:
@@ -90,6 +111,7 @@ def update(
 
 
 @study.command()
+@in_sentences
 def reset(
     context: typer.Context,
     what: Annotated[str, typer.Argument(help="week02 for a whole page, week02.assign-buckets for one exercise.")],
@@ -100,29 +122,32 @@ def reset(
 
     found = _folder(context)
     if "." in what:
-        names = [_or_fail(lambda: found.exercise(what)).name]
-        kept = _or_fail(lambda: reset_exercise(found, names[0]))
+        names = [found.exercise(what).name]
+        kept = reset_exercise(found, names[0])
     else:
-        week = _or_fail(lambda: found.week(what))
+        week = found.week(what)
         names = [one for one in found.exercises() if one.startswith(f"{week.split('_')[0]}.")]
-        kept = _or_fail(lambda: reset_week(found, week))
+        kept = reset_week(found, week)
     if kept is None:
         typer.echo(f"{names[0]} is blank already.")
         return
-    for name in names:
-        records.note("reset", path=found.path, exercise=name)
+    troubles = {records.note("reset", path=found.path, exercise=name) for name in names} - {""}
+    for trouble in troubles:
+        typer.echo(trouble, err=True)
     typer.echo(f"Blank again. What you had: {kept.relative_to(found.path)}. Reload the page in JupyterLab.")
 
 
 @study.command()
+@in_sentences
 def hint(context: typer.Context, exercise: Exercise) -> None:
     """Open the next of an exercise's three hints."""
     from shardlab.study import hints, told
 
-    _show(_or_fail(lambda: told.hints(hints.next_hint(_folder(context), exercise))))
+    _show(told.hints(hints.next_hint(_folder(context), exercise)))
 
 
 @study.command()
+@in_sentences
 def solution(
     context: typer.Context,
     exercise: Exercise,
@@ -131,10 +156,11 @@ def solution(
     """Show the course's solution beside yours: after three different answers, or with all points."""
     from shardlab.study import hints, told
 
-    _show(_or_fail(lambda: told.solution(hints.solution(_folder(context), exercise, measured=compare))))
+    _show(told.solution(hints.solution(_folder(context), exercise, measured=compare)))
 
 
 @study.command()
+@in_sentences
 def cards(
     context: typer.Context,
     most: Annotated[int, typer.Option(min=1, help="How many to ask.")] = 10,
@@ -164,19 +190,21 @@ def cards(
 
 
 @study.command("export")
+@in_sentences
 def export_(
     context: typer.Context, file: Annotated[Path, typer.Argument(help="A new file, such as mine.zip.")]
 ) -> None:
     """Write everything of yours to one file: pages, attempts, records, cards."""
     from shardlab.study.bundle import export
 
-    done = _or_fail(lambda: export(_folder(context), file))
+    done = export(_folder(context), file)
     typer.echo(f"{file}: {done.count} files. `shardlab study import {file.name}` on the other machine.")
     if done.left_out:
         typer.echo(f"Left out, as no import would take them: {', '.join(done.left_out)}")
 
 
 @study.command("import")
+@in_sentences
 def import_(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="What `shardlab study export` wrote.")],
@@ -186,9 +214,9 @@ def import_(
     from shardlab.study import folder
     from shardlab.study.bundle import bring
 
-    found, _ = _or_fail(lambda: folder.begin(context.obj.folder))
-    kept = _or_fail(lambda: bring(found, file, replace=replace))
-    found, _ = _or_fail(lambda: folder.begin(found.path))
+    found, _ = folder.begin(context.obj.folder)
+    kept = bring(found, file, replace=replace)
+    found, _ = folder.begin(found.path)
     typer.echo(f"{found.path} holds what {file.name} held. `shardlab study` says where you stand.")
     if kept is not None:
         typer.echo(f"What was here before: {kept.relative_to(found.path)}")
@@ -197,16 +225,7 @@ def import_(
 def _folder(context: typer.Context) -> Folder:
     from shardlab.study.folder import find
 
-    return _or_fail(lambda: find(context.obj.folder))
-
-
-def _or_fail(work: Callable[[], Result]) -> Result:
-    """The result, or the sentence of a ValueError and exit code 1."""
-    try:
-        return work()
-    except ValueError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+    return find(context.obj.folder)
 
 
 def _show(shown) -> None:

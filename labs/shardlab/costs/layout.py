@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from shardlab.costs.context import ContextWay
 from shardlab.costs.model import LARGEST, Transformer, divisors
+from shardlab.meant import instead
 
 Recompute = Literal["none", "selective", "full", "norms"]
 ScheduleName = Literal["1f1b", "gpipe", "zero-bubble", "zbv", "dualpipe"]
@@ -67,7 +68,7 @@ class Layout:
             raise ValueError(f"there is no ZeRO stage {self.zero}: use 0, 1, 2 or 3")
         for name, known in _CHOICES:
             if getattr(self, name) not in known:
-                raise ValueError(f"there is no {name} {getattr(self, name)!r}: use one of {', '.join(known)}")
+                raise ValueError(f"there is no {name} {getattr(self, name)!r}: {instead(getattr(self, name), known)}")
         sharers = self.tp * self.cp * self.dp
         if sharers % self.ep:
             raise ValueError(

@@ -10,6 +10,7 @@ from shardlab.costs.clock.here import slowdown_of
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.model import Transformer
 from shardlab.costs.traffic import Link
+from shardlab.meant import instead
 
 __all__ = ["as_accelerator", "as_trained", "find_accelerator", "links_of"]
 
@@ -22,9 +23,7 @@ def find_accelerator(name: str, *, ranks: int | None = None) -> Accelerator:
     if name.lower() == "here" or name.endswith(".json"):
         return as_accelerator(read_calibration(None if name.lower() == "here" else Path(name)), ranks=ranks)
     if name.lower() not in ACCELERATORS:
-        raise ValueError(
-            f"there is no GPU {name!r}: use one of {', '.join(ACCELERATORS)}, here for this machine, or a file"
-        )
+        raise ValueError(f"there is no GPU {name!r}, and no such file: {instead(name, [*ACCELERATORS, 'here'])}")
     return ACCELERATORS[name.lower()]
 
 

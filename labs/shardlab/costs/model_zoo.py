@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from shardlab.costs.model import Latent, Transformer
+from shardlab.meant import instead
 
 
 def gpt(name: str, layers: int, hidden: int, heads: int, *, vocab: int = 51200, sequence: int = 2048, **more):
@@ -131,7 +132,7 @@ def find_model(name: str, *, sequence: int | None = None) -> Transformer:
     Raises ValueError that lists the names, and for a length below 1.
     """
     if name.lower() not in ZOO:
-        raise ValueError(f"there is no model {name!r}: use one of {', '.join(ZOO)}, or a JSON file of sizes")
+        raise ValueError(f"there is no model {name!r}, and no JSON file of sizes: {instead(name, ZOO)}")
     model = ZOO[name.lower()]
     if sequence is None:
         return model

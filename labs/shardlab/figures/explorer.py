@@ -13,6 +13,7 @@ from shardlab.pipeline_parallel.builders import BUILDERS, NAMES
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Schedule
 from shardlab.pipeline_parallel.simulation import Timeline, simulate
+from shardlab.still import with_still
 
 Run = Callable[[Schedule, Durations], Timeline]
 
@@ -73,7 +74,7 @@ def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.
     button.on_click(run_it)
     redraw()
     controls = [chosen, ranks, microbatches, weight, slot] + ([button] if run else [])
-    return widgets.VBox([*controls, predicted, measured])
+    return with_still(widgets.VBox([*controls, predicted, measured]), predicted.value)
 
 
 def in_order(timeline: Timeline) -> list[tuple[int, int]]:

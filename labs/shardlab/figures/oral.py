@@ -6,6 +6,7 @@ import ipywidgets as widgets
 from IPython.display import HTML, display
 
 from shardlab.costs.interview import Asked, Setting, asked_in_random_order
+from shardlab.still import with_still
 
 
 def show_questions(setting: Setting, *, seed: int, count: int = 3) -> None:
@@ -30,7 +31,7 @@ def oral_exam(setting: Setting, *, seed: int | None = None) -> widgets.VBox:
 
     onward.on_click(go_on)
     go_on()
-    return widgets.VBox([page, onward])
+    return with_still(widgets.VBox([page, onward]), page.value)
 
 
 def _as_html(one: Asked, number: int | None = None) -> str:

@@ -17,6 +17,7 @@ from shardlab.figures.bars import draw_bars
 from shardlab.figures.memory import draw_memory
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.plan import draw_step, layout_text
+from shardlab.still import with_still
 
 AXES = ("tp", "cp", "ep", "pp", "dp")
 
@@ -95,7 +96,8 @@ def plan_explorer(model: str = "llama3-70b", gpu: str = "h100", sequences: int =
     for control in controls:
         control.observe(redraw, names="value")
     redraw()
-    return widgets.VBox([widgets.HBox(controls[:3]), widgets.HBox(controls[3:5]), *controls[5:], page])
+    box = widgets.VBox([widgets.HBox(controls[:3]), widgets.HBox(controls[3:5]), *controls[5:], page])
+    return with_still(box, page.value)
 
 
 def _as_html(picture: tuple[bytes, str]) -> str:

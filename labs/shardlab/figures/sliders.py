@@ -1,11 +1,14 @@
 """Sliders around a function that prints and draws."""
 
 import base64
+import html
 import traceback
 
 from IPython.core.getipython import get_ipython
 from IPython.utils.capture import RichOutput, capture_output
 from ipywidgets import interactive
+
+from shardlab.still import with_still
 
 
 class _Sliders(interactive):
@@ -33,12 +36,24 @@ class _Sliders(interactive):
         shown = [_displayed(output) for output in said.outputs]
         printed = [{"output_type": "stream", "name": "stdout", "text": said.stdout}] if said.stdout else []
         self.out.outputs = (*shown, *printed, *failed)
+        if first:
+            with_still(self, "".join(map(_as_html, self.out.outputs)))
 
 
 def _displayed(output: RichOutput) -> dict:
     """What was displayed as a notebook's file has it: pictures as base64."""
     data = {k: base64.b64encode(v).decode() if isinstance(v, bytes) else v for k, v in output.data.items()}
     return {"output_type": "display_data", "data": data, "metadata": output.metadata or {}}
+
+
+def _as_html(output: dict) -> str:
+    """An output as it stands on a page without widgets."""
+    data = output.get("data", {})
+    if "image/png" in data:
+        about = output["metadata"].get("image/png", {})
+        size = f' width="{about["width"]}"' if "width" in about else ""
+        return f'<img alt="{html.escape(about.get("alt", ""))}"{size} src="data:image/png;base64,{data["image/png"]}">'
+    return data.get("text/html") or f"<pre>{html.escape(data.get('text/plain') or output.get('text', ''))}</pre>"
 
 
 def _error(error: Exception) -> dict:

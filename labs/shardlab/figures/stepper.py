@@ -9,6 +9,7 @@ import ipywidgets as widgets
 from shardlab.costs.traffic import all_reduce_messages
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.ring import draw_ring_step
+from shardlab.still import with_still
 
 
 def ring_stepper(num_ranks: int = 4, *, numbers: Sequence[Sequence[float]] | None = None) -> widgets.VBox:
@@ -25,4 +26,4 @@ def ring_stepper(num_ranks: int = 4, *, numbers: Sequence[Sequence[float]] | Non
 
     slider.observe(lambda change: redraw(change["new"]), names="value")
     redraw(slider.value)
-    return widgets.VBox([slider, page])
+    return with_still(widgets.VBox([slider, page]), page.value)

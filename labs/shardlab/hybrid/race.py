@@ -19,6 +19,7 @@ from torch import Tensor
 from shardlab.context_parallel.training import next_tokens
 from shardlab.hybrid.mesh_trainer import MeshTrainer
 from shardlab.hybrid.settings import RECOMPUTE, Settings
+from shardlab.meant import instead
 from shardlab.mesh.axes import Mesh
 from shardlab.mesh.process_groups import create_process_groups
 from shardlab.meter.alive import alive
@@ -108,7 +109,7 @@ def _check(recipe: Recipe) -> None:
         raise ValueError(f"tp * pp * dp * cp is {recipe.mesh.world}: use a mesh of {RANKS} ranks")
     for name, names in (("schedule", tuple(SCHEDULES)), ("recompute", RECOMPUTE)):
         if getattr(recipe, name) not in names:
-            raise ValueError(f"{name} = {getattr(recipe, name)!r}: use one of {', '.join(names)}")
+            raise ValueError(f"{name} = {getattr(recipe, name)!r}: {instead(getattr(recipe, name), names)}")
     if not recipe.microbatches or ROWS % (recipe.microbatches * recipe.dp):
         shared = f"dp = {recipe.dp} and {recipe.microbatches} microbatches"
         raise ValueError(f"{ROWS} sequences over {shared}: use numbers whose product divides {ROWS}")

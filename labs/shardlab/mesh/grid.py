@@ -8,6 +8,8 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
+from shardlab.meant import instead
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -86,6 +88,6 @@ class Grid:
     def _check_axes(self, axes: tuple[str, ...]) -> None:
         for name in axes:
             if name not in self.sizes:
-                raise ValueError(f"there is no axis {name!r}: use {', '.join(self.sizes)}")
+                raise ValueError(f"there is no axis {name!r}: {instead(name, self.sizes)}")
         if len(set(axes)) < len(axes):
             raise ValueError(f"an axis is named twice in {', '.join(axes)}: name each once")

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from shardlab.meter import ledger, operators
-from shardlab.meter.place import caller, is_for_torch
+from shardlab.meter.place import caller, is_for_a_library
 
 if TYPE_CHECKING:
     from shardlab.meter.record import Event, Recorder
@@ -106,7 +106,7 @@ def _warning(plain: Callable[[str], None], current: Current) -> Callable[[str], 
 
     def warn_not_in_group(name: str) -> None:
         recorder = current()
-        if recorder is None or is_for_torch():
+        if recorder is None or is_for_a_library():
             return plain(name)
         return recorder.note(
             f"called {name} on a group that it is not in, {caller()}: torch returned at once, and nothing was sent or "

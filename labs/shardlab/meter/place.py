@@ -13,7 +13,8 @@ import torch
 import torch.distributed as dist
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), part) + os.sep for part in ("ranks", "meter"))
+_SHARDLAB = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_OURS = tuple(_SHARDLAB + part + os.sep for part in ("ranks", "meter"))
 # Files between the code that calls a collective and the process group: they hand the handle on.
 _BETWEEN = (
     *(os.path.join(_TORCH, "distributed", name) for name in ("distributed_c10d.py", "c10d_logger.py")),
@@ -64,13 +65,13 @@ def caller() -> str:
     return describe(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
-def is_for_torch() -> bool:
-    """Whether the handle of the running call goes to torch's own code, which waits for it in its own way."""
+def is_for_a_library() -> bool:
+    """Whether the handle of the running call goes to torch's or shardlab's own code, which waits in its own way."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
         if filename not in _BETWEEN and not is_ours(filename):
-            return is_torchs(filename)
+            return filename.startswith((_TORCH, _SHARDLAB))
         frame = frame.f_back
     return False
 

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from shardlab.costs import traffic
 from shardlab.meter import handles, ledger, operators
-from shardlab.meter.place import caller, is_for_torch, other_group
+from shardlab.meter.place import caller, is_for_a_library, other_group
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Recorder(TorchDispatchMode):
         self.group: dist.ProcessGroup | None = None
         self.latest: tuple[Event, int] | None = None
         self.pending: dict[object, tuple[Any, Event, int]] = {}  # by id of the handle, or address of the result
-        self.handed_out: dict[int, Event] = {}  # handles that code outside torch was given and has not used so far
+        self.handed_out: dict[int, Event] = {}  # handles that a program has, and has not used so far
         self.notes: list[str] = []  # sentences for the person who started this rank
 
     @classmethod
@@ -162,7 +162,7 @@ class Recorder(TorchDispatchMode):
         """Tie the call that was just noted to the handle it returned."""
         if self.latest is not None and work is not None:
             self.pending[id(work)] = (work, *self.latest)
-            if not is_for_torch():
+            if not is_for_a_library():
                 self.handed_out[id(work)] = self.latest[0]
         self.latest = None
 

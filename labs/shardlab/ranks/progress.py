@@ -7,6 +7,8 @@ import threading
 import time
 from types import TracebackType
 
+from shardlab.terminal import printable
+
 FIRST_SIGN = 5.0  # seconds until a call without prints says that it is still running
 
 
@@ -29,7 +31,7 @@ class Progress:
         self._thread.join()
         for rank, text in sorted(self._partial.items()):
             if text:
-                print(f"[rank {rank}] {text}")
+                print(printable(f"[rank {rank}] {text}"))
         sys.stdout.flush()
 
     def show(self, rank: int, text: str) -> None:
@@ -37,7 +39,7 @@ class Progress:
         *lines, rest = (self._partial.get(rank, "") + text).split("\n")
         self._partial[rank] = rest
         if lines:
-            print("\n".join(f"[rank {rank}] {line}" for line in lines), flush=True)
+            print(printable("\n".join(f"[rank {rank}] {line}" for line in lines)), flush=True)
 
     def _give_signs(self) -> None:
         while not self._over.wait(FIRST_SIGN):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from shardlab.meant import instead
 from shardlab.study import page
 
 NAME = ".study"
@@ -55,7 +56,7 @@ class Folder:
         """The full name of "week02" or "week02_ddp"; raises ValueError that lists the weeks there are."""
         found = [week for week in self.weeks() if name in (week, week.split("_")[0])]
         if len(found) != 1:
-            raise ValueError(f"no week is called {name!r}: use one of {', '.join(self.weeks())}")
+            raise ValueError(f"no week is called {name!r}: {instead(name, self.weeks())}")
         return found[0]
 
     def exercises(self) -> dict[str, page.Exercise]:
@@ -74,9 +75,7 @@ class Folder:
         of_week = [one for one in everything if one.startswith(f"{week}.")]
         found = [one for one in of_week if part and part in one.partition(".")[2]]
         if len(found) != 1:
-            raise ValueError(
-                f"{name!r} names no single exercise: use one of {', '.join(found or of_week or everything)}"
-            )
+            raise ValueError(f"{name!r} names no single exercise: {instead(name, found or of_week or everything)}")
         return everything[found[0]]
 
 

@@ -26,6 +26,7 @@ class Hints:
     opened: list[str]
     count: int
     is_new: bool
+    trouble: str = ""  # why it was not recorded
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Solution:
     course: str
     cases: list[Case]
     why_not: str = ""
+    trouble: str = ""  # why it was not recorded
 
 
 def standing_of(folder: Folder, exercise: Exercise) -> Standing:
@@ -63,14 +65,20 @@ def next_hint(folder: Folder, name: str) -> Hints:
     if not texts:
         raise ValueError(f"this course has no hints for {exercise.name}: there may be folded ones on its page")
     level = min(seen + 1, len(texts))
-    if level > seen:
-        records.note("hint", path=folder.path, exercise=exercise.name, hint=level)
-    return Hints(exercise.name, texts[:level], len(texts), level > seen)
+    is_new = level > seen
+    trouble = records.note("hint", path=folder.path, exercise=exercise.name, hint=level) if is_new else ""
+    return Hints(exercise.name, texts[:level], len(texts), is_new, trouble)
 
 
 def _texts(folder: Folder) -> dict[str, list[str]]:
     path = folder.course / "hints.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not path.exists():
+        return {}
+    try:
+        texts = json.loads(path.read_text(encoding="utf-8"))
+        return {name: [str(text) for text in found] for name, found in texts.items()}
+    except page.BROKEN as error:
+        raise ValueError(f"{path} is broken ({page.reason(error)}): `git restore {path}` brings it back") from None
 
 
 def solution(folder: Folder, name: str, *, measured: bool = True) -> Solution:
@@ -85,9 +93,9 @@ def solution(folder: Folder, name: str, *, measured: bool = True) -> Solution:
     blank = answer_cell(page.read(page.page_path(folder.course, week)), exercise.name).source
     _refuse_without_attempt(folder, exercise, mine, blank)
     course = _course_answer(folder, week, exercise.name)
-    records.note("solution", path=folder.path, exercise=exercise.name)
+    trouble = records.note("solution", path=folder.path, exercise=exercise.name)
     cases, why_not = _compared(folder, exercise) if measured else ([], "the solution was not run")
-    return Solution(exercise.name, mine, course, cases, why_not)
+    return Solution(exercise.name, mine, course, cases, why_not, trouble)
 
 
 def _refuse_without_attempt(folder: Folder, exercise: Exercise, mine: str, blank: str) -> None:

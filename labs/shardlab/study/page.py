@@ -12,6 +12,7 @@ from pathlib import Path
 from nbformat import NotebookNode, v4
 
 HIDDEN = "hidden.json"  # in the course's folder
+BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # what reading a wrong file raises
 
 
 @dataclass(frozen=True)
@@ -63,18 +64,23 @@ def checksum(cell: NotebookNode) -> str:
 
 
 def read(path: Path) -> NotebookNode:
-    """Read a notebook; raises ValueError with one sentence for a file that is not one."""
+    """Read a notebook; raises ValueError with one sentence for a file that is not one, or whose metadata is broken."""
     try:
         notebook = v4.reads(path.read_text(encoding="utf-8"))
         if notebook.get("nbformat") != 4 or not isinstance(notebook.get("cells"), list):
             raise ValueError("it has no list of cells of notebook format 4")
+        for part in (notebook, *notebook.cells):
+            if not isinstance(part.setdefault("metadata", NotebookNode()), dict):
+                raise ValueError("its metadata, or that of a cell, is no table")
         for cell in notebook.cells:
+            if marks(cell).get("checksum"):
+                checksum(cell)
             if cell["cell_type"] not in ("code", "markdown", "raw") or not isinstance(cell["source"], str):
                 raise ValueError("one of its cells is not code, markdown or raw text")
     except FileNotFoundError:
         raise ValueError(f"there is no notebook {path}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read as a notebook, so nothing was changed: {error}") from None
+    except BROKEN as error:
+        raise ValueError(f"{path} cannot be read as a notebook, so nothing was changed: {reason(error)}") from None
     return notebook
 
 
@@ -83,13 +89,20 @@ def text_of(notebook: NotebookNode) -> str:
     return v4.writes(notebook) + "\n"
 
 
-def write(path: Path, text: str) -> None:
+def reason(error: Exception) -> str:
+    """What is wrong with a file, in words."""
+    if isinstance(error, KeyError):
+        return f"it has no {error.args[0]!r}"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def write(path: Path, text: str | bytes) -> None:
     """Write a file as a whole: whoever reads it, and whoever pulls the plug, finds the old text or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
@@ -120,8 +133,8 @@ def hidden_in(course: Path) -> list[str]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read ({error}): write a list of weeks, or delete it") from None
+    except BROKEN as error:
+        raise ValueError(f"{path} cannot be read ({reason(error)}): write a list of weeks, or delete it") from None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise ValueError(f'{path} is not a list of weeks: write ["week12_expert_parallel"], or delete it')
     return found
@@ -133,7 +146,24 @@ def page_path(folder: Path, week: str) -> Path:
 
 
 def exercises_of(course: Path, week: str) -> list[Exercise]:
-    """The exercises of a week in the page's order, with the points of their checks."""
-    cells = json.loads(page_path(course, week).read_text(encoding="utf-8"))["cells"]
-    graded = [found for cell in cells if (found := marks(cell)).get("grade")]
-    return [Exercise(exercise_id(one["grade_id"]), one["points"], bool(one.get("solution"))) for one in graded]
+    """The exercises of a week in the page's order, with the points of their checks.
+
+    Raises ValueError naming a page that is broken.
+    """
+    path = page_path(course, week)
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        graded = [found for cell in cells if (found := marks(cell)).get("grade")]
+        return [Exercise(exercise_id(one["grade_id"]), points_of(one), bool(one.get("solution"))) for one in graded]
+    except BROKEN as error:
+        raise ValueError(
+            f"the course's page {path} is broken: {reason(error)}. Take it back with `git restore {path}`, or "
+            "install the course again"
+        ) from None
+
+
+def points_of(found: dict) -> float:
+    """The points of a graded cell; raises TypeError for what is no number."""
+    if isinstance(points := found["points"], bool) or not isinstance(points, int | float):
+        raise TypeError(f"the points of {found['grade_id']} are {points!r}")
+    return points

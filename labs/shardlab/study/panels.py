@@ -6,9 +6,12 @@ import html
 from collections.abc import Callable
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
+from shardlab.still import with_still
 from shardlab.study import hints, told
 from shardlab.study.folder import Folder, find
+from shardlab.study.trouble import TROUBLE, sentence
 
 WIDTH = 116
 
@@ -17,11 +20,11 @@ def panel() -> None:
     """Show where the learner stands, with buttons for the next hint and for the solution of any exercise."""
     try:
         folder = find()
-    except ValueError as error:
-        print(error)
+    except TROUBLE as error:
+        print(sentence(error))
         return
     if (widgets := _widgets()) is None:
-        _print(told.overview(folder))
+        _print(lambda: told.overview(folder))
         return
     from IPython.display import display
 
@@ -30,12 +33,12 @@ def panel() -> None:
 
 def hint(exercise: str) -> None:
     """Show the next hint of an exercise, such as "week02.assign-buckets"."""
-    _print(told.hints(hints.next_hint(find(), exercise)))
+    _print(lambda: told.hints(hints.next_hint(find(), exercise)))
 
 
 def solution(exercise: str) -> None:
     """Show the course's solution beside the learner's answer, after an honest attempt."""
-    _print(told.solution(hints.solution(find(), exercise)))
+    _print(lambda: told.solution(hints.solution(find(), exercise)))
 
 
 def offer_hint(exercise: str) -> None:
@@ -43,7 +46,7 @@ def offer_hint(exercise: str) -> None:
     widgets = _widgets()
     try:
         folder = find()
-    except ValueError:
+    except TROUBLE:
         return
     if widgets is None:
         return
@@ -77,7 +80,7 @@ def _panel(folder: Folder, widgets):
         row.append(widgets.Button(description=name))
         row[-1].on_click(action)
     refresh()
-    return widgets.VBox([table, widgets.HBox([chosen, *row]), said])
+    return with_still(widgets.VBox([table, widgets.HBox([chosen, *row]), said]), table.value)
 
 
 def _button(name: str, widgets, what: Callable[[], RenderableType]):
@@ -100,8 +103,8 @@ def _as_html(what: Callable[[], RenderableType]) -> str:
     """What the terminal would show, as a page shows it; a ValueError as its sentence."""
     try:
         shown = what()
-    except ValueError as error:
-        return f"<p>{html.escape(str(error))}</p>"
+    except TROUBLE as error:
+        return f"<p>{html.escape(sentence(error))}</p>"
     console = Console(record=True, width=WIDTH, file=open_nowhere(), force_jupyter=False)
     console.print(shown, highlight=False)
     return console.export_html(inline_styles=True, code_format='<pre style="line-height:1.25">{code}</pre>')
@@ -114,5 +117,9 @@ def open_nowhere():
     return io.StringIO()
 
 
-def _print(shown: RenderableType) -> None:
+def _print(what: Callable[[], RenderableType]) -> None:
+    try:
+        shown = what()
+    except TROUBLE as error:
+        shown = Text(sentence(error))
     Console(highlight=False, force_jupyter=False).print(shown)

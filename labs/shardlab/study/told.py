@@ -96,7 +96,11 @@ def hints(found: Hints) -> Group:
     ]
     if not found.is_new:
         lines.append(Text(f"There are no more. After an honest attempt: `shardlab study solution {found.exercise}`."))
-    return Group(*lines)
+    return Group(*lines, *_trouble(found))
+
+
+def _trouble(found: Hints | Solution) -> list[Text]:
+    return [Text(found.trouble)] if found.trouble else []
 
 
 def solution(found: Solution) -> Group:
@@ -107,7 +111,7 @@ def solution(found: Solution) -> Group:
         for title, text in (("yours", found.mine), (f"the course's: {found.exercise}", found.course))
     ]
     below: RenderableType = Text(f"What the two send and hold is not compared: {found.why_not}.")
-    return Group(Columns(boxes), _cases(found.cases) if found.cases else below)
+    return Group(Columns(boxes), _cases(found.cases) if found.cases else below, *_trouble(found))
 
 
 def _cases(cases: Sequence[Case]) -> Table:

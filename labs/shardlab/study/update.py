@@ -103,6 +103,8 @@ def _released(folder: Folder, week: str) -> NotebookNode:
 
 def _put_away(path: Path, name: Path) -> Path:
     """Keep a copy of a file under the first free number of a name."""
+    if not path.is_file():
+        raise ValueError(f"there is no notebook {path}: `shardlab study begin` lays it out")
     kept = page.free(name)
-    page.write(kept, path.read_text(encoding="utf-8"))
+    page.write(kept, path.read_bytes())
     return kept

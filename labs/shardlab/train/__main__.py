@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from shardlab.terminal import fit_output
 from shardlab.train.recipe import read
 
 
@@ -39,4 +40,5 @@ def main(
 
 
 if __name__ == "__main__":
+    fit_output()
     typer.run(main)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields
-from difflib import get_close_matches
 from typing import Any, TypeVar
+
+from shardlab.meant import instead
 
 Section = TypeVar("Section")
 KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
@@ -44,9 +45,7 @@ def section(kind: type[Section], name: str, given: Any) -> Section:
 
 def unknown(path: str, key: str, value: Any, known: Sequence[str]) -> str:
     """The sentence about a key that does not exist: the nearest one, or all."""
-    near = get_close_matches(key, known, 1, 0.5)
-    there = f"did you mean {near[0]}?" if near else f"use {', '.join(known)}"
-    return f"{path} = {value!r}: there is no key {key!r} here; {there}"
+    return f"{path} = {value!r}: there is no key {key!r} here; {instead(key, known)}"
 
 
 def _checked(path: str, one: Field, value: Any) -> Any:
@@ -56,8 +55,7 @@ def _checked(path: str, one: Field, value: Any) -> Any:
         raise ValueError(f"{path} = {value!r} is not {KINDS[kind]}: give {_wanted(one)}")
     options = one.metadata.get("options")
     if options and value not in options:
-        near = get_close_matches(str(value), [str(option) for option in options], 1, 0.6)
-        raise ValueError(f"{path} = {value!r}: use {_listed(options)}" + (f"; did you mean {near[0]}?" if near else ""))
+        raise ValueError(f"{path} = {value!r}: {instead(value, options)}")
     least, most = one.metadata.get("least", -math.inf), one.metadata.get("most", math.inf)
     if kind in ("int", "float") and not least <= value <= most:
         raise ValueError(f"{path} = {value!r}: use {_range(least, most)}")

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shardlab.meant import instead
 from shardlab.train.fields import section, unknown
 from shardlab.train.fits import check
 from shardlab.train.sections import (
@@ -80,9 +81,9 @@ def read(name_or_file: str | Path, changes: Iterable[str] = ()) -> Recipe:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        ready = ", ".join(sorted(one.stem for one in FOLDER.glob("*.toml")))
+        ready = instead(name_or_file, sorted(one.stem for one in FOLDER.glob("*.toml")))
         reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise ValueError(f"there is no recipe {str(name_or_file)!r} ({reason}): use {ready}, or a .toml file") from None
+        raise ValueError(f"there is no recipe {str(name_or_file)!r}, and no .toml file ({reason}): {ready}") from None
     try:
         return parse(text, changes)
     except ValueError as error:

@@ -5,6 +5,7 @@ import argparse
 from shardlab.costs.validation import validate, validate_single_node
 from shardlab.costs.validation.fitting import fit
 from shardlab.costs.validation.residuals import write_residuals
+from shardlab.terminal import fit_output
 
 parser = argparse.ArgumentParser(prog="python -m shardlab.costs.validation", description=__doc__)
 instead = parser.add_mutually_exclusive_group()
@@ -15,6 +16,7 @@ instead.add_argument(
     help="write data/held_out_residuals.csv, from which prediction intervals are made, after a change of the model",
 )
 chosen = parser.parse_args()
+fit_output()
 
 if chosen.fit:
     print(fit(validate.measured_runs()))

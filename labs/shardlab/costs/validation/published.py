@@ -14,6 +14,7 @@ from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.layout import Layout, check_layout, check_world, with_global_batch
 from shardlab.costs.model import Latent, Transformer
 from shardlab.costs.validation.memory_rows import Reported, reported_by
+from shardlab.meant import instead
 
 RUNS = Path(__file__).parents[1] / "data" / "published_runs.csv"
 GPUS = {
@@ -121,7 +122,7 @@ def gpu_of(name: str) -> Accelerator:
     words = [GPUS.get(name, ""), *re.split(r"[^a-z0-9]+", name.lower())]
     known = next((word for word in words if word in ACCELERATORS), None)
     if known is None:
-        raise ValueError(f"GPU {name!r} is unknown: use one of {', '.join(GPUS)}")
+        raise ValueError(f"GPU {name!r} is unknown: {instead(name, GPUS)}")
     return ACCELERATORS[known]
 
 

@@ -1,0 +1,42 @@
+"""What somebody meant who wrote a name that does not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+ALIKE = 0.6  # of two names' letters, from which one may be a slip of the other
+MOST_LISTED = 30  # names that a sentence lists next to the one that was meant
+
+
+def instead(name: object, known: Iterable[object]) -> str:
+    """The end of a sentence about an unknown name: "use one of a, b, c; did you mean b?"."""
+    names = [str(one) for one in known]
+    near = nearest(str(name), names)
+    if near is not None and len(names) > MOST_LISTED:
+        return f"did you mean {near}?"
+    listed = f"use one of {', '.join(names)}" if names else "there is none"
+    return f"{listed}; did you mean {near}?" if near is not None else listed
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was meant: spelled alike, or the only one that contains what was written; None for neither.
+
+    Letter case, separators and leading zeros do not count, and a week is also known without its topic.
+    """
+    spelled: dict[str, str] = {}
+    for one in known:
+        for spelling in (one, one.split("_")[0]):
+            spelled.setdefault(_plain(spelling), one)
+    wanted = _plain(name)
+    close = get_close_matches(wanted, spelled, 1, ALIKE)
+    if close:
+        return spelled[close[0]]
+    containing = {one for spelling, one in spelled.items() if len(wanted) > 1 and wanted in spelling}
+    return containing.pop() if len(containing) == 1 else None
+
+
+def _plain(name: str) -> str:
+    """`Week_02` as `week2`."""
+    return re.sub(r"[\W_]", "", re.sub(r"(?<!\d)0+(?=\d)", "", name.casefold()))
