@@ -430,7 +430,7 @@ ROWS = (
     ),
     # ---- the capstone, weeks 15 and 16 ----
     Row(
-        "capstone: train a model over all axes, kill a rank, and go on",
+        "capstone: train a model over all axes, kill a rank, and resume",
         "a recipe is data; checkpoints are cut by the whole model's rows and columns, so that any mesh can load them",
         _nothing,
         ("week15.finish", "week15.reshard", "week15.newest", "week15.recipe"),

@@ -122,13 +122,13 @@ check(
 #
 # In a ring, an all-reduce of a tensor of S bytes makes each of N ranks send 2(N−1)/N · S bytes; you will build it in
 # week 1. For 2 ranks and 4 numbers of 4 bytes that is 2 · 1/2 · 16 = 16 bytes. First we count: two ranks add up four
-# numbers by messages of their own. Each is responsible for one half. It sends the other half away, adds what it gets,
+# numbers with plain messages. Each is responsible for one half. It sends the other half away, adds what it gets,
 # and sends the sum back. The meter counts every byte of a `send`.
 
 
 # %%
 def exchange(tensor):
-    """What the other of two ranks sends while this one sends `tensor`."""
+    """Send `tensor` to the other of two ranks, and return the tensor that it sends."""
     received, sending = torch.empty_like(tensor), dist.isend(tensor, 1 - dist.get_rank())
     dist.recv(received, 1 - dist.get_rank())
     sending.wait()
@@ -172,8 +172,8 @@ figures.show(figure, figures.draw_bars(ax, bars, title="All-reduce of 4 KB: byte
 # %% [markdown]
 # From two to four ranks the bytes of one rank grow, but they never reach twice the tensor (the dashed line).
 #
-# > **What is counted.** Your own messages, byte by byte. A collective of the library is booked as a ring's, so beside
-# > it the formula is not tested. In week 1 you write the ring, for any number of ranks, and there it is.
+# > **What is counted.** The meter counts your own messages byte by byte. It books a collective of the library as a
+# > ring, which does not test the formula. In week 1 you write the ring for any number of ranks, and that does.
 #
 # ## 5 · How every week goes
 #

@@ -457,7 +457,7 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 # NCCL 2.30 chooses, for each call, one of seven algorithms and three protocols (协议), by an estimate of latency and
 # bandwidth like yours (`src/graph/tuning.cc`). *NVLS* lets NVLink's switches add; between two servers it is combined
 # with a tree. *PAT* is a tree for all-gathers and reduce-scatters. The protocol says how a message is packed: *Simple*
-# waits for whole chunks; *LL* puts a flag beside every few bytes, which saves latency and costs half of the bandwidth;
+# waits for whole chunks; *LL* adds a flag to every few bytes, which saves latency and costs half of the bandwidth;
 # *LL128* keeps 120 of 128 bytes. And a "ring" is many rings at once, one through each network card: section 12 needs
 # that.
 #

@@ -710,7 +710,7 @@ check("week05.why-eight", layer_seconds, cases=cases)
 def table_of(name, cards=None, sizes=(1, 2, 4, 8, 16, 32, 64)):
     gpu = costs.find_accelerator(name)
     reached, share = costs.links_of(gpu), (cards or gpu.per_node) / gpu.per_node
-    print(f"{name}, {gpu.per_node} on a node, {cards or gpu.per_node} network cards")
+    print(f"{name}, {gpu.per_node} on a node; network cards of a node: {cards or gpu.per_node}")
     links = {"inside": reached.nvlink, "between": share * reached.network, "per_node": gpu.per_node}
     for ranks in sizes:
         both = layer_seconds(ranks, 2048, 12288, flops=gpu.bf16_flops / 2, **links)

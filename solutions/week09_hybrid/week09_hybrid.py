@@ -278,7 +278,7 @@ check("week09.axis-bytes", axis_bytes, cases=cases)
 # Now 64 GPUs: TP 8, PP 4, DP 2, on nodes of eight H100. Inside a node NVLink carries 450 GB/s each way, between nodes
 # each GPU has a network card of 50. A group with several members on a node uses all their cards, as in week 5. Eight
 # microbatches per step. **Which axis sends most? And which would take longest, if the order were turned round, so that
-# tensor-parallel ranks lie on eight nodes?**
+# tensor-parallel ranks are on eight nodes?**
 
 
 # %%
@@ -309,10 +309,10 @@ figures.show(figure, figures.draw_bars(ax, {labels[name]: num_bytes for name, nu
 
 # %% [markdown]
 # This is the whole argument for "TP inside a node, PP across, DP last": who sends most gets the fastest link. ("DP
-# last": dp gets the GPUs that are left. In the order of the ranks pp comes last, for it sends least.) Turned round, tp
-# has one member on each node, and so one card: its bytes take nine times as long, and nothing hides them, for every
-# matrix waits for its all-reduce. In the good order dp takes longest, but gradients can leave while the backward still
-# runs.
+# last": dp gets the GPUs that are left. In the order of the ranks pp comes last, because it sends least.) Turned
+# round, tp has one member on each node, and so one card: its bytes take nine times as long, and nothing hides them,
+# for every matrix waits for its all-reduce. In the good order dp takes longest, but gradients can leave while the
+# backward still runs.
 
 
 # %% tags=["interactive"]

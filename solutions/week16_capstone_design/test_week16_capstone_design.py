@@ -43,7 +43,8 @@ def test_the_small_case_of_the_page():
     assert _design.sent_bytes(model, layout) == {"tp": 0, "cp": 192, "pp": 0, "dp": 300}
     assert _design.gpu_bytes(model, layout) == 100 * (6 + 12 / 2) + 2 * 34 * 4 * 4
     gpu = {"flops": 600.0, "nvlink": 96.0, "network": 30.0, "per_server": 8}
-    assert _design.step_seconds(model, layout, gpu) == pytest.approx(4 + 2 + 10)
+    assert _design.step_seconds(model, layout, gpu) == pytest.approx(4 + 2 + 300 / 96)  # both ranks in one server
+    assert _design.step_seconds(model, layout, gpu | {"per_server": 1}) == pytest.approx(4 + 192 / 30 + 10)
 
 
 @pytest.mark.parametrize("change", [{}, {"recompute": "none"}, {"virtual": 1}, {"cp": 1}, {"pp": 1, "virtual": 1}])

@@ -13,7 +13,7 @@ from autograder.checks.formulas import formula_task, judge_numbers
 from autograder.weeks.week05_tensor_parallel._shared import COSTS_MASKED
 
 SIZES = ("num_ranks", "sequence", "hidden", "flops", "inside", "between", "per_node")
-H100 = {"flops": 495e12, "inside": 337.5e9, "between": 37.5e9, "per_node": 8}  # what links reach, costs.links_of
+H100 = {"flops": 495e12, "inside": 337.5e9, "between": 37.5e9, "per_node": 8}  # from costs.links_of
 GB200 = {"flops": 1250e12, "inside": 603e9, "between": 37.5e9, "per_node": 72}
 GPT3 = {"sequence": 2048, "hidden": 12288}
 BF16, ALL_REDUCES, PASSES = 2, 4, 3

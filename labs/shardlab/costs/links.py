@@ -17,7 +17,7 @@ from shardlab.costs.traffic import ring_all_gather_bytes
 
 @dataclass(frozen=True)
 class Links:
-    """What a cluster's links reach. Raises ValueError for a bandwidth that is not positive.
+    """The bandwidths and latencies of a cluster. Raises ValueError for a bandwidth that is not positive.
 
     nvlink, network: bytes per second in one direction, of a GPU inside its server and of one network card. per_node:
     GPUs that NVLink joins. alpha, hop: seconds per message inside a server and between servers. call: seconds to start
@@ -80,7 +80,7 @@ def ring_latency(links: Links, group: Group) -> float:
 
 
 def ring_seconds(links: Links, group: Group, sent_bytes: float, *, calls: float = 1, cards: int | None = None) -> float:
-    """Seconds to send so many bytes per rank in all-gathers or reduce-scatters, (N-1)/N * S in each."""
+    """Seconds of all-gathers or reduce-scatters in which each rank sends `sent_bytes`, (N-1)/N * S in each."""
     if group.size == 1:
         return 0.0
     return calls * ring_latency(links, group) + sent_bytes / ring_bandwidth(links, group, cards=cards)
@@ -105,7 +105,7 @@ def neighbor_bandwidth(links: Links, group: Group) -> float:
 
 
 def neighbor_seconds(links: Links, group: Group, num_bytes: float, *, messages: float = 1) -> float:
-    """Seconds until every rank has passed so many bytes to the next one: a stage's output, or blocks of a ring."""
+    """Seconds until every rank has passed `num_bytes` to the next one: a stage's output, or blocks of a ring."""
     if group.size == 1:
         return 0.0
     latency = links.alpha if group.nodes == 1 else links.hop
@@ -113,9 +113,9 @@ def neighbor_seconds(links: Links, group: Group, num_bytes: float, *, messages: 
 
 
 def all_to_all_seconds(links: Links, group: Group, sent_bytes: float, *, calls: float = 1) -> float:
-    """Seconds of all-to-alls that send so many bytes per rank, (N-1)/N * S in each.
+    """Seconds of all-to-alls in which each rank sends `sent_bytes`, (N-1)/N * S in each.
 
-    What stays in the server and what leaves it, through the rank's own card, travel at the same time.
+    NVLink carries the part for the same server while the rank's own card carries the rest.
     """
     if group.size == 1:
         return 0.0

@@ -15,7 +15,7 @@ from shardlab.costs.model import (
     moe_layer_parameters,
 )
 
-WEIGHT_BYTES, GRADIENT_BYTES = 2, 2  # bf16 or fp16
+WEIGHT_BYTES, GRADIENT_BYTES = 2, 2  # bf16 or fp16, as in the paper; the planner counts gradients of 4 bytes
 OPTIMIZER_BYTES = 12  # fp32 master weight, momentum and variance, 4 each
 MASTER_BYTES = 4  # of these, its weight: none where the weights themselves are fp32
 

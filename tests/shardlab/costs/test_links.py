@@ -1,4 +1,4 @@
-"""One link model: whoever asks for the seconds of a collective on a cluster gets the same ones.
+"""One link model: every part of the project gives the same seconds for a collective on a cluster.
 
 Clusters, groups and sizes are drawn. Each caller below is a part of the project with a formula or an interface of its
 own: two of them must not disagree.

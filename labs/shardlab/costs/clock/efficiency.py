@@ -94,7 +94,7 @@ LAUNCH_SECONDS = 1e-3
 
 
 def links_of(gpu: Accelerator, efficiency: Efficiency = FITTED) -> Links:
-    """What the links of an accelerator reach in published and measured runs, with latencies."""
+    """The bandwidths and latencies that links reach in published and measured runs."""
     inside = nvlink_of(gpu.generation)
     return Links(
         gpu.nvlink * inside.share,
