@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 
 import nbformat
 from nbformat import NotebookNode
@@ -111,9 +113,8 @@ class Book:
 
 def book_of(exercise: str) -> Book:
     """A fresh copy of the released notebook, in which all other exercises are answered."""
-    week, own = notebooks.find_week(exercise.partition(".")[0]), notebooks.grade_id(exercise)
-    solutions = {cell.id: cell.source for cell in notebooks.read_source(week).cells}
-    notebook = notebooks.release(week)
+    own = notebooks.grade_id(exercise)
+    notebook, solutions = deepcopy(_page(exercise.partition(".")[0]))
     released = next(cell.source for cell in notebook.cells if cell.id == own)
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("solution") and cell.id != own:
@@ -121,6 +122,11 @@ def book_of(exercise: str) -> Book:
     asked = Cell(exercise, "", own, released=released).asked
     functions = [node.name for node in ast.parse(solutions[own]).body if isinstance(node, ast.FunctionDef)]
     return Book(exercise, notebook, solutions[own], [name for name in functions if name in asked])
+
+
+@cache
+def _page(week: str) -> tuple[NotebookNode, dict[str, str]]:
+    return notebooks.release(week), {cell.id: cell.source for cell in notebooks.read_source(week).cells}
 
 
 def _uses_table(book: Book) -> str:
@@ -145,7 +151,8 @@ def with_a_line(template: str) -> Callable[[Book], None]:
         stub = next((line.strip() for line in book.cell().source.splitlines() if "NotImplementedError" in line), "pass")
         name = book.names[-1] if book.names else find(book.exercise).names[0]
         body = textwrap.indent(book.solution, "    ")
-        book.answer(template.format(solution=book.solution, name=name, stub=stub, body=body))
+        kept = template if book.names or OTHER_NAMES not in template else "{solution}"  # a value is not wrapped
+        book.answer(kept.format(solution=book.solution, name=name, stub=stub, body=body))
 
     return rewrite
 
