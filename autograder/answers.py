@@ -61,7 +61,11 @@ def answer_of(
     A stub comes first, so that any definition overrides it; then the student's extra cells from further down, which
     override nothing; then all cells down to the check, or to the answer where that stands further down.
     """
-    cells = cells_of(submission, root)
+    return answer_in(cells_of(submission, root), exercise, names)
+
+
+def answer_in(cells: Sequence[Cell], exercise: str, names: Sequence[str]) -> dict[str, Any] | None:
+    """As `answer_of`, from cells that are in order already."""
     own, last = notebooks.grade_id(exercise), {cell.grade_id: place for place, cell in enumerate(cells)}
     place = last.get(own)
     asked = {*names, *(cells[place].asked if place is not None else ())}

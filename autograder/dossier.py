@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import ingest, notebooks, weeks
-from autograder.answers import answer_of
+from autograder.answers import answer_in, cells_of
 from autograder.checks.base import Check
 from autograder.course import ROOT
 
@@ -38,8 +38,9 @@ class Dossier:
 def open_dossier(student: str, week: str, submitted: Path, root: Path = ROOT) -> Dossier:
     """Read a submission as data; whatever is wrong with it is a note."""
     submission = ingest.read_submission(student, week, submitted, root)
-    answers = {one.exercise: answer_of(one.exercise, one.names, submission, root) for one in in_page_order(week, root)}
-    shown = {name: answer_of(name, (), submission, root) for name in _to_show(submission, root)}
+    cells = cells_of(submission, root)
+    answers = {one.exercise: answer_in(cells, one.exercise, one.names) for one in in_page_order(week, root)}
+    shown = {name: answer_in(cells, name, ()) for name in _to_show(submission, root)}
     exhibits = {name: answer for name, answer in shown.items() if answer is not None}
     return Dossier(student, week, answers, submission.notes, submission.found, exhibits)
 
