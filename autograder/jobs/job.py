@@ -63,8 +63,7 @@ def work(
     carried = confine.loopback_bytes()  # in a container, by the jobs before this one
     peaks = Peaks() if level >= 2 and request["trains"] else None
     meeting = parcels.anonymous() if sys.platform == "linux" and request["program"] == "on_rank" else -1
-    num_all_reduces = tap.num_all_reduces if tap is not None else lambda rank: None
-    keys = Keys(parts[-1], num_ranks, num_all_reduces) if request["trains"] else None
+    keys = Keys(parts[-1], num_ranks, tap.all_reduced if tap is not None else lambda: None) if request["trains"] else None
     looks = request["keeps_inputs"] and sys.platform == "linux"
     inputs = Inputs(parts[1:-1], spoils=not request["returns_inputs"]) if looks else None
     printed: list[str] = []
@@ -180,9 +179,10 @@ def _live(
         peaks.keep_only_notes()
     if keys is not None:
         marked.ask = keys.keep_own(rank)
+    replaced = None
     if kept is not None:
         mine = own["mine"] or {"args": []}
-        mine["args"], call.returned = kept.keep_own(rank, mine["args"])
+        mine["args"], call.returned, replaced = kept.keep_own(rank, mine["args"])
     if level == 3 and not confine.settle_rank():
         raise OSError("a rank cannot be shut in")
     if level == 3 and own["trains"]:
@@ -202,13 +202,14 @@ def _live(
             os.close(meeting)  # with it the store: from here on ranks hear of each other by messages alone
         if own["trains"]:
             confine.keep_few_files()
-        shut_in = syscalls.refuse(network=own["seals"], contained=level == 2, memory=own["trains"])
+            trained.settle()
+        shut_in = syscalls.refuse(
+            network=own["seals"], contained=level == 2, memory=own["trains"], replaced=replaced
+        )
         if not shut_in and level >= 2:
             raise OSError("a rank cannot be shut in")
         if tap is not None:
             tap.note_sockets(rank, groups)
-        if own["trains"]:
-            trained.settle()
         if peaks is not None:
             peaks.note(rank)
 
