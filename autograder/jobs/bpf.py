@@ -9,7 +9,7 @@ TO_X, ADD, ADD_X, AND = 0x07, 0x04, 0x0C, 0x54
 JUMP, EQUAL, ABOVE, AT_LEAST, AT_LEAST_X, ANY_BIT, RETURN = 0x05, 0x15, 0x25, 0x35, 0x3D, 0x45, 0x06
 NUMBER_AT, MACHINE_AT, FIRST_AT = 0, 4, 16  # offsets in seccomp_data; an argument has 8 bytes, the lower half first
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-EPERM, ENOSYS = 1, 38
+EPERM, EAGAIN, ENOSYS = 1, 11, 38
 
 
 def do(code: int, value: int = 0, if_true: int = 0, if_false: int = 0) -> bytes:

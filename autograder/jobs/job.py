@@ -189,6 +189,7 @@ def _live(
         confine.write_no_files()
     if level == 2:
         contained.settle_rank(rank, own["masked"], writes=not own["trains"])
+    confine.keep_own_null()
     confine.limit(seconds=own["timeout"], memory_bytes=own["memory_bytes"])
     confine.separate()
     store = None
@@ -203,13 +204,13 @@ def _live(
         if own["trains"]:
             confine.keep_few_files()
             trained.settle()
+        if tap is not None:
+            tap.note_sockets(rank, groups)
         shut_in = syscalls.refuse(
             network=own["seals"], contained=level == 2, memory=own["trains"], replaced=replaced
         )
         if not shut_in and level >= 2:
             raise OSError("a rank cannot be shut in")
-        if tap is not None:
-            tap.note_sockets(rank, groups)
         if peaks is not None:
             peaks.note(rank)
 

@@ -17,6 +17,7 @@ from autograder.jobs.bpf import (
     AND,
     ANY_BIT,
     AT_LEAST,
+    EAGAIN,
     ENOSYS,
     EPERM,
     EQUAL,
@@ -36,6 +37,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
+    "pidfd_open": (434, 434),  # it tells when another one ends
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
     # other views of the system
@@ -70,6 +72,9 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "semget": (64, 190),
     "msgget": (68, 186),
     "mq_open": (240, 180),
+    "io_setup": (206, 0),  # the machine has a fixed number of its events
+    "timer_create": (222, 107),  # and a user of its signals
+    "sysinfo": (99, 179),  # free memory, the number of processes
     "futex_waitv": (449, 449),
     "futex_wake": (454, 454),
     "futex_wait": (455, 455),
@@ -106,6 +111,12 @@ NETWORK: dict[str, tuple[int | None, int | None]] = {
     "connect": (42, 203),
     "socketpair": (53, 199),
     "setsockopt": (54, 208),
+    "getsockopt": (55, 209),  # how far the peer has read
+    "shutdown": (48, 210),
+    "pipe": (22, None),  # a user has a fixed amount of pipes, and of what is watched
+    "pipe2": (293, 59),
+    "epoll_create": (213, None),
+    "epoll_create1": (291, 20),
 }
 # in a container the ranks share file systems and a user: what tells of a file without opening it, signals to others
 IN_A_CONTAINER: dict[str, tuple[int | None, int | None]] = {"statfs": (137, 43), "fstatfs": (138, 44)}
@@ -114,21 +125,20 @@ CLOCKS = {  # a clock with a negative number is another process's time on the pr
     "clock_gettime": (228, 113),
     "clock_getres": (229, 114),
     "clock_nanosleep": (230, 115),
-    "timer_create": (222, 107),
 }
-# calls about a process, allowed about oneself alone: name: (x86-64, aarch64), which argument must be 0
+# calls about a process, allowed about oneself alone: name: (x86-64, aarch64), which arguments must be 0
 ABOUT_ONESELF = {
-    "prlimit64": ((302, 261), 0),
-    "sched_setaffinity": ((203, 122), 0),
-    "sched_getaffinity": ((204, 123), 0),
-    "sched_getattr": ((315, 275), 0),
-    "sched_getparam": ((143, 121), 0),
-    "sched_getscheduler": ((145, 120), 0),
-    "sched_rr_get_interval": ((148, 127), 0),
-    "getpgid": ((121, 155), 0),
-    "getsid": ((124, 156), 0),
-    "getpriority": ((140, 141), 1),
-    "setpriority": ((141, 140), 1),
+    "prlimit64": ((302, 261), (0,)),
+    "sched_setaffinity": ((203, 122), (0,)),
+    "sched_getaffinity": ((204, 123), (0,)),
+    "sched_getattr": ((315, 275), (0,)),
+    "sched_getparam": ((143, 121), (0,)),
+    "sched_getscheduler": ((145, 120), (0,)),
+    "sched_rr_get_interval": ((148, 127), (0,)),
+    "getpgid": ((121, 155), (0,)),
+    "getsid": ((124, 156), (0,)),
+    "getpriority": ((140, 141), (0, 1)),
+    "setpriority": ((141, 140), (0, 1)),
 }
 # where memory is counted: another process, a new program whose mark begins anew, or pages that leave the count
 WHERE_MEMORY_COUNTS: dict[str, tuple[int | None, int | None]] = {
@@ -144,7 +154,8 @@ _CLONE, _CLONE3, _FCNTL, _SECCOMP = (56, 220), (435, 435), (72, 25), (317, 277)
 _FUTEX, _FUTEX_WAITS, _FUTEX_PRIVATE = (202, 98), (0, 9), 0x80  # FUTEX_WAIT, FUTEX_WAIT_BITSET
 _NEW_NAMESPACES = 0x7E020000
 _A_THREAD = 0x10000  # CLONE_THREAD
-_LARGER_PIPE = 1031  # F_SETPIPE_SZ
+_LARGER_PIPE = 1031  # F_SETPIPE_SZ: a user has a fixed amount of pipes
+_HINTS = (1036, 1038)  # F_SET_RW_HINT, F_SET_FILE_RW_HINT: of a file, for all who have it open
 _LOCKS = (6, 7, 37, 38, 1024, 1026)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
 _SIGNALS_OF_FILES = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a file that is ready signals any process
 _IOCTL, _OWNERS_OF_SOCKETS = (16, 29), (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP: the same for a connection
@@ -193,17 +204,15 @@ def _program(
     for call in calls:
         if call[column] is not None:
             code += [do(EQUAL, call[column] or 0, 0, 1), do(RETURN, ERROR | EPERM)]
-    for call, place in ABOUT_ONESELF.values():
-        code += _if_argument(call[column], place, (0,), allow=True)
+    for call, places in ABOUT_ONESELF.values():
+        code += _only_zeros(call[column], places)
     for call in CLOCKS.values():
         code += _unless_negative(call[column])
     code += _only_own_wakes(_FUTEX[column])
     for call in SIGNALS.values() if contained else ():
         code += _if_argument(call[column], 0, (os.getpid(),), allow=True)
     code += _if_argument(NETWORK["socket"][column] or 0, 0, _FAMILIES, allow=True)
-    code += _if_argument(
-        _FCNTL[column], 1, (*_LOCKS, *_SIGNALS_OF_FILES, *((_LARGER_PIPE,) if memory else ())), allow=False
-    )
+    code += _if_argument(_FCNTL[column], 1, (*_LOCKS, *_SIGNALS_OF_FILES, *_HINTS, _LARGER_PIPE), allow=False)
     code += _if_argument(_IOCTL[column], 1, _OWNERS_OF_SOCKETS, allow=False)
     if memory:
         code += mapped.stays(column, replaced)
@@ -219,6 +228,13 @@ def _if_argument(call: int, place: int, values: Sequence[int], *, allow: bool) -
         code += [do(EQUAL, value, 0, 1), each]
     code.append(rest)
     return [do(EQUAL, call, 0, len(code)), *code]
+
+
+def _only_zeros(call: int, places: Sequence[int]) -> list[bytes]:
+    """Allow one call if these arguments are 0."""
+    refused, allowed = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
+    decision = [code for at in places for code in (do(LOAD, FIRST_AT + 8 * at), do(EQUAL, 0, 1, 0), refused)]
+    return [do(EQUAL, call, 0, 1 + len(decision)), *decision, allowed]
 
 
 def _only_own_children(call: int, *, threads_alone: bool) -> list[bytes]:
@@ -237,13 +253,13 @@ def _unless_negative(call: int) -> list[bytes]:
 
 
 def _only_own_wakes(call: int) -> list[bytes]:
-    """Allow futexes inside a process, and waiting for the kernel, as joining a thread does.
+    """Allow futexes inside a process alone: any file that two ranks may read is a place where one could wake the other.
 
-    Any file that two ranks may read is a place where one could wake the other.
+    A thread is joined by waiting for the kernel, which may wake any process: told to try again, the C library does.
     """
     refused, allowed = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
     decision = [do(ANY_BIT, _FUTEX_PRIVATE, 0, 1), allowed, do(AND, 0x7F)]
     for kind in _FUTEX_WAITS:
-        decision += [do(EQUAL, kind, 0, 1), allowed]
+        decision += [do(EQUAL, kind, 0, 1), do(RETURN, ERROR | EAGAIN)]
     decision.append(refused)
     return [do(EQUAL, call, 0, 1 + len(decision)), do(LOAD, FIRST_AT + 8), *decision]
