@@ -27,6 +27,7 @@ _NO_NEW_PRIVILEGES, _DUMPABLE = 38, 4
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _PRIVATE, _RECURSIVE, _BIND, _REMOUNT, _READ_ONLY = 1 << 18, 1 << 14, 1 << 12, 1 << 5, 1 << 0
 SEEN_OF_ITSELF = ("maps", "status", "stat", "statm", "cmdline")  # what a rank sees under /proc, beside its files
+MOST_SIGNALS = 64  # that may wait for a rank: so few that ranks together never reach their user's limit
 _NO_PROGRAMS, _DETACH = 0x2 | 0x4, 2  # no set-user-id, no devices; unmount even what is in use
 _SCOPED_LANDLOCK = 6  # the first version of landlock that knows signals and abstract sockets
 
@@ -99,6 +100,7 @@ def settle_rank() -> bool:
         Path("/proc/self/oom_score_adj").write_text("1000")  # when memory ends, ranks go first
     if not _unshare(NEWUSER | NEWNS | NEWUTS | NEWIPC):
         return False
+    _lower(resource.RLIMIT_SIGPENDING, MOST_SIGNALS)
     _mount(None, "/", _PRIVATE | _RECURSIVE)
     _empty_folders()
     _mount("tmpfs", "/dev/pts", _READ_ONLY, "size=4k")
@@ -204,6 +206,13 @@ def at_most(what: int, value: int) -> int:
     """A value for a limit of this process, no more than its own limit allows (`ulimit`)."""
     _, hard = resource.getrlimit(what)
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def keep_own_null() -> None:
+    """In a rank: open what standard input reads anew. The flags of an open file are shared by all who inherited it."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
 
 
 def separate() -> bool:

@@ -1,29 +1,36 @@
 """A rank's inputs in memory that the supervisor can read: it sees for itself whether an answer left them alone.
 
 The tensors among a rank's arguments lie in a file that rank and supervisor share. When the function has returned, the
-rank says so and waits; the supervisor compares the file with what was given, and then inverts every bit of it, before
-the result is reported: a result that is a view of its input is wrong from then on. Who says too early that the function
-has returned gets inverted inputs; who passes copies to it has made the answer an honest one. Linux.
+rank gives up its right to write to them, says so and waits; the supervisor compares the file with what was given and
+inverts every bit of it, before the result is reported: a result that is a view of its input is wrong from then on. Then
+it seals the file. The kernel seals it only if no process can write to it any more, and a seal cannot be broken: a rank
+that says too early that the function has returned is left with inverted inputs which nobody can change, and a rank that
+can still write counts as one that has not returned. An answer that works on copies has left its inputs alone. Linux.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
 import select
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy
 import torch
 
-from autograder.jobs import parcels, plain
+from autograder.jobs import mapped, parcels, plain
+from autograder.jobs.mapped import Replaced
 
 _ALIGNMENT = 64
+_SEALED = 0x0008 | 0x0004 | 0x0002 | 0x0001  # F_SEAL_WRITE, GROW, SHRINK, SEAL
 
 
 class Inputs:
-    """One for a job: made before the ranks are forked, watched while they run; `touched[rank]` is None until it said.
+    """One for a job: made before the ranks are forked, watched while they run; `touched[rank]` is None until it returned.
 
     `given` are the files with each rank's input, which are opened once no rank can inherit what they hold. Without
     `spoils`, inputs stay as they are: a result may be one of them.
@@ -32,18 +39,23 @@ class Inputs:
     def __init__(self, given: Sequence[int], *, spoils: bool) -> None:
         self._given = given
         self._spoils = spoils
-        self._files = [parcels.anonymous() for _ in given]
+        self._files = [os.memfd_create("inputs", os.MFD_ALLOW_SEALING) for _ in given]
         self._pipes = [(*os.pipe(), *os.pipe()) for _ in given]
         self._end_out, self._end_in = os.pipe()
         self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._returned = [False] * len(given)
         self.touched: list[bool | None] = [None] * len(given)
 
-    def keep_own(self, rank: int, args: list) -> tuple[list, Callable[[], None]]:
-        """In a rank: its arguments with the tensors in the shared file, and what says that the function returned."""
+    def keep_own(self, rank: int, args: list) -> tuple[list, Callable[[], None], Replaced]:
+        """In a rank: its arguments with the tensors in the shared file, what says that the function returned, and the
+
+        one mapping that it makes for that."""
         size = max(1, _size(args))
         os.ftruncate(self._files[rank], size)
-        shared: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{self._files[rank]}", shared=True, nbytes=size)
+        path = f"/proc/self/fd/{self._files[rank]}"
+        shared: Any = torch.UntypedStorage.from_file(path, shared=True, nbytes=size)
         placed, _ = _placed(args, torch.empty(0, dtype=torch.uint8).set_(shared), 0)
+        to_read = os.open(path, os.O_RDONLY)
         for descriptor in (self._end_out, self._end_in):
             os.close(descriptor)
         for other, ends in enumerate(self._pipes):
@@ -53,11 +65,14 @@ class Inputs:
             os.close(self._files[other])
         _, said, heard, _ = self._pipes[rank]
 
+        place = Replaced(shared.data_ptr(), size, to_read)
+
         def returned() -> None:
+            _map_over(place)
             os.write(said, b"r")
             parcels.read_exactly(heard, 1)
 
-        return placed, returned
+        return placed, returned, place
 
     def look(self) -> None:
         """Begin to watch, at the first turn of the supervisor's loop: all ranks are forked then."""
@@ -74,7 +89,7 @@ class Inputs:
 
     def _watch(self) -> None:
         while True:
-            waiting = {ends[0]: rank for rank, ends in enumerate(self._pipes) if self.touched[rank] is None}
+            waiting = {ends[0]: rank for rank, ends in enumerate(self._pipes) if not self._returned[rank]}
             ready, _, _ = select.select([self._end_out, *waiting], [], [])
             if self._end_out in ready:
                 return
@@ -88,10 +103,22 @@ class Inputs:
         due = torch.zeros(_size(args), dtype=torch.uint8)
         _placed(args, due, 0)
         now = os.pread(self._files[rank], len(due), 0)
-        self.touched[rank] = now != due.numpy().tobytes()
         if self._spoils:
             os.pwrite(self._files[rank], (numpy.frombuffer(now, numpy.uint8) ^ 255).tobytes(), 0)
+        self._returned[rank] = True
+        with suppress(OSError):  # the rank can still write to it
+            fcntl.fcntl(self._files[rank], fcntl.F_ADD_SEALS, _SEALED)
+            self.touched[rank] = now != due.numpy().tobytes()
         os.write(self._pipes[rank][3], b"k")
+
+
+def _map_over(place: Replaced) -> None:
+    """Map a file that was opened for reading over its own pages: what could be written can only be read from now on."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    address, size = ctypes.c_void_p(place.address), ctypes.c_size_t(place.size)
+    libc.mmap(address, size, mapped.READ_ALONE, mapped.IN_ITS_PLACE, place.file, ctypes.c_long(0))
+    os.close(place.file)
 
 
 def _size(value: Any) -> int:

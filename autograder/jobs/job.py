@@ -64,8 +64,7 @@ def work(
     carried = confine.loopback_bytes()  # in a container, by the jobs before this one
     peaks = Peaks() if level >= 2 and request["trains"] else None
     meeting = parcels.anonymous() if sys.platform == "linux" and request["program"] == "on_rank" else -1
-    num_all_reduces = tap.num_all_reduces if tap is not None else lambda rank: None
-    keys = Keys(parts[-1], num_ranks, num_all_reduces) if request["trains"] else None
+    keys = Keys(parts[-1], num_ranks, tap.all_reduced if tap is not None else lambda: None) if request["trains"] else None
     looks = request["keeps_inputs"] and sys.platform == "linux"
     inputs = Inputs(parts[1:-1], spoils=not request["returns_inputs"]) if looks else None
     loading = LoadingTime(num_ranks)
@@ -186,9 +185,10 @@ def _live(
         peaks.keep_only_notes()
     if keys is not None:
         marked.ask = keys.keep_own(rank)
+    replaced = None
     if kept is not None:
         mine = own["mine"] or {"args": []}
-        mine["args"], call.returned = kept.keep_own(rank, mine["args"])
+        mine["args"], call.returned, replaced = kept.keep_own(rank, mine["args"])
     call.loaded = loading.keep_own(rank)
     if level == 3 and not confine.settle_rank():
         raise OSError("a rank cannot be shut in")
@@ -196,6 +196,7 @@ def _live(
         confine.write_no_files()
     if level == 2:
         contained.settle_rank(rank, own["masked"], writes=not own["trains"])
+    confine.keep_own_null()
     confine.limit(seconds=own["timeout"] + MOST_SECONDS, memory_bytes=own["memory_bytes"])
     confine.separate()
     store = None
@@ -209,13 +210,14 @@ def _live(
             os.close(meeting)  # with it the store: from here on ranks hear of each other by messages alone
         if own["trains"]:
             confine.keep_few_files()
-        shut_in = syscalls.refuse(network=own["seals"], contained=level == 2, memory=own["trains"])
-        if not shut_in and level >= 2:
-            raise OSError("a rank cannot be shut in")
+            trained.settle()
         if tap is not None:
             tap.note_sockets(rank, groups)
-        if own["trains"]:
-            trained.settle()
+        shut_in = syscalls.refuse(
+            network=own["seals"], contained=level == 2, memory=own["trains"], replaced=replaced
+        )
+        if not shut_in and level >= 2:
+            raise OSError("a rank cannot be shut in")
         if peaks is not None:
             peaks.note(rank)
 

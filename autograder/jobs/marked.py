@@ -1,10 +1,11 @@
 """A module whose backward shows, and needs, that gradients travel while it goes on.
 
-A check sees calls in their order, not when a gradient is computed. So each layer asks outside for a number when the
-backward reaches it, and multiplies its gradient by it (see keys): without it nobody has the gradients of this layer.
-And each layer holds the others back: rank 0 sends one byte, and the other ranks receive it one layer earlier. They get
-into the backward of layer l only when rank 0 is in that of layer l-1: who waits in between for an all-reduce of layer l
-waits forever, and the report of the hang says so at once.
+A check sees calls in their order, not when a gradient is computed. So each layer asks outside for a key when the
+backward reaches it, and multiplies its gradient by it, number by number (see `keys`). A backward without the key is not
+the right one times a factor: it has to be computed again, layer by layer, each after its key.
+Each layer also holds the other ranks back: rank 0 sends one byte, and the other ranks receive it one layer earlier. They
+get into the backward of layer l only when rank 0 is in that of layer l-1: a rank that waits in between for an all-reduce
+of layer l waits forever, and the report of the hang says so at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 MARK_BYTES = 1
-ask: Callable[[int], float] | None = None  # for the next number, given how many all-reduces have begun; set by the job
+ask: Callable[[int], Tensor] | None = None  # for the next key, given how many all-reduces have begun; set by the job
 started: Callable[[], int] = int  # how many have; set where calls are recorded
 
 
@@ -36,14 +37,23 @@ class _Mark(torch.autograd.Function):
         if dist.get_rank() == 0 and not ctx.layer.is_last:
             for rank in range(1, dist.get_world_size()):
                 dist.send(mark, dst=rank)
-        return gradients[0] * (ask(started()) if ask is not None else 1.0), None
+        return gradients[0] if ask is None else _locked(gradients[0], ask(started())), None
+
+
+def _locked(gradient: Tensor, key: Tensor) -> Tensor:
+    if key.numel() != gradient.numel():
+        raise ValueError(
+            f"the backward of a microbatch has {gradient.numel()} gradients at a layer where {key.numel()} are expected: "
+            "run one backward per microbatch, on all of its rows"
+        )
+    return gradient * key.view_as(gradient)
 
 
 class MarkedLayer(nn.Linear):
     """A linear layer; the world's ranks must go through its backward together. Alone there is nobody to tell."""
 
     is_first = is_last = False
-    key = 1.0  # what the gradient is multiplied by, alone
+    key: Tensor | float = 1.0  # what the gradient is multiplied by, alone
 
     def forward(self, input: Tensor) -> Tensor:
         """The layer's output, which marks the begin of the layer's backward."""
@@ -63,8 +73,8 @@ def marked_mlp(widths: Sequence[int]) -> nn.Module:
     return nn.Sequential(*layers[:-1])
 
 
-def set_keys(module: nn.Module, numbers: Sequence[float]) -> None:
-    """Of one backward of `marked_mlp`, alone: its numbers in the order in which ranks ask, the last layer's first."""
+def set_keys(module: nn.Module, keys: Sequence[Tensor]) -> None:
+    """Of one backward of `marked_mlp`, alone: its keys in the order in which ranks ask, the last layer's first."""
     layers = [layer for layer in module if isinstance(layer, MarkedLayer)]  # type: ignore[attr-defined]
-    for layer, number in zip(reversed(layers), numbers, strict=True):
-        layer.key = number
+    for layer, key in zip(reversed(layers), keys, strict=True):
+        layer.key = key

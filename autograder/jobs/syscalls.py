@@ -11,12 +11,33 @@ import struct
 import sys
 from collections.abc import Sequence
 
+from autograder.jobs import mapped
+from autograder.jobs.bpf import (
+    ALLOW,
+    AND,
+    ANY_BIT,
+    AT_LEAST,
+    EAGAIN,
+    ENOSYS,
+    EPERM,
+    EQUAL,
+    ERROR,
+    FIRST_AT,
+    KILL,
+    LOAD,
+    MACHINE_AT,
+    NUMBER_AT,
+    RETURN,
+    do,
+)
+
 # name: (x86-64, aarch64); None where the machine has no such call
 REFUSED: dict[str, tuple[int | None, int | None]] = {
     # other processes
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
+    "pidfd_open": (434, 434),  # it tells when another one ends
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
     # other views of the system
@@ -51,6 +72,9 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "semget": (64, 190),
     "msgget": (68, 186),
     "mq_open": (240, 180),
+    "io_setup": (206, 0),  # the machine has a fixed number of its events
+    "timer_create": (222, 107),  # and a user of its signals
+    "sysinfo": (99, 179),  # free memory, the number of processes
     "futex_waitv": (449, 449),
     "futex_wake": (454, 454),
     "futex_wait": (455, 455),
@@ -87,6 +111,12 @@ NETWORK: dict[str, tuple[int | None, int | None]] = {
     "connect": (42, 203),
     "socketpair": (53, 199),
     "setsockopt": (54, 208),
+    "getsockopt": (55, 209),  # how far the peer has read
+    "shutdown": (48, 210),
+    "pipe": (22, None),  # a user has a fixed amount of pipes, and of what is watched
+    "pipe2": (293, 59),
+    "epoll_create": (213, None),
+    "epoll_create1": (291, 20),
 }
 # in a container the ranks share file systems and a user: what tells of a file without opening it, signals to others
 IN_A_CONTAINER: dict[str, tuple[int | None, int | None]] = {"statfs": (137, 43), "fstatfs": (138, 44)}
@@ -95,21 +125,20 @@ CLOCKS = {  # a clock with a negative number is another process's time on the pr
     "clock_gettime": (228, 113),
     "clock_getres": (229, 114),
     "clock_nanosleep": (230, 115),
-    "timer_create": (222, 107),
 }
-# calls about a process, allowed about oneself alone: name: (x86-64, aarch64), which argument must be 0
+# calls about a process, allowed about oneself alone: name: (x86-64, aarch64), which arguments must be 0
 ABOUT_ONESELF = {
-    "prlimit64": ((302, 261), 0),
-    "sched_setaffinity": ((203, 122), 0),
-    "sched_getaffinity": ((204, 123), 0),
-    "sched_getattr": ((315, 275), 0),
-    "sched_getparam": ((143, 121), 0),
-    "sched_getscheduler": ((145, 120), 0),
-    "sched_rr_get_interval": ((148, 127), 0),
-    "getpgid": ((121, 155), 0),
-    "getsid": ((124, 156), 0),
-    "getpriority": ((140, 141), 1),
-    "setpriority": ((141, 140), 1),
+    "prlimit64": ((302, 261), (0,)),
+    "sched_setaffinity": ((203, 122), (0,)),
+    "sched_getaffinity": ((204, 123), (0,)),
+    "sched_getattr": ((315, 275), (0,)),
+    "sched_getparam": ((143, 121), (0,)),
+    "sched_getscheduler": ((145, 120), (0,)),
+    "sched_rr_get_interval": ((148, 127), (0,)),
+    "getpgid": ((121, 155), (0,)),
+    "getsid": ((124, 156), (0,)),
+    "getpriority": ((140, 141), (0, 1)),
+    "setpriority": ((141, 140), (0, 1)),
 }
 # where memory is counted: another process, a new program whose mark begins anew, or pages that leave the count
 WHERE_MEMORY_COUNTS: dict[str, tuple[int | None, int | None]] = {
@@ -118,125 +147,119 @@ WHERE_MEMORY_COUNTS: dict[str, tuple[int | None, int | None]] = {
     "fork": (57, None),
     "vfork": (58, None),
     "process_madvise": (440, 440),
+    "remap_file_pages": (216, 234),
 }
 _FAMILIES = (1, 2, 10, 16)  # sockets that belong to a network namespace: unix, IPv4, IPv6, netlink
 _CLONE, _CLONE3, _FCNTL, _SECCOMP = (56, 220), (435, 435), (72, 25), (317, 277)
 _FUTEX, _FUTEX_WAITS, _FUTEX_PRIVATE = (202, 98), (0, 9), 0x80  # FUTEX_WAIT, FUTEX_WAIT_BITSET
 _NEW_NAMESPACES = 0x7E020000
 _A_THREAD = 0x10000  # CLONE_THREAD
-_MMAP, _UNCOUNTED_PAGES = (9, 222), 0x40001  # MAP_HUGETLB, MAP_SHARED: they stay when no page of a process shows them
-_MADVISE, _OUT_OF_MEMORY = (28, 233), (20, 21)  # MADV_COLD, MADV_PAGEOUT
-_LARGER_PIPE = 1031  # F_SETPIPE_SZ
+_LARGER_PIPE = 1031  # F_SETPIPE_SZ: a user has a fixed amount of pipes
+_HINTS = (1036, 1038)  # F_SET_RW_HINT, F_SET_FILE_RW_HINT: of a file, for all who have it open
 _LOCKS = (6, 7, 37, 38, 1024, 1026)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
 _SIGNALS_OF_FILES = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a file that is ready signals any process
 _IOCTL, _OWNERS_OF_SOCKETS = (16, 29), (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP: the same for a connection
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, the kernel's name of the machine
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
-_NUMBER_AT, _MACHINE_AT, _FIRST_AT = 0, 4, 16  # offsets in seccomp_data
-_ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-_EPERM, _ENOSYS = 1, 38
 
 
-def refuse(*, network: bool, contained: bool = False, memory: bool = False) -> bool:
+def refuse(
+    *, network: bool, contained: bool = False, memory: bool = False, replaced: mapped.Replaced | None = None
+) -> bool:
     """Refuse the calls above in all threads of this process, with `network` those that open sockets too.
 
     `contained` adds what ranks without namespaces of their own must not do; a signal then reaches this process alone.
-    `memory` adds what would take memory out of this process's count: then it starts threads, and nothing else.
+    `memory` adds what would take memory out of this process's count (`mapped`): then it starts threads, and nothing else.
+    `replaced` are pages that a rank itself maps anew.
 
     False where the system has no such filter. It stays forever, in children as well; privileges must be gone already.
     """
     machine = _MACHINES.get(os.uname().machine)
     if sys.platform != "linux" or machine is None:
         return False
-    code = b"".join(_program(*machine, network=network, contained=contained, memory=memory))
+    code = b"".join(_program(*machine, network=network, contained=contained, memory=memory, replaced=replaced))
     kept = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(kept)))
     libc = ctypes.CDLL(None, use_errno=True)
     return libc.syscall(_SECCOMP[machine[0]], 1, 1, program) == 0  # a filter, for all threads
 
 
-def _program(column: int, machine: int, *, network: bool, contained: bool, memory: bool) -> list[bytes]:
+def _program(
+    column: int, machine: int, *, network: bool, contained: bool, memory: bool, replaced: mapped.Replaced | None
+) -> list[bytes]:
     """The filter, instruction by instruction: it reads the call's number and its first arguments."""
     tables = [REFUSED]
     for wanted, table in ((network, NETWORK), (contained, IN_A_CONTAINER), (memory, WHERE_MEMORY_COUNTS)):
         tables += [table] if wanted else []
     calls = [call for table in tables for call in table.values()]
     code = [
-        _do(_LOAD, _MACHINE_AT),
-        _do(_EQUAL, machine, 1, 0),
-        _do(_RETURN, _KILL),  # a call in the manner of another machine
-        _do(_LOAD, _NUMBER_AT),
-        _do(_AT_LEAST, 0x40000000, 0, 1),  # x32
-        _do(_RETURN, _ERROR | _EPERM),
-        _do(_EQUAL, _CLONE3[column], 0, 1),  # its flags cannot be read here: the C library falls back to clone
-        _do(_RETURN, _ERROR | _ENOSYS),
+        do(LOAD, MACHINE_AT),
+        do(EQUAL, machine, 1, 0),
+        do(RETURN, KILL),  # a call in the manner of another machine
+        do(LOAD, NUMBER_AT),
+        do(AT_LEAST, 0x40000000, 0, 1),  # x32
+        do(RETURN, ERROR | EPERM),
+        do(EQUAL, _CLONE3[column], 0, 1),  # its flags cannot be read here: the C library falls back to clone
+        do(RETURN, ERROR | ENOSYS),
     ]
     for call in calls:
         if call[column] is not None:
-            code += [_do(_EQUAL, call[column] or 0, 0, 1), _do(_RETURN, _ERROR | _EPERM)]
-    for call, place in ABOUT_ONESELF.values():
-        code += _if_argument(call[column], place, (0,), allow=True)
+            code += [do(EQUAL, call[column] or 0, 0, 1), do(RETURN, ERROR | EPERM)]
+    for call, places in ABOUT_ONESELF.values():
+        code += _only_zeros(call[column], places)
     for call in CLOCKS.values():
         code += _unless_negative(call[column])
     code += _only_own_wakes(_FUTEX[column])
     for call in SIGNALS.values() if contained else ():
         code += _if_argument(call[column], 0, (os.getpid(),), allow=True)
     code += _if_argument(NETWORK["socket"][column] or 0, 0, _FAMILIES, allow=True)
-    code += _if_argument(
-        _FCNTL[column], 1, (*_LOCKS, *_SIGNALS_OF_FILES, *((_LARGER_PIPE,) if memory else ())), allow=False
-    )
+    code += _if_argument(_FCNTL[column], 1, (*_LOCKS, *_SIGNALS_OF_FILES, *_HINTS, _LARGER_PIPE), allow=False)
     code += _if_argument(_IOCTL[column], 1, _OWNERS_OF_SOCKETS, allow=False)
     if memory:
-        code += _if_argument(_MADVISE[column], 2, _OUT_OF_MEMORY, allow=False)
-        code += _unless_any_bit(_MMAP[column], 3, _UNCOUNTED_PAGES)
-    return [*code, *_only_own_children(_CLONE[column], threads_alone=memory), _do(_RETURN, _ALLOW)]
+        code += mapped.stays(column, replaced)
+    return [*code, *_only_own_children(_CLONE[column], threads_alone=memory), do(RETURN, ALLOW)]
 
 
 def _if_argument(call: int, place: int, values: Sequence[int], *, allow: bool) -> list[bytes]:
     """Decide about one call by an argument: only these values are allowed, or only these are refused."""
-    refused, allowed = _do(_RETURN, _ERROR | _EPERM), _do(_RETURN, _ALLOW)
+    refused, allowed = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
     each, rest = (allowed, refused) if allow else (refused, allowed)
-    code = [_do(_LOAD, _FIRST_AT + 8 * place)]
+    code = [do(LOAD, FIRST_AT + 8 * place)]
     for value in values:
-        code += [_do(_EQUAL, value, 0, 1), each]
+        code += [do(EQUAL, value, 0, 1), each]
     code.append(rest)
-    return [_do(_EQUAL, call, 0, len(code)), *code]
+    return [do(EQUAL, call, 0, len(code)), *code]
 
 
-def _unless_any_bit(call: int, place: int, bits: int) -> list[bytes]:
-    """Allow one call if an argument has none of these bits."""
-    decision = [_do(_ANY_BIT, bits, 0, 1), _do(_RETURN, _ERROR | _EPERM), _do(_RETURN, _ALLOW)]
-    return [_do(_EQUAL, call, 0, 1 + len(decision)), _do(_LOAD, _FIRST_AT + 8 * place), *decision]
+def _only_zeros(call: int, places: Sequence[int]) -> list[bytes]:
+    """Allow one call if these arguments are 0."""
+    refused, allowed = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
+    decision = [code for at in places for code in (do(LOAD, FIRST_AT + 8 * at), do(EQUAL, 0, 1, 0), refused)]
+    return [do(EQUAL, call, 0, 1 + len(decision)), *decision, allowed]
 
 
 def _only_own_children(call: int, *, threads_alone: bool) -> list[bytes]:
     """Allow one call if it makes no namespaces and, with `threads_alone`, no process."""
-    refused, allowed = _do(_RETURN, _ERROR | _EPERM), _do(_RETURN, _ALLOW)
-    decision = [_do(_ANY_BIT, _NEW_NAMESPACES, 0, 1), refused]
+    refused, allowed = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
+    decision = [do(ANY_BIT, _NEW_NAMESPACES, 0, 1), refused]
     if threads_alone:
-        decision += [_do(_ANY_BIT, _A_THREAD, 1, 0), refused]
-    return [_do(_EQUAL, call, 0, 2 + len(decision)), _do(_LOAD, _FIRST_AT), *decision, allowed]
+        decision += [do(ANY_BIT, _A_THREAD, 1, 0), refused]
+    return [do(EQUAL, call, 0, 2 + len(decision)), do(LOAD, FIRST_AT), *decision, allowed]
 
 
 def _unless_negative(call: int) -> list[bytes]:
     """Allow one call if its first argument is not negative."""
-    decision = [_do(_AT_LEAST, 1 << 31, 0, 1), _do(_RETURN, _ERROR | _EPERM), _do(_RETURN, _ALLOW)]
-    return [_do(_EQUAL, call, 0, 1 + len(decision)), _do(_LOAD, _FIRST_AT), *decision]
+    decision = [do(AT_LEAST, 1 << 31, 0, 1), do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)]
+    return [do(EQUAL, call, 0, 1 + len(decision)), do(LOAD, FIRST_AT), *decision]
 
 
 def _only_own_wakes(call: int) -> list[bytes]:
-    """Allow futexes inside a process, and waiting for the kernel, as joining a thread does.
+    """Allow futexes inside a process alone: any file that two ranks may read is a place where one could wake the other.
 
-    Any file that two ranks may read is a place where one could wake the other.
+    A thread is joined by waiting for the kernel, which may wake any process: told to try again, the C library does.
     """
-    refused, allowed = _do(_RETURN, _ERROR | _EPERM), _do(_RETURN, _ALLOW)
-    decision = [_do(_ANY_BIT, _FUTEX_PRIVATE, 0, 1), allowed, _do(_AND, 0x7F)]
+    refused, allowed = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
+    decision = [do(ANY_BIT, _FUTEX_PRIVATE, 0, 1), allowed, do(AND, 0x7F)]
     for kind in _FUTEX_WAITS:
-        decision += [_do(_EQUAL, kind, 0, 1), allowed]
+        decision += [do(EQUAL, kind, 0, 1), do(RETURN, ERROR | EAGAIN)]
     decision.append(refused)
-    return [_do(_EQUAL, call, 0, 1 + len(decision)), _do(_LOAD, _FIRST_AT + 8), *decision]
-
-
-def _do(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """One instruction of the kernel's packet filter."""
-    return struct.pack("HBBI", code, if_true, if_false, value)
+    return [do(EQUAL, call, 0, 1 + len(decision)), do(LOAD, FIRST_AT + 8), *decision]

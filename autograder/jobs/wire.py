@@ -86,11 +86,12 @@ class Tap:
         rows = [[source, target, frames.UNKNOWN, 1, num] for source, target, num in unknown if num]
         return frames.rows(seen) + rows, frames.calls(seen)
 
-    def num_all_reduces(self, rank: int) -> int:
-        """How many all-reduces this rank has begun so far, while ranks still run."""
+    def all_reduced(self) -> list[int]:
+        """The bytes that each all-reduce of a group has carried so far, in their order, while ranks still run."""
         rows_and_calls = self.read()
         calls = rows_and_calls[1] if rows_and_calls is not None else []
-        return sum(row[0] == rank and row[1] == "all_reduce" for row in calls)
+        totals = {(group, number): total for _, kind, group, number, *_, total in calls if kind == "all_reduce"}
+        return [totals[place] for place in sorted(totals)]
 
     def _read_notes(self) -> dict[tuple[int, int], frames.End]:
         """Each end of each connection, by (own port, peer's port), as far as both its ranks have noted it.

@@ -557,8 +557,8 @@ draw_both(steps_as_found, "As found: all ranks drop the same places of what is s
 #
 # **`dropout_steps(x, up, down, p, seed, num_steps, *, group)`** is the function above, repaired: a list of pairs
 # (hidden, output), one per step. Hidden masks differ from rank to rank and step to step; output masks differ from step
-# to step and are the same on all ranks; no two masks come from the same numbers. No mask travels. *The function above,
-# one word less.*
+# to step and are the same on all ranks; no two masks come from the same numbers, not even moved or mirrored. No mask
+# travels. *The function above, one word less.*
 
 
 # %% exercise="week05.dropout"
@@ -577,7 +577,7 @@ def dropout_steps(x, up, down, p, seed, num_steps, *, group):
 
 
 # %% check="week05.dropout" points=2
-equal = {"ranks": 2, "rows": 16, "hidden": 12, "inner": [12, 12], "p": 0.25, "steps": 3}
+equal = {"ranks": 2, "rows": 16, "hidden": 12, "inner": [12, 12], "p": 0.5, "steps": 128}
 uneven = {"ranks": 4, "rows": 16, "hidden": 10, "inner": [10, 13], "p": 0.4, "steps": 3, "subgroup": [1, 3]}
 check("week05.dropout", dropout_steps, cases=[equal, uneven])
 

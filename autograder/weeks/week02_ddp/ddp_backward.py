@@ -1,8 +1,8 @@
 """Broadcast, hooks, buckets and overlap: one backward of data parallelism on a module that the check builds.
 
 Gradients are compared with one process, within 1e-5. Overlap is seen from outside: every layer of the module asks the
-supervisor for a number that its gradients need (`autograder.jobs.marked`), which shows where the backward is when a
-bucket leaves; and a rank that waits in a hook never gets the next number.
+supervisor for a key that its gradients need (`autograder.jobs.marked`). It gets one when the buckets before it have
+travelled, and a rank that waits in a hook never gets the next one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _make_backward(case: Case, rng: Random) -> Task:
     sizes = [weight.nbytes for weight in weights.values()]
     buckets = expected_buckets({"sizes": sizes, "bucket_bytes": case["bucket_bytes"]})
     payloads = [sum(sizes[number] for number in bucket) for bucket in buckets]
-    keys = _keys(case, buckets, rng)
+    keys = _keys(case, buckets, payloads, rng)
     return training_task(
         case,
         "ddp_backward",
@@ -68,7 +68,7 @@ def _mean_gradients(
         for number, rows in enumerate(batches[rank]):
             if keys is not None:
                 begin = number * keys["layers"]
-                set_keys(net, keys["numbers"][rank][begin : begin + keys["layers"]])
+                set_keys(net, keys["keys"][rank][begin : begin + keys["layers"]])
             gradients = torch.autograd.grad(net(rows).sum(), list(net.parameters()))
             for mean, gradient in zip(means.values(), gradients, strict=True):
                 mean.add_(gradient / len(plans))
@@ -92,6 +92,7 @@ def _judge_backward(case: Case, task: Task, reply: Reply) -> str | None:
             _is_sum(rank, reported, grads, len(working(task)))
             or wrong_grads(rank, reported, grads, relative=TOLERANCE)
             or _wrong_calls(rank, reply, task.facts["payloads"], len(task.facts["buckets"]))
+            or _other_marks(rank, reply, case)
         )
         if not problem and case["part"] == OVERLAP:
             problem = _no_overlap(rank, reply, case, task.facts["buckets"])
@@ -135,10 +136,20 @@ def _without_marks(reply: Reply, rank: int) -> list[Call]:
     return [call for call in calls_of(reply, rank) if call.payload_bytes != MARK_BYTES]
 
 
-def _no_overlap(rank: int, reply: Reply, case: Case, buckets: list[list[int]]) -> str | None:
-    """Each bucket leaves before the backward reaches the layer in front of its gradients, and of the last microbatch.
+def _other_marks(rank: int, reply: Reply, case: Case) -> str | None:
+    """Messages of one byte are the module's own: as many as its layers make, or there is a way past the buckets."""
+    marks = [call.kind for call in calls_of(reply, rank) if call.payload_bytes == MARK_BYTES]
+    held_back = (len(case["widths"]) - 2) * case["microbatches"] if case["part"] == OVERLAP else 0
+    due = ["send"] * held_back * (case["ranks"] - 1) if rank == 0 else ["recv"] * held_back
+    if reply.calls is None or marks == due:
+        return None
+    return f"Rank {rank} exchanges messages of one byte: gradients travel in the buckets alone."
 
-    Every layer asks for its number outside, and what the rank had begun by then is noted there (`jobs.keys`).
+
+def _no_overlap(rank: int, reply: Reply, case: Case, buckets: list[list[int]]) -> str | None:
+    """Each bucket travels before the backward reaches the layer in front of its gradients, and of the last microbatch.
+
+    Every layer asks for its key outside, and the all-reduces that were complete by then are noted there (`jobs.keys`).
     """
     num_layers, asked = len(case["widths"]) - 1, reply.asked[rank]
     if len(asked) != case["microbatches"] * num_layers:
@@ -167,16 +178,20 @@ def _expected(case: Case, buckets: list[list[int]]) -> list[int]:
     return [sum(lowest > layer for lowest in complete) for layer in reversed(range(len(case["widths"]) - 1))]
 
 
-def _keys(case: Case, buckets: list[list[int]], rng: Random) -> dict[str, Any] | None:
-    """What layers multiply their gradients by, for each rank in the order of the asking."""
+def _keys(case: Case, buckets: list[list[int]], payloads: list[int], rng: Random) -> dict[str, Any] | None:
+    """What layers multiply their gradients by, number by number, for each rank in the order of the asking."""
     if case["part"] != OVERLAP:
         return None
-    num_layers = len(case["widths"]) - 1
-    num_turns = case["microbatches"] * num_layers
+    num_ranks, widths = case["ranks"], case["widths"][:0:-1]
+
+    def key(width: int) -> Tensor:
+        return torch.tensor([float(rng.randint(1, 3)) for _ in range(ROWS * width)]).view(ROWS, width)
+
     return {
-        "numbers": [[float(rng.randint(1, 3)) for _ in range(num_turns)] for _ in range(case["ranks"])],
-        "due": [0] * (num_turns - num_layers) + _expected(case, buckets),
-        "layers": num_layers,
+        "keys": [[key(width) for width in widths * case["microbatches"]] for _ in range(num_ranks)],
+        "due": [0] * (case["microbatches"] - 1) * len(widths) + _expected(case, buckets),
+        "carried": [2 * (num_ranks - 1) * payload for payload in payloads],
+        "layers": len(widths),
     }
 
 

@@ -1,12 +1,12 @@
 """Dropout's random numbers: other masks where ranks hold parts, one mask where they hold the same.
 
 All numbers are positive, so that a zero shows what was dropped. Masks are read from the values returned: kept numbers
-must be right and scaled, outputs must follow from the hidden parts, and no two masks may come from the same numbers.
+must be right and scaled, outputs must follow from the hidden parts, and no two masks may come from the same numbers: a
+case of many steps shows whether they do so at other places.
 """
 
 from __future__ import annotations
 
-from itertools import combinations
 from random import Random
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
 from autograder.checks.groups import group_task, members_of, working
+from autograder.weeks.week05_tensor_parallel._masks import FEWEST_STEPS, related
 from autograder.weeks.week05_tensor_parallel._shared import (
     LAYERS_MASKED,
     sent_too_little,
@@ -52,7 +53,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     for step in range(case["steps"]):
         if problem := _wrong_step(case, task, reply, step, masks):
             return problem
-    if problem := _wrong_share(case, masks) or _same_numbers(masks):
+    if problem := _wrong_share(case, masks) or _same_numbers(masks) or _related(case, task, masks):
         return problem
     due = case["steps"] * ring_all_reduce_bytes(len(ranks), 4 * case["rows"] * case["hidden"])
     why = "one all-reduce per step; a mask need not travel"
@@ -121,14 +122,32 @@ def _wrong_share(case: Case, masks: Masks) -> str | None:
 
 def _same_numbers(masks: Masks) -> str | None:
     """Whether two masks begin alike: they were drawn from the same random numbers."""
-    for (first, a), (second, b) in combinations(masks.items(), 2):
-        length = min(a.numel(), b.numel())
-        if torch.equal(a.flatten()[:length], b.flatten()[:length]):
-            return (
-                f"The masks of {first} and of {second} are the same: both were drawn from the same random numbers. "
-                "Which stream was in force at each of the two?"
-            )
+    for length in {mask.numel() for mask in masks.values()}:
+        seen: dict[bytes, str] = {}
+        for place, mask in masks.items():
+            if mask.numel() < length:
+                continue
+            first = seen.setdefault(mask.flatten()[:length].numpy().tobytes(), place)
+            if first != place and length in (mask.numel(), masks[first].numel()):
+                return _the_same(first, place)
     return None
+
+
+def _related(case: Case, task: Task, masks: Masks) -> str | None:
+    """Whether masks of many steps use the same numbers at other places."""
+    if case["steps"] < FEWEST_STEPS:
+        return None
+    places = [*(f"hidden on rank {rank}" for rank in working(task)), "the output"]
+    whole = {place: torch.stack([masks[f"{place} in step {step}"] for step in range(case["steps"])]) for place in places}
+    pair = related(whole)
+    return pair and _the_same(*pair)
+
+
+def _the_same(first: str, second: str) -> str:
+    return (
+        f"The masks of {first} and of {second} are the same, perhaps moved: both were drawn from the same random "
+        "numbers. Which stream was in force at each of the two?"
+    )
 
 
 def _draw(rng: Random) -> list[Case]:
@@ -139,7 +158,7 @@ def _draw(rng: Random) -> list[Case]:
         return {"ranks": ranks, **sizes, "p": rng.choice([0.2, 0.3, 0.4]), "steps": 3, **more}
 
     return [
-        case(2, [12, 12]),
+        case(3, [12, 11, 13]) | {"p": 0.5, "steps": FEWEST_STEPS + 20},
         case(3, [10, 14, 11]),
         case(4, [rng.randint(10, 14)] * 3, subgroup=[0, 1, 3]),
         case(2, [12], subgroup=[1]),
@@ -151,7 +170,7 @@ CHECK = Check(
     points=2,
     names=("dropout_steps",),
     public=(
-        {"ranks": 2, "rows": 16, "hidden": 12, "inner": [12, 12], "p": 0.25, "steps": 3},
+        {"ranks": 2, "rows": 16, "hidden": 12, "inner": [12, 12], "p": 0.5, "steps": 128},
         {"ranks": 4, "rows": 16, "hidden": 10, "inner": [10, 13], "p": 0.4, "steps": 3, "subgroup": [1, 3]},
     ),
     draw=_draw,

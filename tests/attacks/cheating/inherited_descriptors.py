@@ -1,4 +1,4 @@
-"""Lists what it has inherited: beside its own pipes, sockets and two private files there must be nothing.
+"""Lists what it has inherited: its own pipes and sockets, its stack's file, and its inputs to read, and nothing else.
 
 catalogue: own
 exercise: week01.exchange
@@ -22,4 +22,4 @@ def exchange(tensor, *, group):
 
                 with socket.socket(fileno=os.dup(int(name))) as one:
                     got += ["a packet socket"] if one.family == 17 else []
-    raise RuntimeError(f"got {got if own <= 1 else [own, 'files in memory']}")
+    raise RuntimeError(f"got {got if own <= 2 else [own, 'files in memory']}")
