@@ -35,7 +35,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
     ],
     "autograder": [
         ("answer_html", "cgroups", "course", "hashes", "jobs", "names", "notebook_file", "terminal", "told"),
-        ("checks", "known", "notebooks", "surroundings"),
+        ("checks", "exchange", "gradebook", "inbound", "known", "notebooks", "roster", "surroundings"),
         ("bubblewrap", "containers", "ingest", "new_exercise", "weeks"),
         ("agreement", "answers", "hiding", "hints", "measured", "sandbox"),
         ("doctor", "dossier", "judge"),
@@ -44,10 +44,11 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("cluster", "matrices"),
         ("grade",),
         ("dashboard", "leaderboard", "lms", "own_solutions"),
-        ("integrity", "roster"),
-        ("nbgrader_bridge", "publishing"),
+        ("integrity", "nbgrader_plugins"),
+        ("nbgrader_bridge",),
+        ("publishing",),
         ("reports", "tables"),
-        ("classroom", "demo", "site"),
+        ("classroom", "demo", "desk", "site"),
         ("cli",),
     ],
 }
