@@ -39,6 +39,11 @@ c.ExportApp.plugin_class = "autograder.nbgrader_plugins.CurrentGrades"
 c.ZipCollectApp.extractor_plugin = "autograder.nbgrader_plugins.UseAutograderCollect"
 nbgrader_plugins.name_our_commands()
 
+# Late submissions: nothing is taken off unless you write a number here, such as 10.0.
+c.AssignLatePenalties.plugin_class = "autograder.nbgrader_plugins.PerDay"
+c.PerDay.percent_per_day = 0.0
+c.PerDay.grace_minutes = 0.0
+
 c.ClearSolutions.code_stub = {
     "python": '# Your code here.\nraise NotImplementedError("your code is still missing here")'
 }

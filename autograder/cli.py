@@ -69,6 +69,20 @@ def hide(
 
 
 @app.command()
+def solution(
+    week: Annotated[str, typer.Argument(help="week01, or week01_collectives")],
+    to: Annotated[Path, typer.Argument(help="the notebook to write")],
+) -> None:
+    """Write a week's notebook with its solutions, to give out when all have handed in."""
+    from autograder import solution as solved
+
+    try:
+        print(solved.write(week, to))
+    except (ValueError, OSError) as error:
+        _fail(str(error))
+
+
+@app.command()
 def measure(exercise: Annotated[str, typer.Argument(help="week02.assign-buckets")]) -> None:
     """Print as JSON what the course's own solution sends and holds on an exercise's visible cases."""
     from autograder.own_solutions import measured
@@ -115,6 +129,7 @@ def grade(
     submitted: Annotated[Path, typer.Option(help="holds STUDENT/WEEK/WEEK.ipynb")] = Path("autograder/submitted"),
     json_file: Annotated[Path | None, typer.Option("--json", help="write points and sentences here too")] = None,
     student: Annotated[list[str] | None, typer.Option(help="only this student (may be repeated)")] = None,
+    section: Annotated[str, typer.Option(help="only this section of autograder/students.csv")] = "",
     seed: Annotated[int | None, typer.Option(help="draw the inputs of an earlier run again")] = None,
     workers: Annotated[int | None, typer.Option(help="submissions at a time, by default cores + 1")] = None,
     scheduler: Annotated[
@@ -134,9 +149,10 @@ def grade(
             _fail(reports.no_isolation())
         wishes = desk.Wishes(submitted, seed, workers, scheduler, until, publish, json_file)
         if week is not None:
-            desk.grade_week(notebooks.find_week(week), wishes, student or None)
-        elif student or due or json_file:
-            _fail("--student, --due and --json need a week: `autograder grade week01 …`")
+            name = notebooks.find_week(week)
+            desk.grade_week(name, wishes, desk.chosen(name, submitted, student or [], section))
+        elif student or section or due or json_file:
+            _fail("--student, --section, --due and --json need a week: `autograder grade week01 …`")
         elif not desk.grade_what_changed(wishes):
             print("Nothing has changed: every submission has a verdict that holds.")
     except ValueError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from autograder import agreement, grade, notebooks, publishing, reports, sandbox, tables
+from autograder import agreement, grade, notebooks, publishing, reports, roster, sandbox, tables
 from autograder.names import not_a_student
 from autograder.verdict_files import Verdicts, folder_of
 
@@ -32,8 +32,8 @@ def grade_week(week: str, wishes: Wishes, students: Sequence[str] | None = None)
     Raises ValueError with a sentence, before anything is judged where that is possible.
     """
     strangers = _see_that_it_can_be_graded(week, wishes, students)
-    chosen = list(students) if students is not None else grade.students_in(wishes.submitted, week)
-    if not chosen:
+    names = list(students) if students is not None else grade.students_in(wishes.submitted, week)
+    if not names:
         reports.print_class([], strangers)
         raise ValueError(f"no submission of {week} in {wishes.submitted}: it must hold STUDENT/{week}/{week}.ipynb")
 
@@ -43,9 +43,9 @@ def grade_week(week: str, wishes: Wishes, students: Sequence[str] | None = None)
         if wishes.json_file is not None:
             wishes.json_file.write_text(json.dumps(tables.summary(verdicts), indent=1, ensure_ascii=False))
         if wishes.publish:
-            _publish(week, chosen, verdicts, wishes.submitted)
+            _publish(week, names, verdicts, wishes.submitted)
 
-    with reports.Bar(len(chosen)) as bar:
+    with reports.Bar(len(names)) as bar:
         return grade.grade(
             week,
             wishes.submitted,
@@ -57,6 +57,14 @@ def grade_week(week: str, wishes: Wishes, students: Sequence[str] | None = None)
             done=bar.step,
             then=write,
         )
+
+
+def chosen(week: str, submitted: Path, students: Sequence[str], section: str) -> list[str] | None:
+    """The students who were named, with those of a section who have handed in; None where all are meant."""
+    if not students and not section:
+        return None
+    own = set(roster.of_course(notebooks.ROOT).in_section(section)) if section else set()
+    return sorted({*students, *(own & set(grade.students_in(submitted, week)))})
 
 
 def _see_that_it_can_be_graded(week: str, wishes: Wishes, students: Sequence[str] | None) -> list[str]:

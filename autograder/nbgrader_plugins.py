@@ -1,20 +1,22 @@
 """What nbgrader's own commands and the formgrader's buttons do in this course instead of what nbgrader would do.
 
 nbgrader_config.py names these. Collect reads the exchange as `autograder collect` does, Export refuses grades that no
-longer belong to what was handed in, and the refusals of the others name our command.
+longer belong to what was handed in, late days cost what the config says, and other refusals name our command.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import re
 from pathlib import Path
 from typing import Any
 
 from nbgrader.api import Gradebook
 from nbgrader.exchange.abc import ExchangeCollect
-from nbgrader.plugins import CsvExportPlugin, ExportPlugin
+from nbgrader.plugins import CsvExportPlugin, ExportPlugin, LateSubmissionPlugin
 from nbgrader.plugins.zipcollect import ExtractorPlugin
+from traitlets import Float
 
 from autograder import exchange, grade, roster
 from autograder.lms import from_exchange
@@ -31,7 +33,7 @@ ADVICE = {
 
 
 def name_our_commands() -> None:
-    """Let each of nbgrader's refusals that students' and instructors' first steps meet end with our command."""
+    """Let nbgrader's refusals of steps that this course does another way end with our command."""
     before: Any = logging.getLogRecordFactory()
     if getattr(before, "names_our_commands", False):
         return
@@ -100,3 +102,16 @@ class UseAutograderCollect(ExtractorPlugin):
         super().__init__(**kwargs)
         app: Any = self.parent
         app.fail("zip_collect is off in this course: use `autograder collect submissions.zip --week WEEK`")
+
+
+class PerDay(LateSubmissionPlugin):
+    """Take off a share of the points for each day that has begun since the due date."""
+
+    percent_per_day = Float(0.0, help="per cent of the points, for each day that has begun").tag(config=True)
+    grace_minutes = Float(0.0, help="minutes after the due date that still count as on time").tag(config=True)
+
+    def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
+        """The points that are taken off, at most all of them."""
+        late = total_seconds_late - 60 * self.grace_minutes
+        days = math.ceil(late / 86_400) if late > 0 else 0
+        return min(score, score * days * self.percent_per_day / 100)

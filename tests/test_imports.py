@@ -35,8 +35,8 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
     ],
     "autograder": [
         ("answer_html", "cgroups", "course", "hashes", "jobs", "names", "notebook_file", "terminal", "told"),
-        ("checks", "exchange", "gradebook", "inbound", "known", "notebooks", "roster", "surroundings"),
-        ("bubblewrap", "containers", "ingest", "new_exercise", "weeks"),
+        ("checks", "exchange", "gradebook", "inbound", "known", "notebooks", "roster", "surroundings", "written"),
+        ("bubblewrap", "containers", "ingest", "new_exercise", "solution", "weeks"),
         ("agreement", "answers", "hiding", "hints", "measured", "sandbox"),
         ("doctor", "dossier", "judge"),
         ("exhibits", "self_check", "verdict_files"),

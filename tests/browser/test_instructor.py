@@ -1,7 +1,6 @@
 """What an instructor does in the browser: the formgrader, a written answer, and the students' extensions."""
 
 import io
-import json
 import re
 import shutil
 import sys
