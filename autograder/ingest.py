@@ -95,7 +95,8 @@ def _listed(paths: list[Path]) -> str:
 def _holds(path: Path, week: str, submitted: Path, root: Path) -> bool:
     """Whether a notebook of another name holds an answer's cell of this week."""
     try:
-        return bool(take_cells(parse(read_regular_file(path, submitted)), "", week, root).cells)
+        found = take_cells(parse(read_regular_file(path, submitted)), "", week, root).cells
+        return any(not written.is_shown_instead(text) for text in found.values())
     except NotReadable:
         return False
 

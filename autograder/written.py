@@ -35,7 +35,7 @@ def find(cells: Sequence[dict[str, Any]], ours: Sequence[NotebookNode], known: s
     marks = {_name(cell): at for at, cell in enumerate(ours) if _name(cell)}
     placed = [marks.get(_mark_of(cell), at_id.get(cell.get("id", ""))) for cell in cells]
     taken = {at: number for number, at in enumerate(placed) if at in wanted}  # the last of several cells
-    places = _by_place(cells, ours, placed)
+    places, is_ours = _by_place(cells, ours, placed)
     for at in wanted:
         if at not in taken and at in places:
             taken[at] = places[at]
@@ -43,28 +43,40 @@ def find(cells: Sequence[dict[str, Any]], ours: Sequence[NotebookNode], known: s
     given = {cell.source.strip() for cell in ours}
     claimed = {*taken.values(), *(number for number, at in enumerate(placed) if at is not None)}
     own = [cell["source"] for number, cell in enumerate(cells) if number not in claimed and _is_own(cell, given)]
-    unsure = [_name(ours[at]) for at in wanted if at not in taken]
+    unsure = [_name(ours[at]) for at in wanted if at not in taken and (is_ours or own)]
     shown = "\n\n".join([NOT_FOUND, *own])[:MOST_TEXT] if own else NOTHING
     return Written(answers | dict.fromkeys(unsure, shown), unsure)
 
 
+def is_shown_instead(text: str) -> bool:
+    """Whether a text stands for an answer for which no cell was found."""
+    return text.startswith((NOT_FOUND, NOTHING))
+
+
 def _by_place(
     cells: Sequence[dict[str, Any]], ours: Sequence[NotebookNode], placed: Sequence[int | None]
-) -> dict[int, int]:
-    """For cells of the page, by place: the student's cell that stands there, where it is clear which one it is."""
+) -> tuple[dict[int, int], bool]:
+    """For cells of the page, by place: the student's cell that stands there, where it is clear which one it is.
+
+    Also whether any cell of the page is there at all: without one, no place means anything.
+    """
     keys = [f"{cell.cell_type}\n{cell.source.strip()}" for cell in ours]
-    theirs = [keys[at] if at is not None else f"{cell['cell_type']}\n{cell['source'].strip()}"
-              for cell, at in zip(cells, placed, strict=True)]  # fmt: skip
-    found = {}
-    for kind, a, b, c, d in SequenceMatcher(None, keys, theirs, autojunk=False).get_opcodes():
-        if kind == "equal":
-            found |= dict(zip(range(a, b), range(c, d), strict=True))
-            continue
+    theirs = [
+        keys[at] if at is not None else f"{cell['cell_type']}\n{cell['source'].strip()}"
+        for cell, at in zip(cells, placed, strict=True)
+    ]
+    steps = SequenceMatcher(None, keys, theirs, autojunk=False).get_opcodes()
+    if not any(step[0] == "equal" for step in steps):
+        return {}, False
+    found: dict[int, int] = {}
+    for kind, a, b, c, d in steps:
         gaps = [at for at in range(a, b) if _is_written(ours[at])]
         texts = [number for number in range(c, d) if cells[number]["cell_type"] != "code" and placed[number] is None]
-        if len(gaps) == len(texts):
+        if kind == "equal":
+            found |= dict(zip(range(a, b), range(c, d), strict=True))
+        elif len(gaps) == len(texts):
             found |= dict(zip(gaps, texts, strict=True))
-    return found
+    return found, True
 
 
 def _is_written(cell: NotebookNode) -> bool:

@@ -112,6 +112,7 @@ def test_cells_that_changed_after_grading(course, how):
 
 
 def test_a_lock_that_comes_while_publishing_ends_the_batch_with_a_sentence(course):
+    write_verdict(course, "ada", {"week01.double": {"points": 1.0, "max": 3.0, "text": "Half.", "fault": False}})
     with sqlite3.connect(file_of(course)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(ValueError, match=r"not published as a whole: .* locked"):

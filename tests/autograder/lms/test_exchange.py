@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from autograder import exchange, inbound
+from autograder import doctor, exchange, inbound
+from autograder.cli import app
 from autograder.lms.from_exchange import Collection, collect
 from autograder.lms.placing import read_collected
 from autograder.roster import Roster, Student
@@ -271,3 +273,24 @@ def test_the_class_table_names_the_student_of_an_account(root, collected, tmp_pa
     assert (student, outcome) == ("Lovelace-Ada", "collected") and "was taken as" in sentence
     assert (tmp_path / "submitted" / "Lovelace-Ada" / WEEK / f"{WEEK}.ipynb").exists()
     assert collected(roster=roster, student="bob") == []
+
+
+def test_the_doctor_says_when_the_exchange_is_wrong(root, monkeypatch):
+    monkeypatch.setenv("NBGRADER_EXCHANGE", str(root))
+    assert doctor.exchange().state == "ok"
+    root.chmod(0o777)
+    found = doctor.exchange()
+    assert found.state == "problem" and "1777" in found.value and "autograder exchange" in found.advice
+    monkeypatch.setenv("NBGRADER_EXCHANGE", str(root / "nowhere"))
+    assert doctor.exchange().state == "ok"
+
+
+def test_the_command_makes_and_repairs_the_exchange(tmp_path, monkeypatch):
+    monkeypatch.setenv("NBGRADER_EXCHANGE", str(tmp_path / "new"))
+    for change in (lambda: None, lambda: (tmp_path / "new").chmod(0o777)):
+        change()
+        done = CliRunner().invoke(app, ["exchange"])
+        assert done.exit_code == 0 and "is ready for sys602" in done.output
+    linked(tmp_path / "new", f"{COURSE}/inbound")
+    refused = CliRunner().invoke(app, ["exchange", "--owner", "nobody-of-this-machine"])
+    assert refused.exit_code == 2 and "no account of this machine" in refused.output
