@@ -41,7 +41,7 @@ RUN pip install --no-cache-dir --disable-pip-version-check -c constraints.txt --
  && install -D course/.jupyter/labconfig/page_config.json /etc/sys602/jupyter/labconfig/page_config.json \
  && install -D autograder/classroom/nbgrader_config.py /etc/jupyter/nbgrader_config.py \
  && chmod 700 . \
- && install -d -m 711 /srv/hub && install -d -o 1000 -g 1000 -m 700 /srv/keys && install -d -m 777 /srv/exchange
+ && install -d -m 711 /srv/hub && install -d -o 1000 -g 1000 -m 700 /srv/keys && install -d -m 1777 /srv/exchange
 EXPOSE 8000
 
 # 3. The course.

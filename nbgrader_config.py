@@ -9,6 +9,8 @@ from pathlib import Path
 
 import nbgrader
 
+from autograder import nbgrader_plugins
+
 c = get_config()  # noqa: F821  (nbgrader defines it)
 course_root = Path(__file__).resolve().parent
 
@@ -27,9 +29,20 @@ c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.py", "*.pyc", "__pycache__"
 # PostgreSQL by URL: GRADEBOOK_URL=postgresql://...
 c.CourseDirectory.db_url = os.environ.get("GRADEBOOK_URL", f"sqlite:///{course_root}/autograder/gradebook.db")
 
-# A directory that every student can write to; the release, fetch, submit and collect steps use it.
+# Release, fetch, submit and collect use this folder; `autograder exchange` makes it and repairs it.
 c.Exchange.root = os.environ.get("NBGRADER_EXCHANGE", "/usr/local/share/nbgrader/exchange")
 c.Exchange.path_includes_course = False
+
+# Collect, Export and zip_collect take a submission for its owner's, a grade for the submission's, and no link at all.
+c.ExchangeFactory.collect = "autograder.nbgrader_plugins.CollectSafely"
+c.ExportApp.plugin_class = "autograder.nbgrader_plugins.CurrentGrades"
+c.ZipCollectApp.extractor_plugin = "autograder.nbgrader_plugins.UseAutograderCollect"
+nbgrader_plugins.name_our_commands()
+
+# Late submissions: nothing is taken off unless you write a number here, such as 10.0.
+c.AssignLatePenalties.plugin_class = "autograder.nbgrader_plugins.PerDay"
+c.PerDay.percent_per_day = 0.0
+c.PerDay.grace_minutes = 0.0
 
 c.ClearSolutions.code_stub = {
     "python": '# Your code here.\nraise NotImplementedError("your code is still missing here")'

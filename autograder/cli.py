@@ -18,7 +18,6 @@ from autograder.integrity import commands as integrity
 from autograder.leaderboard import commands as leaderboard
 from autograder.lms import commands as lms
 from autograder.matrices import commands as matrices
-from autograder.names import not_a_student
 from autograder.site import commands as site
 
 app = typer.Typer(help="Build the notebooks of SYS-602, grade submissions, prove the checks.", no_args_is_help=True)
@@ -72,6 +71,20 @@ def hide(
 
 
 @app.command()
+def solution(
+    week: Annotated[str, typer.Argument(help="week01, or week01_collectives")],
+    to: Annotated[Path, typer.Argument(help="the notebook to write")],
+) -> None:
+    """Write a week's notebook with its solutions, to give out when all have handed in."""
+    from autograder import solution as solved
+
+    try:
+        print(solved.write(week, to))
+    except (ValueError, OSError) as error:
+        _fail(str(error))
+
+
+@app.command()
 def measure(exercise: Annotated[str, typer.Argument(help="week02.assign-buckets")]) -> None:
     """Print as JSON what the course's own solution sends and holds on an exercise's visible cases."""
     from autograder.own_solutions import measured
@@ -112,10 +125,13 @@ def _laid_out(add: Callable[[], list[Path]]) -> None:
 
 @app.command()
 def grade(
-    week: Annotated[str, typer.Argument(help="week01, or week01_collectives")],
+    week: Annotated[
+        str | None, typer.Argument(help="week01, or week01_collectives; without it, what has changed in all weeks")
+    ] = None,
     submitted: Annotated[Path, typer.Option(help="holds STUDENT/WEEK/WEEK.ipynb")] = Path("autograder/submitted"),
     json_file: Annotated[Path | None, typer.Option("--json", help="write points and sentences here too")] = None,
     student: Annotated[list[str] | None, typer.Option(help="only this student (may be repeated)")] = None,
+    section: Annotated[str, typer.Option(help="only this section of autograder/students.csv")] = "",
     seed: Annotated[int | None, typer.Option(help="draw the inputs of an earlier run again")] = None,
     workers: Annotated[int | None, typer.Option(help="submissions at a time, by default cores + 1")] = None,
     scheduler: Annotated[
@@ -125,46 +141,24 @@ def grade(
     due: Annotated[str, typer.Option(help="the gradebook's due date, such as 2026-11-20T23:59+08:00")] = "",
     publish: Annotated[bool, typer.Option(help="write gradebook and feedback pages")] = True,
 ) -> None:
-    """Grade a week: verdicts, nbgrader's gradebook, feedback pages, a CSV."""
-    from autograder import agreement, notebooks, reports, sandbox, tables
-    from autograder import grade as grading
+    """Grade a week, or what has changed in all of them: verdicts, nbgrader's gradebook, feedback pages, a CSV."""
+    from autograder import desk, notebooks, reports, sandbox
 
     try:
-        name = notebooks.find_week(week)
-        agreement.refuse_disagreement(name)
         until = datetime.fromisoformat(due).astimezone() if due else None
         judges_here = scheduler is None  # else the cluster's workers have the sandboxes, and say which
         if judges_here and sandbox.level() < sandbox.OFFICIAL and not (self_check and not publish):
             _fail(reports.no_isolation())
-        strangers = [] if student else grading.strangers_in(submitted, name)
-        students = student or grading.students_in(submitted, name)
-        for one in student or []:
-            if (reason := not_a_student(one)) is not None:
-                _fail(f"{one!r} is not a student: {reason}")
-        if not students:
-            reports.print_class([], strangers)
-            _fail(f"no submission of {name} in {submitted}: it must hold STUDENT/{name}/{name}.ipynb")
-        with reports.Bar(len(students)) as bar:
-            verdicts = grading.grade(
-                name,
-                submitted,
-                students=student or None,
-                seed=seed,
-                workers=workers,
-                scheduler=scheduler,
-                done=bar.step,
-            )
+        wishes = desk.Wishes(submitted, seed, workers, scheduler, until, publish, json_file)
+        if week is not None:
+            name = notebooks.find_week(week)
+            desk.grade_week(name, wishes, desk.chosen(name, submitted, student or [], section))
+        elif student or section or due or json_file:
+            _fail("--student, --section, --due and --json need a week: `autograder grade week01 …`")
+        elif not desk.grade_what_changed(wishes):
+            print("Nothing has changed: every submission has a verdict that holds.")
     except ValueError as error:
         _fail(str(error))
-    reports.print_class(verdicts, strangers)
-    tables.write_class(name, verdicts, notebooks.ROOT / "autograder" / "verdicts" / f"{name}.csv", notebooks.ROOT)
-    if json_file is not None:
-        json_file.write_text(json.dumps(tables.summary(verdicts), indent=1, ensure_ascii=False))
-    if publish:
-        weak = sorted({one["student"] for one in verdicts if one["level"] < sandbox.OFFICIAL})
-        if weak:  # a worker of the cluster has no isolation, even where this machine has
-            _fail(f"nothing is published: {', '.join(weak)} judged where nothing isolates submissions; grade again")
-        reports.publish(name, students, submitted, until)
 
 
 @app.command("kill-matrix")

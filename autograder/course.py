@@ -17,7 +17,7 @@ from traitlets.config.loader import PyFileConfigLoader
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("autograder", "course", "labs/shardlab", "solutions", "nbgrader_config.py")
-MADE_LATER = ("__pycache__", "submitted", "verdicts", "autograded", "feedback", "gradebook.db*")
+MADE_LATER = ("__pycache__", "submitted", "students.csv", "verdicts", "autograded", "feedback", "gradebook.db*")
 
 
 def pages(root: Path = ROOT) -> Path:

@@ -1,13 +1,16 @@
-"""What `shardlab doctor` says about grading; found through the entry point group `shardlab.doctor`."""
+"""What `shardlab doctor` says about grading and the exchange; found through the entry points `shardlab.doctor`."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 
-from shardlab.commands.doctor import NOTE, OK, Finding
+from shardlab.commands.doctor import NOTE, OK, PROBLEM, Finding
 
 from autograder import containers
+from autograder import exchange as folders
+from autograder.course import ROOT
 from autograder.sandbox import LEVELS, level, missing
 
 
@@ -20,6 +23,23 @@ def sandbox() -> Finding:
     if found == 3:
         return Finding("sandbox", value, OK)
     return Finding("sandbox", value, NOTE, f"to grade, {_remedy()}")
+
+
+def exchange() -> Finding:
+    """Whether students could replace a folder of nbgrader's exchange; a machine without one needs none."""
+    try:
+        place, course = folders.place_of(ROOT)
+    except ValueError:
+        return Finding("exchange", "none: this course has no nbgrader_config.py", OK)
+    if not place.exists():
+        return Finding("exchange", "none here", OK)
+    owner = (place / course).lstat().st_uid if os.path.lexists(place / course) else os.geteuid()
+    if owner != os.geteuid() and not os.access(place / course / "inbound", os.R_OK):
+        return Finding("exchange", f"{place}, which belongs to {folders.account(owner)}", OK)
+    wrong = folders.problems(place, course, os.geteuid())
+    if wrong:
+        return Finding("exchange", "; ".join(wrong), PROBLEM, "run `autograder exchange` before anybody hands in")
+    return Finding("exchange", f"{place} is safe for {course}", OK)
 
 
 def _remedy() -> str:

@@ -18,7 +18,8 @@ from autograder.course import ROOT
 class Dossier:
     """One submission, ready to be judged on any machine: `answers[exercise]` is None where there is no cell.
 
-    `exhibits` holds the code cells that the instructor grades, where something was written.
+    `exhibits` holds the code cells that the instructor grades, where something was written. `digest` is the same for
+    the same submission: one that has not changed need not be judged again, and a verdict counts for it alone.
     """
 
     student: str
@@ -27,22 +28,28 @@ class Dossier:
     notes: list[str]
     found: bool
     exhibits: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @property
-    def digest(self) -> str:
-        """The same for the same answers: a submission that has not changed need not be judged again."""
-        whole = [self.answers, self.exhibits] if self.exhibits else self.answers
-        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+    digest: str = ""
 
 
 def open_dossier(student: str, week: str, submitted: Path, root: Path = ROOT) -> Dossier:
     """Read a submission as data; whatever is wrong with it is a note."""
-    submission = ingest.read_submission(student, week, submitted, root)
+    return dossier_of(ingest.read_submission(student, week, submitted, root), root)
+
+
+def dossier_of(submission: ingest.Submission, root: Path = ROOT) -> Dossier:
+    """The dossier of a submission that has been read."""
+    student, week = submission.student, submission.week
     cells = cells_of(submission, root)
     answers = {one.exercise: answer_in(cells, one.exercise, one.names) for one in in_page_order(week, root)}
     shown = {name: answer_in(cells, name, ()) for name in _to_show(submission, root)}
     exhibits = {name: answer for name, answer in shown.items() if answer is not None}
-    return Dossier(student, week, answers, submission.notes, submission.found, exhibits)
+    digest = _digest([answers, exhibits, submission.cells, submission.extra, submission.places])
+    return Dossier(student, week, answers, submission.notes, submission.found, exhibits, digest)
+
+
+def _digest(taken: list[Any]) -> str:
+    """Over all that was taken from a submission, written answers too, and the page's cells that it runs with."""
+    return hashlib.sha256(json.dumps(taken, sort_keys=True).encode()).hexdigest()
 
 
 def in_page_order(week: str, root: Path = ROOT) -> list[Check]:

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from autograder import exhibits, notebooks, weeks
@@ -21,7 +22,17 @@ from autograder.hashes import checks_hash, sealed
 from autograder.judge import Judge
 from autograder.judging import Judged, judge_dossier, refused
 from autograder.names import not_a_student, printable
-from autograder.verdict_files import Verdicts, kept, only_writer, run_of, verdict_file, versions, write_verdicts
+from autograder.verdict_files import (
+    Verdicts,
+    kept,
+    only_writer,
+    run_of,
+    unended_run,
+    verdict_file,
+    versions,
+    why_stale,
+    write_verdicts,
+)
 
 
 def students_in(submitted: Path, week: str) -> list[str]:
@@ -62,17 +73,19 @@ def grade(
     workers: int | None = None,
     scheduler: str | None = None,
     done: Callable[[Verdicts], None] = lambda verdicts: None,
+    then: Callable[[list[Verdicts]], None] = lambda verdicts: None,
 ) -> list[Verdicts]:
-    """Judge the submissions of a week, several at a time, and write one verdict file each. Nothing is published yet.
+    """Judge the submissions of a week, several at a time, and write one verdict file each.
 
     `seed` draws the inputs of a regrade again; by default every run draws new ones. A run that was killed is taken up
     again: submissions that it has judged, and that have not changed, are not judged twice. `scheduler` names a Dask
-    cluster. `done` is called after each. Returns the verdicts by student. Raises ValueError for an unknown week or
-    folder, or while another run writes.
+    cluster. `done` is called after each, `then` once with the verdicts by student, which are also returned: it
+    publishes, and the run has ended when it returns. Raises ValueError for an unknown week or folder, or while another
+    run writes.
     """
     week = notebooks.find_week(week, root)
     names = sorted(set(students)) if students is not None else students_in(submitted, week)
-    with only_writer(root), run_of(week, seed, root, whole_class=students is None) as chosen:
+    with only_writer(root), run_of(week, names, seed, root, whole_class=students is None) as chosen:
         results: dict[str, Verdicts] = {}
 
         def keep(verdicts: Verdicts) -> None:
@@ -90,7 +103,23 @@ def grade(
         threads = max(1, min(workers or (os.cpu_count() or 1) + 1, len(rest)))  # one waits for the kernel at a time
         for dossier, judged in judge_all(rest, chosen, workers=threads, scheduler=scheduler) if rest else ():
             keep(_recorded(dossier, judged, chosen, root))
-    return [results[name] for name in names]
+        found = [results[name] for name in names]
+        then(found)
+    return found
+
+
+def stale(week: str, submitted: Path, root: Path = ROOT) -> dict[str, str]:
+    """The students of a week whose submission has no verdict that holds, and why."""
+    if not Path(submitted).is_dir():
+        return {}
+    unended = unended_run(week, root)
+    reasons: dict[str, str] = {}
+    for student in students_in(submitted, week):
+        dossier, failed = _opened(student, week, submitted, root)
+        if dossier.found:
+            left = "a run ended before it was published" if student in unended else ""
+            reasons[student] = "it cannot be read" if failed else why_stale(dossier, root) or left
+    return {student: reason for student, reason in reasons.items() if reason}
 
 
 def _opened(student: str, week: str, submitted: Path, root: Path) -> tuple[Dossier, Judged | None]:
@@ -114,7 +143,7 @@ def _recorded(dossier: Dossier, judged: Judged, seed: int, root: Path) -> Verdic
         exhibits.write(judged.exhibits, exhibits.file_of(verdict_file(dossier.student, dossier.week, root)))
         write_verdicts(verdicts, root)
     except Exception as error:
-        nothing = _nothing_of(dossier.student, dossier.week)
+        nothing = replace(_nothing_of(dossier.student, dossier.week), digest=dossier.digest)
         verdicts = verdicts_of(nothing, refused(nothing, "written down", error, fault=isinstance(error, OSError)), seed)
         with suppress(OSError):
             write_verdicts(verdicts, root)

@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from autograder import cell_text, notebooks
+from autograder import cell_text, notebooks, written
 from autograder.course import ROOT
 from autograder.names import not_a_student, printable
 from autograder.notebook_file import NotReadable, parse, read_regular_file
@@ -95,7 +95,8 @@ def _listed(paths: list[Path]) -> str:
 def _holds(path: Path, week: str, submitted: Path, root: Path) -> bool:
     """Whether a notebook of another name holds an answer's cell of this week."""
     try:
-        return bool(take_cells(parse(read_regular_file(path, submitted)), "", week, root).cells)
+        found = take_cells(parse(read_regular_file(path, submitted)), "", week, root).cells
+        return any(not written.is_shown_instead(text) for text in found.values())
     except NotReadable:
         return False
 
@@ -130,6 +131,9 @@ def take_cells(cells: list[dict], student: str, week: str, root: Path = ROOT) ->
     notes += [
         f"The cell {name} is there {times} times; the last one counts." for name, times in seen.items() if times > 1
     ]
+    text = written.find(cells, ours.cells, set(answers))
+    answers |= text.answers
+    notes += [f"No cell was found for the written answer {name}; your instructor looks for it." for name in text.unsure]
     notes += [f"The cell {name} is missing; was it deleted?" for name in wanted if name not in answers]
     places += [""] * (len(extra) - len(places))
     return Submission(student, week, answers, extra, _short(notes), places=places)

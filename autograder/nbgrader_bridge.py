@@ -3,7 +3,6 @@
 nbgrader_config.py names the three preprocessors; `publishing` and the buttons of the formgrader run the same steps.
 """
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,14 @@ from nbformat.v4 import new_output
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
-from traitlets import Unicode
 
-from autograder import exhibits, ingest, notebooks
+from autograder import exhibits, ingest, notebooks, verdict_files
+from autograder.dossier import dossier_of
 from autograder.judge import clean
 from autograder.told import told
 
 MOST_SHOWN = 30_000  # characters of a cell that a feedback page shows
-NO_VERDICT = "Not graded: there is no verdict for this exercise, which counts as 0 until it is graded."
+NO_VERDICT = "Not graded: there is no verdict for this exercise, which counts as 0 until `autograder grade` gives one."
 
 
 class RestoreNotebook(NbGraderPreprocessor):
@@ -31,23 +30,28 @@ class RestoreNotebook(NbGraderPreprocessor):
         names, root = resources["nbgrader"], Path.cwd()  # nbgrader works in the course's root
         cells = ingest.parse(nbformat.writes(nb).encode("utf-8", "replace"))
         submission = ingest.take_cells(cells, names["student"], names["assignment"], root)
-        return ingest.restore(submission, root), resources
+        return clean_copy(submission, root), resources
+
+
+def clean_copy(submission: ingest.Submission, root: Path) -> NotebookNode:
+    """Our own notebook with the student's answers, and their digest: only a verdict on these answers gives points."""
+    notebook = ingest.restore(submission, root)
+    notebook.metadata["digest"] = dossier_of(submission, root).digest
+    return notebook
 
 
 class ImportVerdict(NbGraderPreprocessor):
     """Write each verdict into the output of its check, where nbgrader looks for points; nothing is executed.
 
-    A code cell that the instructor grades gets what it showed in the sandbox.
+    A code cell that the instructor grades gets what it showed in the sandbox. A verdict on other answers than those of
+    this notebook gives no points, and a sentence.
     """
 
-    verdicts_directory = Unicode("autograder/verdicts", help="where `autograder grade` writes verdicts").tag(
-        config=True
-    )
-
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
-        names = resources["nbgrader"]
-        path = Path(self.verdicts_directory, names["student"], f"{names['assignment']}.json")
-        verdicts, shown = read_verdicts(path), exhibits.read(exhibits.file_of(path))
+        student, week, root = resources["nbgrader"]["student"], resources["nbgrader"]["assignment"], Path.cwd()
+        found = verdict_files.standing(student, week, str(nb.metadata.get("digest", "")), root)
+        path = exhibits.file_of(verdict_files.verdict_file(student, week, root))
+        shown = {} if found.reason else exhibits.read(path)
         for cell in nb.cells:
             if cell.cell_type != "code":
                 continue
@@ -57,7 +61,8 @@ class ImportVerdict(NbGraderPreprocessor):
                 cell.outputs = list(exhibits.outputs(own, cell.source))
             elif is_grade(cell):
                 marks = cell.metadata.nbgrader
-                points, text = verdict_of(verdicts, notebooks.exercise_id(marks.grade_id), float(marks.points))
+                exercise = notebooks.exercise_id(marks.grade_id)
+                points, text = verdict_of(found, exercise, float(marks.points), week)
                 cell.outputs = [
                     new_output("stream", name="stdout", text=text),
                     new_output("execute_result", data={"text/plain": repr(points)}, execution_count=None),
@@ -65,18 +70,12 @@ class ImportVerdict(NbGraderPreprocessor):
         return nb, resources
 
 
-def read_verdicts(path: Path) -> dict:
-    """Read the verdicts of one submission by exercise id; a missing or broken file holds none."""
-    try:
-        exercises = json.loads(path.read_text(encoding="utf-8"))["exercises"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return exercises if isinstance(exercises, dict) else {}
-
-
-def verdict_of(verdicts: dict, exercise: str, max_points: float) -> tuple[float, str]:
+def verdict_of(found: verdict_files.Standing, exercise: str, max_points: float, week: str) -> tuple[float, str]:
     """Return the points of an exercise, kept between 0 and `max_points`, and the sentence for the student."""
-    verdict = verdicts.get(exercise)
+    if found.reason:
+        counts = f"It counts as 0 until the instructor runs `autograder grade {week}`."
+        return 0.0, f"Not graded: {found.reason}. {counts}"
+    verdict = found.exercises.get(exercise)
     if not isinstance(verdict, dict):
         return 0.0, NO_VERDICT
     points = verdict.get("points")

@@ -49,7 +49,7 @@ def read_regular_file(path: Path, top: Path) -> bytes:
 
 
 def parse(data: bytes) -> list[dict]:
-    """Turn the bytes of a notebook into cells with `cell_type`, `source` (text) and `metadata` (dict).
+    """Turn the bytes of a notebook into cells with `cell_type`, `source` and `id` (text) and `metadata` (dict).
 
     Raises NotReadable with the first thing that is wrong.
     """
@@ -78,7 +78,7 @@ def parse(data: bytes) -> list[dict]:
 
 
 def _plain_cell(cell: object, number: int) -> dict:
-    """Check one cell and keep type, text and metadata."""
+    """Check one cell and keep type, text, metadata and id."""
     if not isinstance(cell, dict):
         raise NotReadable(f"cell {number} is not an object")
     source, metadata = cell.get("source", ""), cell.get("metadata", {})
@@ -89,8 +89,12 @@ def _plain_cell(cell: object, number: int) -> dict:
     if cell.get("cell_type") not in ("code", "markdown", "raw"):
         raise NotReadable(f"cell {number}: its type is not code, markdown or raw")
     clean = source.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate could not be written to a file
-    clean = clean.replace("\r\n", "\n").replace("\r", "\n")
-    return {"cell_type": cell["cell_type"], "source": clean, "metadata": metadata if isinstance(metadata, dict) else {}}
+    return {
+        "cell_type": cell["cell_type"],
+        "source": clean.replace("\r\n", "\n").replace("\r", "\n"),
+        "metadata": metadata if isinstance(metadata, dict) else {},
+        "id": cell["id"] if isinstance(cell.get("id"), str) else "",
+    }
 
 
 def _cells_of_version_3(content: dict) -> list:

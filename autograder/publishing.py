@@ -11,18 +11,18 @@ from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import nbformat
-from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 from traitlets.config import Config
 
-from autograder import ingest, notebooks, roster
+from autograder import gradebook, ingest, notebooks, roster
 from autograder.course import ROOT, load_config, run_step
+from autograder.lms import people
 from autograder.names import printable
+from autograder.nbgrader_bridge import clean_copy
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,22 @@ def publish(
 def enter(week: str, course_root: Path = ROOT, due: datetime | None = None) -> None:
     """Enter the week's cells, points and due date into the gradebook, as nbgrader's `generate_assignment` does.
 
-    Raises ValueError when they no longer fit what stands there.
+    Call it before a class is judged. Raises ValueError when the gradebook cannot be written, or when it holds grades
+    under other cells.
     """
     root = Path(course_root).resolve()
     config, week = load_config(root), notebooks.find_week(week, root)
-    notebooks.generate(notebooks.read_source(week, root), week, config, config.CourseDirectory.db_url)
+    url = config.CourseDirectory.db_url
+    gradebook.prepare(week, notebooks.release(week, root), url)
+    notebooks.generate(notebooks.read_source(week, root), week, config, url)
     if due is not None:
-        changed: Any = {"duedate": due}
-        with Gradebook(config.CourseDirectory.db_url) as gradebook:
-            gradebook.update_or_create_assignment(week, **changed)
+        gradebook.enter_due_date(week, due, url)
 
 
 def publish_entered(
     week: str, students: list[str], course_root: Path = ROOT, submitted: Path | None = None
 ) -> list[Published]:
-    """As `publish`, for a week that has been entered."""
+    """As `publish`, for a week that has been entered. Raises ValueError when the gradebook fails meanwhile."""
     root = Path(course_root).resolve()
     config, week = load_config(root), notebooks.find_week(week, root)
     folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory
@@ -88,9 +89,12 @@ def _publish_one(student: str, week: str, root: Path, config: Config, submitted:
         )
         settings.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]  # it is clean already
         run_step(Autograde(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
-        roster.enter_name(config.CourseDirectory.db_url, student, submitted / student / week)
+        person = roster.of_course(root).of(student)
+        people.enter_name(config.CourseDirectory.db_url, person, submitted / student / week)
         run_step(GenerateFeedback(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
     except Exception as error:  # whatever nbgrader trips over, the other students get their pages
+        if sentence := gradebook.trouble(config.CourseDirectory.db_url, error):
+            raise ValueError(f"{week} is not published as a whole: {sentence}; nothing is judged twice") from error
         return Published(student, None, f"no feedback could be written: {printable(str(error))}")
     return Published(student, root / config.CourseDirectory.feedback_directory / student / week / f"{week}.html")
 
@@ -103,7 +107,7 @@ def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path
     """
     source, folder = submitted / submission.student / submission.week, clean / submission.student / submission.week
     folder.mkdir(parents=True)
-    nbformat.write(ingest.restore(submission, root), folder / f"{submission.week}.ipynb")
+    nbformat.write(clean_copy(submission, root), folder / f"{submission.week}.ipynb")
     for name, check in (("timestamp.txt", parse_utc), ("submission_secret.txt", _check_secret)):
         try:
             text = ingest.read_regular_file(source / name, submitted).decode().strip()

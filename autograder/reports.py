@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -62,11 +61,18 @@ def _students_with(verdicts: list[Verdicts], mark: str) -> str:
     return escape(", ".join(found))
 
 
-def publish(week: str, students: list[str], submitted: Path, due: datetime | None = None) -> None:
-    """Write gradebook and feedback pages, and say where they are."""
+def print_stale(week: str, reasons: Mapping[str, str]) -> None:
+    """Which submissions of a week are graded again, and why."""
+    console.print(escape(f"{week}: {len(reasons)} to grade"))
+    for student, reason in reasons.items():
+        console.print(escape(f"  {student}: {reason}"))
+
+
+def publish(week: str, students: list[str], submitted: Path) -> None:
+    """Write gradebook and feedback pages of a week that has been entered, and say where they are."""
     from autograder import publishing
 
-    published = publishing.publish(week, students, submitted=submitted, due=due)
+    published = publishing.publish_entered(week, students, submitted=submitted)
     for one in published:
         if one.page is None:
             console.print(escape(f"{one.student}: {one.problem}"))

@@ -1,7 +1,7 @@
 """The files of a grading run below autograder/verdicts/: one writer at a time, whole at any moment, taken up again.
 
 STUDENT/WEEK.json   the verdicts of a submission
-.run-WEEK.json      the seed of a run of the whole class that has not ended
+.run-WEEK.json      the seed of a run that has not ended, and the students who are still to be judged or published
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import fcntl
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from autograder.course import ROOT
 from autograder.dossier import Dossier
 from autograder.hashes import checks_hash
+from autograder.sandbox import OFFICIAL
 
 Verdicts = dict[str, Any]
 
@@ -51,27 +53,34 @@ def only_writer(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def run_of(week: str, seed: int | None, root: Path, *, whole_class: bool) -> Iterator[int]:
-    """The seed of this run: the given one, or that of a run of the whole class that did not end, or a new one.
+def run_of(week: str, students: Iterable[str], seed: int | None, root: Path, *, whole_class: bool) -> Iterator[int]:
+    """The seed of this run: the given one, or that of a run that did not end, or a new one.
 
-    A run of some students takes part in the class's run, and leaves it to be ended by the whole class.
+    A run of some students takes part in a run that did not end, and leaves the other students of it to be judged.
     """
-    mark = folder_of(root) / f".run-{week}.json"
-    chosen = seed if seed is not None else _seed_in(mark)
-    if chosen is None:
-        chosen = secrets.randbits(32)
-    if whole_class:
-        mark.write_text(json.dumps({"seed": chosen}))
+    mark, mine = folder_of(root) / f".run-{week}.json", set(students)
+    before, left = _unended(mark)
+    chosen = next(one for one in (seed, before, secrets.randbits(32)) if one is not None)
+    _write(mark, {"seed": chosen, "left": sorted(left | mine)})
     yield chosen
-    if whole_class:
+    rest = set() if whole_class else left - mine
+    if rest:
+        _write(mark, {"seed": chosen, "left": sorted(rest)})
+    else:
         mark.unlink()
 
 
-def _seed_in(mark: Path) -> int | None:
+def unended_run(week: str, root: Path) -> set[str]:
+    """The students of a run that was killed before they were judged and published."""
+    return _unended(folder_of(root) / f".run-{week}.json")[1]
+
+
+def _unended(mark: Path) -> tuple[int | None, set[str]]:
     try:
-        return int(json.loads(mark.read_text())["seed"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        run = json.loads(mark.read_text(encoding="utf-8"))
+        return int(run["seed"]), set(map(str, run.get("left", ())))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None, set()
 
 
 def kept(dossier: Dossier, seed: int, root: Path) -> Verdicts | None:
@@ -79,21 +88,59 @@ def kept(dossier: Dossier, seed: int, root: Path) -> Verdicts | None:
     try:
         wanted = {"digest": dossier.digest, "seed": seed, "versions": versions(), "checks": checks_hash(dossier.week)}
         verdicts = json.loads(verdict_file(dossier.student, dossier.week, root).read_text(encoding="utf-8"))
-        same = all(verdicts[name] == value for name, value in wanted.items())
+        same = all(verdicts[name] == value for name, value in wanted.items()) and verdicts["level"] >= OFFICIAL
         failed = any(one["fault"] for one in verdicts["exercises"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # there is none, or it is of an older release
     return verdicts if same and not failed else None
 
 
+@dataclass(frozen=True)
+class Standing:
+    """The exercises of a verdict that holds for a submission as it is now, or the reason why none does."""
+
+    exercises: dict[str, Any]
+    reason: str = ""
+
+
+def standing(student: str, week: str, digest: str, root: Path) -> Standing:
+    """The verdict on exactly these answers (`Dossier.digest`); an older one, or another student's, never counts."""
+    try:
+        verdicts = json.loads(verdict_file(student, week, root).read_text(encoding="utf-8"))
+        named, exercises = (verdicts["student"], verdicts["assignment"]), verdicts["exercises"]
+        judged, isolation = verdicts.get("digest"), verdicts.get("level", 0)
+    except FileNotFoundError:
+        return Standing({}, "this submission has not been judged yet")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Standing({}, "the verdict file cannot be read")
+    if named != (student, week) or not isinstance(exercises, dict):
+        return Standing({}, "the verdict file is not of this student and week")
+    if not digest or judged != digest:
+        return Standing({}, "the submission has changed since it was judged")
+    if not isinstance(isolation, int) or isolation < OFFICIAL:
+        return Standing({}, "it was judged on a machine that does not isolate submissions")
+    return Standing(exercises)
+
+
+def why_stale(dossier: Dossier, root: Path) -> str:
+    """Why a submission is to be graded again, as a sentence's end; empty when its verdict holds."""
+    found = standing(dossier.student, dossier.week, dossier.digest, root)
+    failed = any(isinstance(one, dict) and one.get("fault") for one in found.exercises.values())
+    return found.reason or ("the machine failed while it was judged" if failed else "")
+
+
 def write_verdicts(verdicts: Verdicts, root: Path = ROOT) -> Path:
     """Write a verdict file so that a kill leaves the old one or the new one, never half of one."""
     path = verdict_file(verdicts["student"], verdicts["assignment"], root)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".json.part")
-    draft.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False), encoding="utf-8")
-    draft.replace(path)
+    _write(path, verdicts)
     return path
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    draft = path.with_suffix(".json.part")
+    draft.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    draft.replace(path)
 
 
 def read_class(week: str, root: Path) -> list[Verdicts]:

@@ -13,11 +13,13 @@ def closed_folder(path: Path) -> Path | None:
     return next((one for one in reversed([path, *path.parents]) if not one.stat().st_mode & 0o001), None)
 
 
-def as_the_user(command: list[str]) -> list[str]:
+def as_the_user(command: list[str], user: int = USER, group: int | None = None) -> list[str]:
     """A command that becomes the user; a Python below root's own folder is shown to it, in its own view of files."""
     if os.getuid() != 0:
         return command
-    drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
+    group = user if group is None else group
+    drop = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
+    drop += ["--bounding-set=-all", "--inh-caps=-all"]
     pythons = sorted({Path(path).resolve() for path in (sys.prefix, sys.base_prefix)})
     hidden = {path: top for path in pythons if (top := closed_folder(path)) is not None}
     steps = [["mount", "-t", "tmpfs", "tmpfs", "/mnt"]] if hidden else []

@@ -1,28 +1,30 @@
 """JupyterHub for one class: students sign up, the instructor lets them in, and each has an account of the machine.
 
-The instructor's server opens in the course's folder, with the formgrader, the gradebook's address and the keys of the
-cluster that grades. Students get none of these. `python -m jupyterhub -f THIS FILE`, as root in its container.
+The instructor logs in here to let students in, and works at the desk, another service: this machine has neither the
+gradebook's address nor the keys of the cluster that grades. `python -m jupyterhub -f THIS FILE`, as root in its
+container.
 """
 
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
 
 import nativeauthenticator
+from jupyterhub.handlers import BaseHandler
 from jupyterhub.spawner import LocalProcessSpawner
 from nativeauthenticator import NativeAuthenticator
 
+from autograder import exchange
 from autograder.classroom import accounts
 
 INSTRUCTOR = os.environ.get("INSTRUCTOR", "instructor")
-COURSE = Path(os.environ.get("COURSE", "/srv/course"))  # the instructor's folder: solutions, submissions, grades
+COURSE = os.environ.get("COURSE", "sys602")  # its name in the exchange
 HOMES = Path(os.environ.get("HOMES", "/home"))
 STATE = Path(os.environ.get("HUB_STATE", "/srv/hub"))
 STUDENTS_JUPYTER = os.environ.get("STUDENTS_JUPYTER", "/etc/sys602/jupyter")  # course/.jupyter, for all to read
 FOR_ALL = ("PATH", "LANG", "NBGRADER_EXCHANGE")
-KEYS = [name for name in os.environ if name.startswith("DASK_")]
-FOR_THE_INSTRUCTOR = ("GRADEBOOK_URL", "AUTOGRADER_SCHEDULER", *KEYS)
 
 
 class ClassAuthenticator(NativeAuthenticator):
@@ -42,13 +44,14 @@ class ClassAuthenticator(NativeAuthenticator):
         return bool(accounts.NAME.fullmatch(username)) and is_ours and super().validate_username(username)
 
 
+def _is_instructor(handler: BaseHandler) -> bool:
+    return handler.current_user is not None and handler.current_user.name == INSTRUCTOR
+
+
 def prepare(spawner: LocalProcessSpawner) -> None:
     """Before a server starts: the student's account, and the pages laid out in `work/` of their home."""
     if spawner.user.name == INSTRUCTOR:
-        spawner.notebook_dir = str(COURSE)
-        spawner.environment = {name: os.environ[name] for name in FOR_THE_INSTRUCTOR if name in os.environ}
-        spawner.environment["PYTHONPATH"] = f"{COURSE}:{COURSE}/labs"
-        return
+        raise ValueError("The instructor works at the desk (port 8001) and has no server here; /hub/authorize lets in")
     student = accounts.account(spawner.user.name, HOMES)
     spawner.notebook_dir = f"{student.pw_dir}/work"
     spawner.environment = {"JUPYTER_CONFIG_PATH": STUDENTS_JUPYTER}
@@ -56,6 +59,8 @@ def prepare(spawner: LocalProcessSpawner) -> None:
     theirs = {"HOME": student.pw_dir, "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     subprocess.run(begin, user=student.pw_uid, group=student.pw_gid, extra_groups=[], env=theirs, cwd="/", check=True)
 
+
+exchange.make(Path(os.environ["NBGRADER_EXCHANGE"]), COURSE, pwd.getpwnam(INSTRUCTOR).pw_uid)
 
 c = get_config()  # noqa: F821 - JupyterHub defines it
 c.JupyterHub.bind_url = os.environ.get("HUB_URL", "http://0.0.0.0:8000")
@@ -73,5 +78,6 @@ c.JupyterHub.spawner_class = LocalProcessSpawner
 c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
 c.Spawner.env_keep = [*FOR_ALL]
 c.Spawner.default_url = "/lab"
+c.JupyterHub.default_url = lambda handler: f"/hub/{'authorize' if _is_instructor(handler) else 'home'}"
 c.Spawner.pre_spawn_hook = prepare
 c.Spawner.start_timeout = 120

@@ -8,4 +8,6 @@ if [ ! -s "$keys/cluster.pem" ]; then
     -keyout "$keys/cluster.key" -out "$keys/new.pem" 2>/dev/null
   mv "$keys/new.pem" "$keys/cluster.pem"
 fi
-exec dask scheduler --protocol tls --port "${PORT:-8786}" --no-dashboard
+# Even with --no-dashboard Dask serves pages that list the running jobs to everybody: no routes, and on loopback alone.
+export DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES='[]'
+exec dask scheduler --protocol tls --port "${PORT:-8786}" --no-dashboard --dashboard-address "127.0.0.1:${HTTP_PORT:-8787}"

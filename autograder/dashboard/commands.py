@@ -14,20 +14,28 @@ app = typer.Typer()
 def dashboard(
     week: Annotated[list[str] | None, typer.Argument(help="week01 …; all graded weeks without it")] = None,
     out: Annotated[Path, typer.Option(help="the page")] = Path("autograder/verdicts/dashboard.html"),
+    submitted: Annotated[Path, typer.Option(help="holds STUDENT/WEEK/WEEK.ipynb")] = Path("autograder/submitted"),
     names: Annotated[bool, typer.Option(help="--no-names: a page to show to the class")] = True,
 ) -> None:
-    """Write a page about the class: points by exercise, common mistakes, seconds of grading."""
-    from autograder import notebooks, verdict_files
+    """Write a page about the class: points by exercise, common mistakes, what is to be graded again."""
+    from autograder import grade, hashes, notebooks, verdict_files
     from autograder.dashboard.page import page
     from autograder.dashboard.summary import summarise
 
     try:
-        asked = [notebooks.find_week(one) for one in week or []] or verdict_files.graded_weeks(notebooks.ROOT)
+        root, graded = notebooks.ROOT, verdict_files.graded_weeks(notebooks.ROOT)
+        asked = [notebooks.find_week(one) for one in week or []] or graded
         if not asked:
             raise ValueError("no week was graded yet: run `autograder grade WEEK` first")
-        summaries = [summarise(name, verdict_files.read_class(name, notebooks.ROOT)) for name in asked]
+        weeks = asked if week else sorted({*asked, *notebooks.weeks(root)})
+        stale = {name: grade.stale(name, submitted, root) for name in weeks}
+        summaries = [
+            summarise(name, verdict_files.read_class(name, root), stale[name], hashes.checks_hash(name))
+            for name in asked
+        ]
+        ungraded = {name: len(found) for name, found in sorted(stale.items()) if found and name not in asked}
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(page(summaries, names=names), encoding="utf-8")
+        out.write_text(page(summaries, names=names, ungraded=ungraded), encoding="utf-8")
     except (ValueError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -12,9 +12,14 @@ from autograder.dashboard.summary import Week
 SHOWN = 5  # mistakes per exercise; the others are folded
 
 
-def page(weeks: Sequence[Week], *, names: bool = True) -> str:
-    """The HTML of some weeks. names: False leaves all students out, for a page to show to the class."""
+def page(weeks: Sequence[Week], *, names: bool = True, ungraded: Mapping[str, int] | None = None) -> str:
+    """The HTML of some weeks. names: False leaves all students out, for a page to show to the class.
+
+    `ungraded` counts the submissions of weeks in which nobody has been graded.
+    """
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
     )
-    return templates.get_template("dashboard.html.j2").render(weeks=weeks, names=names, shown=SHOWN)
+    return templates.get_template("dashboard.html.j2").render(
+        weeks=weeks, names=names, shown=SHOWN, ungraded=ungraded or {}
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import mean, median
 
 from autograder.verdict_files import Verdicts
@@ -45,7 +45,10 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Week:
-    """A graded week. Written answers, which a person grades, are not in it. seconds: of grading, per submission."""
+    """A graded week. Written answers, which a person grades, are not in it. seconds: of grading, per submission.
+
+    stale: students whose submission has no verdict that holds, and why; older: how many were judged by other checks.
+    """
 
     name: str
     students: tuple[str, ...]
@@ -54,6 +57,8 @@ class Week:
     graded: str
     faults: tuple[str, ...]
     looks: tuple[str, ...]
+    stale: dict[str, str] = field(default_factory=dict)
+    older: int = 0
 
     @property
     def max(self) -> float:
@@ -71,8 +76,12 @@ class Week:
         return median(self.seconds) if self.seconds else 0.0
 
 
-def summarise(name: str, verdicts: Sequence[Verdicts]) -> Week:
+def summarise(
+    name: str, verdicts: Sequence[Verdicts], stale: Mapping[str, str] | None = None, checks: str = ""
+) -> Week:
     """The week of a class from its verdict files; an exercise that a verdict lacks counts as 0.
+
+    `stale` is what `grade.stale` finds, `checks` the hash of the week's checks as they are now.
 
     Raises ValueError when nobody was graded.
     """
@@ -87,6 +96,8 @@ def summarise(name: str, verdicts: Sequence[Verdicts]) -> Week:
         graded=max(str(one.get("time", "")) for one in verdicts),
         faults=_marked(verdicts, "fault"),
         looks=_marked(verdicts, "look"),
+        stale=dict(stale or {}),
+        older=sum(one.get("checks") != checks for one in verdicts) if checks else 0,
     )
 
 

@@ -12,6 +12,7 @@ from autograder.lms.archive import Archive, Entry
 from autograder.lms.names import Sender, has_name_of, is_notebook, sender_of
 from autograder.lms.placing import HandedIn, Line, place, read_collected
 from autograder.names import folder_name
+from autograder.roster import Roster
 
 NAMES = (
     "Its name is neither Canvas's (doejane_12345_67890_file.ipynb) nor Moodle's "
@@ -21,7 +22,13 @@ Sent = tuple[Sender, Entry]
 
 
 def collect(
-    archive: Path, week: str, submitted: Path, *, replace: bool = False, due: datetime | None = None
+    archive: Path,
+    week: str,
+    submitted: Path,
+    roster: Roster | None = None,
+    *,
+    replace: bool = False,
+    due: datetime | None = None,
 ) -> list[Line]:
     """Collect one week's download; every file of it has at least one line in the report.
 
@@ -45,7 +52,7 @@ def collect(
         ]
         shared = _shared_names(by_student)
         for sent in by_student.values():
-            student = _student(sent[0][0], week, submitted, shared)
+            student = _student(sent[0][0], week, submitted, shared, roster or Roster())
             lines += _collect_student(opened, sent, student, week, submitted, replace, due)
     return lines
 
@@ -56,9 +63,13 @@ def _shared_names(by_student: dict[tuple[str, str], list[Sent]]) -> set[str]:
     return {name for name, count in names.items() if count > 1}
 
 
-def _student(sender: Sender, week: str, submitted: Path, shared: set[str]) -> str:
-    """The folder of a student: the same in every week, whatever the LMS calls them by then."""
+def _student(sender: Sender, week: str, submitted: Path, shared: set[str], roster: Roster) -> str:
+    """The folder of a student: that of the class's table, else the same in every week, whatever the LMS calls them."""
     name = folder_name(sender.name)
+    namesakes_here = sender.lms == "moodle" and name.lower() in shared  # which of them is meant, a name cannot say
+    key = sender.id if sender.lms == "canvas" else sender.name
+    if not namesakes_here and (known_as := roster.student_of(sender.lms, key)):
+        return known_as
     if sender.id.startswith("anon_"):
         return folder_name(sender.id)
     if sender.lms == "canvas":

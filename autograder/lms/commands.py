@@ -1,4 +1,4 @@
-"""The commands `autograder collect`, `export` and `anonymise`."""
+"""The commands `autograder exchange`, `collect`, `export` and `anonymise`."""
 
 from __future__ import annotations
 
@@ -17,31 +17,66 @@ KEY = Path("autograder/verdicts/.anonymous.key")
 
 @app.command()
 def collect(
-    source: Annotated[
-        Path,
-        typer.Argument(help="the zip file of Canvas's or Moodle's “Download submissions”, or a CSV of repositories"),
-    ],
     week: Week,
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            help="the zip file of Canvas's or Moodle's “Download submissions”, or a CSV of repositories; "
+            "nbgrader's exchange without it"
+        ),
+    ] = None,
     submitted: Submitted = SUBMITTED,
     replace: Annotated[bool, typer.Option("--replace", help="overwrite a submission that is there")] = False,
     due: Annotated[str, typer.Option(help="such as 2026-11-20T23:59+08:00; the gradebook's without it")] = "",
 ) -> None:
-    """Bring in a Canvas or Moodle download, or repositories; every file or student gets a line in the report."""
-    from autograder import notebooks
-    from autograder.lms import points, reports, repositories
+    """Bring in a week from the exchange, a Canvas or Moodle download, or repositories, with a report."""
+    from autograder import exchange as folders
+    from autograder import notebooks, roster
+    from autograder.lms import from_exchange, points, reports, repositories
     from autograder.lms.collect import collect as bring_in
 
-    from_git = source.suffix.lower() == ".csv"
+    kind = "exchange" if source is None else "git" if source.suffix.lower() == ".csv" else "archive"
     try:
+        known = roster.of_course(notebooks.ROOT)
         name = notebooks.find_week(week)
         until = datetime.fromisoformat(due).astimezone() if due else points.due_date(name, notebooks.ROOT)
-        if from_git:
-            lines = repositories.collect(source, name, submitted, replace=replace)
+        if source is None:
+            wanted = from_exchange.Collection(name, submitted, known, replace)
+            lines = from_exchange.collect(wanted, *folders.place_of(notebooks.ROOT))
+        elif kind == "git":
+            lines = repositories.collect(source, name, submitted, known, replace=replace)
         else:
-            lines = bring_in(source, name, submitted, replace=replace, due=until)
+            lines = bring_in(source, name, submitted, known, replace=replace, due=until)
     except ValueError as error:
         _fail(error)
-    reports.print_collected(lines, until, from_git=from_git)
+    reports.print_collected(lines, until, kind)
+
+
+@app.command()
+def exchange(
+    owner: Annotated[str, typer.Option(help="the instructor's account, where root runs this; yours without it")] = "",
+) -> None:
+    """Make the folders of nbgrader's exchange, or repair them, so that no student can replace one."""
+    import os
+    import pwd
+
+    from autograder import exchange as folders
+    from autograder import notebooks
+
+    try:
+        place, course = folders.place_of(notebooks.ROOT)
+        user = pwd.getpwnam(owner).pw_uid if owner else os.geteuid()
+        done = folders.make(place, course, user)
+        left = folders.problems(place, course, user)
+    except KeyError:
+        _fail(ValueError(f"{owner!r} is no account of this machine: give --owner the instructor's"))
+    except (ValueError, OSError) as error:
+        _fail(error)
+    for sentence in [*done, *left]:
+        typer.echo(sentence)
+    if left:
+        raise typer.Exit(1)
+    typer.echo(f"The exchange {place} is ready for {course}.")
 
 
 @app.command()
@@ -53,9 +88,10 @@ def export(
     column: Annotated[str, typer.Option(help="Canvas's column; the one named after the week without it")] = "",
     scale: Annotated[bool, typer.Option("--scale", help="convert to the LMS's highest possible points")] = False,
     submitted: Submitted = SUBMITTED,
+    section: Annotated[str, typer.Option(help="only this section of students.csv")] = "",
 ) -> None:
     """Write the points of a week, with written answers and late penalties, as the LMS imports them."""
-    from autograder import notebooks
+    from autograder import notebooks, roster
     from autograder.lms import export as exporting
     from autograder.lms import points
 
@@ -64,6 +100,9 @@ def export(
             raise ValueError(f"{out} is the template: write to another file, and keep the LMS's own")
         name = notebooks.find_week(week)
         scores, notes = points.scores(name, lms, submitted, notebooks.ROOT)
+        if section:
+            own = set(roster.of_course(notebooks.ROOT).in_section(section))
+            scores = [one for one in scores if one.student in own]
         table = exporting.export(lms, name, scores, template, column, scale)
         exporting.write(table, out)
     except (ValueError, OSError) as error:

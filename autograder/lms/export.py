@@ -139,10 +139,11 @@ def _places(header: list[str], rows: list[list[str]], score: Score) -> list[int]
         own = {score.lms_id.lower(), f"participant {score.lms_id}".lower()}
         first = [header.index(name) for name in ("ID", "Identifier") if name in header]
         return [number for number, row in enumerate(rows) if any(row[at].lower() in own for at in first)]
-    folder = score.student.lower()
-    by_identity = [number for number, row in enumerate(rows) if any(row[at].lower() == folder for at in identities)]
+    own = {name.lower() for name in (score.student, *score.also)}
+    by_identity = [number for number, row in enumerate(rows) if any(row[at].lower() in own for at in identities)]
+    own = {folder_name(name).lower() for name in (score.student, *score.also)}
     return by_identity or [
-        number for number, row in enumerate(rows) if any(folder_name(row[at]).lower() == folder for at in names)
+        number for number, row in enumerate(rows) if any(folder_name(row[at]).lower() in own for at in names)
     ]
 
 

@@ -2,6 +2,7 @@
 
 STUDENT/WEEK/WEEK.ipynb      the notebook, byte by byte as it was handed in
 STUDENT/WEEK/timestamp.txt   when, as far as its source says
+STUDENT/WEEK/submission_secret.txt    what names the feedback page in the exchange, if it came from there
 STUDENT/WEEK/collected.json  where it came from, the source's own name of the student, the file's name there, its hash
 """
 
@@ -28,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class HandedIn:
-    """One student's notebook: `id` and `name` are the source's, `lms` is canvas, moodle or git."""
+    """One student's notebook: `id` and `name` are the source's, `lms` is canvas, moodle, git or exchange."""
 
     student: str
     lms: str
@@ -39,6 +40,7 @@ class HandedIn:
     time: datetime
     late: bool = False
     note: str = ""
+    secret: str = ""
 
 
 def place(one: HandedIn, week: str, submitted: Path, *, replace: bool) -> Line:
@@ -60,6 +62,9 @@ def place(one: HandedIn, week: str, submitted: Path, *, replace: bool) -> Line:
     folder.mkdir(parents=True, exist_ok=True)
     _put(folder / "collected.json", json.dumps(facts, indent=1).encode())
     _put(folder / "timestamp.txt", one.time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC\n").encode())
+    (folder / "submission_secret.txt").unlink(missing_ok=True)
+    if one.secret:
+        _put(folder / "submission_secret.txt", one.secret.encode())
     _put(target, one.data)
     return Line(one.file, one.student, outcome, " ".join(filter(None, [_unreadable(one.data), one.note])))
 

@@ -8,21 +8,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nbgrader.api import Gradebook, MissingEntry
-from sqlalchemy.engine import make_url
+from nbgrader.api import MissingEntry
 
-from autograder.course import load_config, nbgrader_programs
+from autograder import grade, gradebook, roster
 from autograder.lms.placing import read_collected
+from autograder.roster import Student
 
 
 @dataclass(frozen=True)
 class Score:
-    """A student's points of a week. `lms_id` is the number under which the submission was collected, or empty."""
+    """A student's points of a week.
+
+    `lms_id` is the LMS's number, of the class's table or of the collected file, or empty; `also` holds other names by
+    which the LMS's table may have the student.
+    """
 
     student: str
     points: float
     max: float
     lms_id: str = ""
+    also: tuple[str, ...] = ()
 
 
 def scores(week: str, lms: str, submitted: Path, root: Path) -> tuple[list[Score], list[str]]:
@@ -33,9 +38,10 @@ def scores(week: str, lms: str, submitted: Path, root: Path) -> tuple[list[Score
     verdicts = _verdicts(week, root)
     book, waiting = _gradebook(week, root)
     faulty = {name for name, one in verdicts.items() if any(e.get("fault") for e in one["exercises"].values())}
+    changed = sorted((set(grade.stale(week, submitted, root)) & (set(book) | set(verdicts))) - faulty)
     absent = {name for name, one in verdicts.items() if not one.get("submitted", True)} - set(book)
-    only_judged = sorted(set(verdicts) - set(book) - faulty - absent)
-    found = {name: pair for name, pair in book.items() if name not in faulty}
+    only_judged = sorted(set(verdicts) - set(book) - faulty - absent - set(changed))
+    found = {name: pair for name, pair in book.items() if name not in faulty and name not in changed}
     most = next(iter(book.values()))[1] if book else 0.0  # with the written answers, which no verdict knows
     for name in only_judged:
         points, of = _sum(verdicts[name])
@@ -50,23 +56,26 @@ def scores(week: str, lms: str, submitted: Path, root: Path) -> tuple[list[Score
         notes.append(f"Written answers that wait for a grade count as 0: {', '.join(sorted(waiting - faulty))}.")
     if faulty:
         notes.append(f"Left out, because the machine failed while grading; grade again: {', '.join(sorted(faulty))}.")
+    if changed:
+        names = ", ".join(changed)
+        notes.append(f"Left out, because no verdict holds for what is handed in now; run `autograder grade`: {names}.")
     if absent:
         notes.append(f"Left out, because nothing was handed in: {', '.join(sorted(absent))}.")
     if not found:
         raise ValueError(
             f"nobody has points for {week}: run `autograder grade {week}` first. {' '.join(notes)}".strip()
         )
-    return [Score(name, *found[name], _lms_id(submitted / name / week, lms)) for name in sorted(found)], notes
+    class_table = roster.of_course(root)
+    return [_score(class_table.of(name), found[name], submitted / name / week, lms) for name in sorted(found)], notes
 
 
 def due_date(week: str, root: Path) -> datetime | None:
     """The due date that the gradebook has for a week, in UTC."""
-    url = _gradebook_url(root)
-    if url is None:
+    if not gradebook.exists(root):
         return None
-    with nbgrader_programs(), Gradebook(url) as gradebook:
+    with gradebook.opened(gradebook.url_of(root)) as book:
         try:
-            due: Any = gradebook.find_assignment(week).duedate
+            due: Any = book.find_assignment(week).duedate
         except MissingEntry:
             return None
     return due.replace(tzinfo=UTC) if due else None
@@ -74,14 +83,13 @@ def due_date(week: str, root: Path) -> datetime | None:
 
 def _gradebook(week: str, root: Path) -> tuple[dict[str, tuple[float, float]], set[str]]:
     """(points, most) by student as nbgrader has them, and the students of whom written answers still wait."""
-    url = _gradebook_url(root)
     found: dict[str, tuple[float, float]] = {}
     waiting: set[str] = set()
-    if url is None:
+    if not gradebook.exists(root):
         return found, waiting
-    with nbgrader_programs(), Gradebook(url) as gradebook:
+    with gradebook.opened(gradebook.url_of(root)) as book:
         try:
-            assignment = gradebook.find_assignment(week)
+            assignment = book.find_assignment(week)
         except MissingEntry:
             return found, waiting
         most: Any = assignment.max_score
@@ -91,14 +99,6 @@ def _gradebook(week: str, root: Path) -> tuple[dict[str, tuple[float, float]], s
             if one.needs_manual_grade:
                 waiting.add(one.student.id)
     return found, waiting
-
-
-def _gradebook_url(root: Path) -> str | None:
-    """The address of the course's gradebook; None where an SQLite file would first have to be made."""
-    url = str(load_config(root).CourseDirectory.db_url)
-    parts = make_url(url)
-    missing = parts.get_backend_name() == "sqlite" and not Path(parts.database or "").is_file()
-    return None if missing else url
 
 
 def _verdicts(week: str, root: Path) -> dict[str, dict[str, Any]]:
@@ -118,6 +118,12 @@ def _sum(verdicts: dict[str, Any]) -> tuple[float, float]:
     exercises = verdicts["exercises"].values()
     points, most = (sum(float(one[key]) for one in exercises) for key in ("points", "max"))
     return round(points, 4), most
+
+
+def _score(person: Student, points: tuple[float, float], folder: Path, lms: str) -> Score:
+    lms_id = person.canvas if lms == "canvas" and person.canvas else _lms_id(folder, lms)
+    names = (person.moodle if lms == "moodle" else "", person.email, person.name)
+    return Score(person.student, *points, lms_id, tuple(filter(None, names)))
 
 
 def _lms_id(folder: Path, lms: str) -> str:

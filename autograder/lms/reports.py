@@ -14,8 +14,8 @@ from autograder.names import printable
 from autograder.terminal import console
 
 
-def print_collected(lines: Sequence[Line], due: datetime | None, *, from_git: bool) -> None:
-    """One line per file: whose it is, what became of it, and why."""
+def print_collected(lines: Sequence[Line], due: datetime | None, kind: str) -> None:
+    """One line per file: whose it is, what became of it, and why. `kind` of source: exchange, git or archive."""
     table = Table(title=f"{len(lines)} lines")
     for name in ("file", "student", "outcome", "why"):
         table.add_column(name, overflow="fold")
@@ -24,7 +24,9 @@ def print_collected(lines: Sequence[Line], due: datetime | None, *, from_git: bo
     console.print(table)
     counts = Counter(line.outcome for line in lines)
     console.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "There is nothing in it.")
-    if from_git:
+    if kind == "exchange":
+        print("timestamp.txt holds the time at which this machine's kernel saw the last change.")
+    elif kind == "git":
         print("timestamp.txt holds the times of the commits, which students' own clocks set: collect when it is due.")
     elif due is None:
         print("No due date is known (--due, or the gradebook's): timestamp.txt holds the times of the zip file.")

@@ -1,13 +1,12 @@
 """Collect from git: a table names each student's repository, of which one file is read and nothing is checked out.
 
-The table is GitHub Classroom's ("Download", or `gh classroom assignment-grades`), or one with the columns `student` and
-`repository`, and `branch` if it is not the default one. A clone holds the newest commit without its files; then the
-week's notebook alone is fetched. So no hook, filter or link of a student's repository takes effect here.
+The table is GitHub Classroom's ("Download", or `gh classroom assignment-grades`), or the class's own (`roster.py`) with
+the columns `repository`, and `branch` if it is not the default one. A clone holds the newest commit without its files;
+then the week's notebook alone is fetched. So no hook, filter or link of a student's repository takes effect here.
 """
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 import signal
@@ -15,17 +14,16 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 from autograder.lms.placing import HandedIn, Line, place
-from autograder.names import folder_name, is_named_after, printable
+from autograder.names import is_named_after, printable
 from autograder.notebook_file import MAX_BYTES
+from autograder.roster import Roster, Student, read
 
-STUDENT = ("student", "roster_identifier", "github_username")
-REPOSITORY = ("repository", "student_repository_url")
 AT_ONCE = 8
 SECONDS = 120.0  # of one call of git
 PROTOCOLS = "https:http:ssh:git:file"  # without ext, which runs a program that an address names
@@ -33,24 +31,22 @@ BARE = "--quiet --bare --no-local --depth=1 --single-branch --no-tags --filter=b
 COURSE = ("course", "solutions")  # in a student's copy of the whole course: pages as they were given out
 
 
-@dataclass(frozen=True)
-class Repository:
-    """One row of the table: whose repository is where."""
-
-    student: str
-    name: str
-    address: str
-    branch: str = ""
-
-
-def collect(table: Path, week: str, submitted: Path, *, replace: bool = False, seconds: float = SECONDS) -> list[Line]:
+def collect(
+    table: Path,
+    week: str,
+    submitted: Path,
+    roster: Roster | None = None,
+    *,
+    replace: bool = False,
+    seconds: float = SECONDS,
+) -> list[Line]:
     """Collect one week from every repository of the table; each has a line in the report.
 
     Raises ValueError when the table cannot be read, or git is not there.
     """
     if shutil.which("git") is None:
         raise ValueError("git is not installed: submissions in repositories cannot be collected")
-    rows, lines = read(table)
+    rows, lines = repositories_of(read(table), roster or Roster())
     with ThreadPoolExecutor(AT_ONCE) as pool:
         fetched = list(pool.map(partial(_fetch, week=week, seconds=seconds), rows))
     for one in fetched:
@@ -58,53 +54,32 @@ def collect(table: Path, week: str, submitted: Path, *, replace: bool = False, s
     return lines
 
 
-def read(table: Path) -> tuple[list[Repository], list[Line]]:
-    """The repositories of a table, and a line for each row that names none.
-
-    Raises ValueError when the file is not such a table.
-    """
-    try:
-        with table.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            header, rows = list(reader.fieldnames or []), list(reader)
-    except (OSError, ValueError, csv.Error) as error:
-        raise ValueError(f"{table} cannot be read as a table: {error}") from None
-    if not set(header) & set(STUDENT) or not set(header) & set(REPOSITORY):
-        raise ValueError(
-            f"{table} needs the columns student and repository, or GitHub Classroom's {STUDENT[1]} and "
-            f"{REPOSITORY[1]}; it has {', '.join(map(printable, header)) or 'none'}"
-        )
-    found: dict[str, Repository] = {}
-    lines = []
-    for row in rows:
-        name, address = _first(row, STUDENT), _first(row, REPOSITORY)
-        student = folder_name(name)
+def repositories_of(table: Roster, roster: Roster) -> tuple[list[Student], list[Line]]:
+    """The students of a table who have a repository, as the class's own table calls them, and a line for the others."""
+    lines = [Line("", "", "left out", problem) for problem in table.problems]
+    rows: dict[str, Student] = {}
+    for row in table.students:
+        one = replace_fields(row, student=roster.student_of("git", row.git) or row.student)
         problem = ""
-        if not name:
-            problem = "The row names no student."
-        elif not address:
+        if not one.repository:
             problem = "The row names no repository: this student has none yet."
-        elif address.startswith("-"):
+        elif one.repository.startswith("-"):
             problem = "That is not the address of a repository."
-        elif student.lower() in found:
-            problem = f"{found[student.lower()].address} is {student}'s already: the first row counts."
+        elif one.student.lower() in rows:
+            problem = f"{rows[one.student.lower()].repository} is {one.student}'s already: the first row counts."
         if problem:
-            lines.append(Line(address, student if name else "", "left out", problem))
+            lines.append(Line(one.repository, one.student, "left out", problem))
         else:
-            found[student.lower()] = Repository(student, name, address, _first(row, ("branch",)))
-    return list(found.values()), lines
+            rows[one.student.lower()] = one
+    return list(rows.values()), lines
 
 
-def _first(row: dict[str, str | None], columns: Sequence[str]) -> str:
-    return next((text.strip() for column in columns if (text := row.get(column)) and text.strip()), "")
-
-
-def _fetch(one: Repository, week: str, seconds: float) -> HandedIn | Line:
+def _fetch(one: Student, week: str, seconds: float) -> HandedIn | Line:
     """The week's notebook of one repository, or the line that says why there is none."""
     try:
         with tempfile.TemporaryDirectory(prefix="collect-") as folder:
             branch = [f"--branch={one.branch}"] if one.branch else []
-            _git(["clone", *BARE.split(), *branch, "--", one.address, folder], seconds)
+            _git(["clone", *BARE.split(), *branch, "--", one.repository, folder], seconds)
             inside = partial(_git, seconds=seconds, folder=folder)
             path, blob = _notebook(inside(["ls-tree", "-r", "-z", "--full-tree", "HEAD"]), week)
             size = int(inside(["cat-file", "-s", blob]))
@@ -116,9 +91,9 @@ def _fetch(one: Repository, week: str, seconds: float) -> HandedIn | Line:
             commit, when = inside(["log", "-1", "--format=%h %ct", "HEAD"]).decode().split()
             time = datetime.fromtimestamp(min(int(when), datetime.now(UTC).timestamp()), UTC)
     except (ValueError, OverflowError, OSError) as error:
-        return Line(one.address, one.student, "left out", str(error))
+        return Line(one.repository, one.student, "left out", str(error))
     note = f"Commit {commit} of {time:%Y-%m-%d %H:%M} UTC, by the clock of whoever made it."
-    return HandedIn(one.student, "git", one.address, one.name, path, data, time, note=note)
+    return HandedIn(one.student, "git", one.repository, one.name, path, data, time, note=note)
 
 
 def _notebook(listing: bytes, week: str) -> tuple[str, str]:

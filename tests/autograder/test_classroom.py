@@ -1,12 +1,25 @@
 """compose.yaml says what docs/classroom.md promises; accounts of students are never the system's."""
 
+import os
 import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
+from autograder import cluster
 from autograder.classroom import accounts
+from autograder.dossier import Dossier
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "compose.yaml").read_text()
@@ -14,12 +27,27 @@ SERVICES = yaml.safe_load(TEXT)["services"]
 VOLUMES = {name: dict(one.split(":")[:2] for one in service.get("volumes", [])) for name, service in SERVICES.items()}
 
 
-def test_only_the_hub_can_be_reached_and_by_this_machine_alone():
-    assert [name for name, one in SERVICES.items() if "ports" in one] == ["hub"]
-    assert SERVICES["hub"]["ports"] == ["${HUB_ADDRESS:-127.0.0.1}:${HUB_PORT:-8000}:8000"]
-    networks = yaml.safe_load(TEXT)["networks"]
-    inside = {name for name, one in networks.items() if one.get("internal")}
-    assert all(set(one["networks"]) <= inside for name, one in SERVICES.items() if name != "hub")
+NETWORKS = yaml.safe_load(TEXT)["networks"]
+
+
+def test_only_hub_and_desk_can_be_reached_and_by_this_machine_alone():
+    assert {name: one["ports"] for name, one in SERVICES.items() if "ports" in one} == {
+        "hub": ["${HUB_ADDRESS:-127.0.0.1}:${HUB_PORT:-8000}:8000"],
+        "desk": ["${DESK_ADDRESS:-127.0.0.1}:${DESK_PORT:-8001}:8001"],
+    }
+    inside = {name for name, one in NETWORKS.items() if one and one.get("internal")}
+    assert all(set(one["networks"]) <= inside for name, one in SERVICES.items() if name not in ("hub", "desk"))
+
+
+def test_students_servers_share_no_network_volume_or_secret_with_those_who_grade():
+    """They run in the hub's container: whatever it can reach, they can try to reach."""
+    hub, others = SERVICES["hub"], {name: one for name, one in SERVICES.items() if name != "hub"}
+    assert not [name for name, one in others.items() if set(one["networks"]) & set(hub["networks"])]
+    assert set(VOLUMES["hub"]) == {"homes", "exchange", "hub"}
+    assert set(hub["environment"]) == {"INSTRUCTOR_PASSWORD", "NBGRADER_EXCHANGE"}
+    config = (ROOT / "autograder/classroom/jupyterhub_config.py").read_text()
+    assert "GRADEBOOK_URL" not in config and "DASK_" not in config
+    assert "homes:/home:ro" in SERVICES["desk"]["volumes"]  # whose is which number, and nothing of theirs
 
 
 def test_no_password_stands_in_the_file_and_the_example_names_all():
@@ -43,12 +71,109 @@ def test_every_service_says_whether_it_is_well_and_keeps_what_it_writes():
 
 
 def test_dask_speaks_with_holders_of_the_key_alone():
-    for name in ("hub", "scheduler", "worker"):
+    for name in ("desk", "scheduler", "worker"):
         keys = SERVICES[name]["environment"]
         assert keys["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
         roles = {"SCHEDULER", "WORKER", "CLIENT"}
         assert all(keys[f"DASK_DISTRIBUTED__COMM__TLS__{role}__{kind}"] for role in roles for kind in ("CERT", "KEY"))
+        assert (
+            keys["DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES"] == keys["DASK_DISTRIBUTED__WORKER__HTTP__ROUTES"] == "[]"
+        )
     assert "--protocol tls" in (ROOT / "autograder/classroom/scheduler.sh").read_text()
+    assert "--dashboard-address 127.0.0.1:0" in SERVICES["worker"]["command"]
+
+
+PATHS = (
+    "info/main/workers.html",
+    "info/worker/x.html",
+    "info/task/x.html",
+    "info/logs.html",
+    "json/counts.json",
+    "json/identity.json",
+    "json/index.html",
+    "metrics",
+    "health",
+    "status",
+    "individual-workers",
+    "proxy/1/2/3",
+    "statics/css/base.css",
+    "",
+)
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in sockets]
+
+
+def answers(port: int, path: str) -> str:
+    """What an HTTP server answers, as its status and text."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+            return f"{answer.status} {answer.read().decode(errors='replace')}"
+    except urllib.error.HTTPError as error:
+        return str(error.code)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the cluster's key needs openssl")
+def test_the_scheduler_tells_nobody_what_runs(tmp_path):
+    """The real one, started as compose.yaml does: on loopback alone, and without a page."""
+    port, http = free_ports(2)
+    told = SERVICES["scheduler"]["environment"].items()
+    keys = {name: str(value).replace("/srv/keys", str(tmp_path)) for name, value in told}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | keys | {"PATH": path, "KEYS": str(tmp_path), "PORT": str(port), "HTTP_PORT": str(http)}
+    command = ["sh", str(ROOT / "autograder/classroom/scheduler.sh")]
+    with (tmp_path / "log").open("w") as log:
+        scheduler = subprocess.Popen(command, env=environment, stderr=log, start_new_session=True)
+    try:
+        wait_for(scheduler, port, tmp_path / "log")
+        mine = {one.laddr for one in psutil.Process(scheduler.pid).net_connections() if one.status == "LISTEN"}
+        assert {one.ip for one in mine if one.port == http} == {"127.0.0.1"}
+        assert {one.port for one in mine} == {port, http}
+        assert {path: answers(http, path) for path in PATHS} == dict.fromkeys(PATHS, "404")
+    finally:
+        os.killpg(scheduler.pid, signal.SIGKILL)
+        scheduler.wait()
+
+
+def wait_for(process: subprocess.Popen, port: int, log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.2)
+    pytest.fail(log.read_text())
+
+
+def test_judging_on_this_machine_tells_nobody_what_runs(monkeypatch):
+    """Students of a shared machine reach its loopback: the cluster of threads has no page, and its keys no names."""
+    from distributed import Client, default_client
+
+    seen = {}
+
+    def look(dossier, seed):
+        return dossier.student
+
+    real = cluster._client
+
+    def watched(*args) -> Client:
+        client = real(*args)
+        port = client.cluster.scheduler.http_server.port
+        seen.update({path: answers(port, path) for path in PATHS})
+        return client
+
+    monkeypatch.setattr(cluster, "_client", watched)
+    monkeypatch.setattr(cluster, "_judge_here", look)
+    dossiers = [Dossier(name, "week01_collectives", {}, [], True) for name in ("ada", "bob")]
+    found = []
+    for one, result in cluster.judge_all(dossiers, 1, workers=1):
+        found.append((one.student, result))
+        assert not [key for key in default_client().futures if "ada" in str(key) or "week01" in str(key)]
+    assert sorted(found) == [("ada", "ada"), ("bob", "bob")]
+    assert seen == dict.fromkeys(PATHS, "404")
 
 
 @pytest.mark.parametrize("name", ["root", "daemon", "nobody"])

@@ -2,9 +2,11 @@
 
 import json
 import re
+import shutil
 
 import pytest
 from bs4 import BeautifulSoup
+from tiny_course import hand_in, make_tiny_course, write_verdict
 from typer.testing import CliRunner
 
 from autograder import cli, exhibits, notebooks, verdict_files
@@ -79,3 +81,25 @@ def test_the_command_takes_all_graded_weeks(tmp_path, monkeypatch):
     assert verdict_files.graded_weeks(tmp_path) == [WEEK]
     done = CliRunner().invoke(cli.app, ["dashboard", "--out", str(out)])
     assert done.exit_code == 0 and done.output.strip() == str(out) and "bob, cy" in out.read_text()
+
+
+def test_what_is_to_be_graded_again_is_on_the_page():
+    reason = "the submission has changed since it was judged"
+    week = summarise(WEEK, [one | {"checks": "old"} for one in CLASS], {"bob": reason}, checks="new")
+    shown = BeautifulSoup(page([week], ungraded={"week02_tiny": 3}), "html.parser").get_text(" ")
+    assert f"bob ({reason})" in " ".join(shown.split()) and "week02_tiny: 3 submissions, none graded yet" in shown
+    assert "4 of these verdicts are by other checks" in shown
+    assert "bob" not in BeautifulSoup(page([week], names=False), "html.parser").get_text(" ")
+
+
+def test_the_command_lists_a_submission_that_has_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    course, submitted = make_tiny_course(tmp_path), tmp_path / "autograder" / "submitted"
+    hand_in(course, "ada", {})
+    write_verdict(course, "ada", CLASS[0]["exercises"])
+    out = tmp_path / "class.html"
+    typed = ["dashboard", "--out", str(out), "--submitted", str(submitted)]
+    assert CliRunner().invoke(cli.app, typed).exit_code == 0 and "To be graded again" not in out.read_text()
+    shutil.rmtree(submitted / "ada")
+    hand_in(course, "ada", {"week01-interview": "Another answer."})
+    assert CliRunner().invoke(cli.app, typed).exit_code == 0 and "ada (the submission has changed" in out.read_text()

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
-from tiny_course import TINY_WEEK, hand_in, make_tiny_course
+from tiny_course import TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
 from autograder import publishing
-from autograder.grade import sealed, write_verdicts
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 USER = "postgres" if os.getuid() == 0 else getpass.getuser()
@@ -60,10 +59,7 @@ def test_verdicts_land_in_postgresql(url, tmp_path, monkeypatch):
     for student, points in (("ada", 3.0), ("bob", 0.0)):
         hand_in(course, student, {"week01-double": "def double(number):\n    return 2 * number\n"})
         verdict = {"points": points, "max": 3.0, "text": "Correct." if points else "Wrong.", "fault": False}
-        write_verdicts(
-            sealed({"student": student, "assignment": TINY_WEEK, "level": 3, "exercises": {"week01.double": verdict}}),
-            course,
-        )
+        write_verdict(course, student, {"week01.double": verdict})
     published = publishing.publish("week01", ["ada", "bob"], course)
     assert [one.problem for one in published] == ["", ""]
     with Gradebook(url) as gradebook:

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
-from autograder import demo, grade
+from autograder import demo, desk, grade, judging, publishing, weeks
 from autograder.course import ROOT
+from autograder.judge import Verdict
 
 WEEK = demo.WEEK
 
@@ -60,3 +62,83 @@ def test_a_changed_submission_is_judged_again(course):
     demo.write_submission(course / "submitted", "a", {"week01.exchange": "def exchange(tensor, *, group): pass"})
     (result,) = grade.grade(WEEK, course / "submitted", root=course, students=["a"])
     assert result["seed"] == 3 and result["exercises"]["week01.exchange"]["points"] == 0
+
+
+def full_points(dossier, judge, seed):
+    right = [Verdict(one.exercise, float(one.points), one.points, "Correct.") for one in weeks.of_week(WEEK)]
+    return judging.Judged(right, 3, 0.1)
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing that catches exceptions sees it, and no line after it runs."""
+
+
+STAGES = {
+    "the first verdict": (grade, "write_verdicts", 1),
+    "a verdict": (grade, "write_verdicts", 2),
+    "the last verdict": (grade, "write_verdicts", 3),
+    "the table": (desk.tables, "write_class", 1),
+    "the first page": (publishing, "_publish_one", 1),
+    "a page": (publishing, "_publish_one", 2),
+    "the last page": (publishing, "_publish_one", 3),
+    "what is printed last": (desk.reports, "publish", 1),
+}
+
+
+@pytest.fixture
+def quick(course, monkeypatch):
+    """The course with a judge that gives full points at once; returns the students that it has judged."""
+    judged = []
+
+    def counted(rest, seed, **_):
+        for one in rest:
+            judged.append((one.student, seed))
+            yield one, full_points(one, None, seed)
+
+    shutil.copytree(ROOT / "autograder" / "templates", course / "autograder" / "templates")
+    for module in (desk.notebooks, publishing.notebooks):
+        monkeypatch.setattr(module, "ROOT", course)
+    monkeypatch.setattr(desk.publishing, "publish_entered", partial(publishing.publish_entered, course_root=course))
+    monkeypatch.setattr(grade, "judge_all", counted)
+    monkeypatch.setattr(desk.agreement, "refuse_disagreement", lambda week: None)
+    return judged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True], ids=["before it", "after it"])
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_run_killed_at_any_stage_judges_nobody_twice(course, quick, monkeypatch, stage, after):
+    module, name, number = STAGES[stage]
+    real, calls = getattr(module, name), []
+
+    def killed(*args, **kwargs):
+        calls.append(name)
+        if len(calls) == number and not after:
+            raise Killed
+        result = real(*args, **kwargs)
+        if len(calls) == number:
+            raise Killed
+        return result
+
+    wishes = desk.Wishes(course / "submitted")
+    with monkeypatch.context() as patched:
+        patched.setattr(module, name, killed)
+        with pytest.raises(Killed):
+            desk.grade_week(WEEK, wishes)
+    written = len(list(course.glob(f"autograder/verdicts/*/{WEEK}.json")))
+    again = len(quick)
+    desk.grade_week(WEEK, wishes)
+    assert len(quick) - again == 3 - written and len({seed for _, seed in quick}) == 1
+    assert len(list(course.glob(f"autograder/feedback/*/{WEEK}/{WEEK}.html"))) == 3
+    assert not list(course.glob("autograder/verdicts/.run-*")) and grade.stale(WEEK, course / "submitted", course) == {}
+
+
+@pytest.mark.slow
+def test_grading_without_a_week_takes_a_killed_run_up_again(course, quick, monkeypatch):
+    wishes = desk.Wishes(course / "submitted")
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.reports, "publish", lambda *_: (_ for _ in ()).throw(Killed()))
+        with pytest.raises(Killed):
+            desk.grade_week(WEEK, wishes)
+    assert desk.grade_what_changed(wishes) == 3 and len(quick) == 3
+    assert desk.grade_what_changed(wishes) == 0

@@ -1,7 +1,6 @@
 """What an instructor does in the browser: the formgrader, a written answer, and the students' extensions."""
 
 import io
-import json
 import re
 import shutil
 import sys
@@ -13,11 +12,11 @@ from nbgrader.api import Gradebook
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from autograder import demo, exhibits, grade, kill_matrix, known, notebooks, publishing
+from autograder import demo, exhibits, grade, kill_matrix, known, notebooks, publishing, verdict_files
 from autograder.course import ROOT, load_config
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "autograder"))
-from tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course
+from tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.together]
 WRONG = {
@@ -46,9 +45,8 @@ def lab(tmp_path_factory):
     plot = "plt.show()"
     double = "def double(x):\n    return 2 * x"
     hand_in(course, "ada", {"week01-double": double, "week01-interview": written, "week01-plot": plot})
-    verdict = course / "autograder" / "verdicts" / "ada" / f"{TINY_WEEK}.json"
-    verdict.parent.mkdir(parents=True)
-    verdict.write_text(json.dumps({"exercises": {"week01.double": {"points": 3, "max": 3, "text": "Right."}}}))
+    write_verdict(course, "ada", {"week01.double": {"points": 3, "max": 3, "text": "Right."}})
+    verdict = verdict_files.verdict_file("ada", TINY_WEEK, course)
     shown = exhibits.Exhibit("<b>five</b> points", [_picture()], source=exhibits.source_hash(plot))
     exhibits.write({"week01.plot": shown}, exhibits.file_of(verdict))
     publishing.publish("week01", ["ada"], course)

@@ -149,7 +149,7 @@ def test_the_table_of_github_classroom(tmp_path, notebook):
 def test_the_command_says_what_a_table_needs(tmp_path):
     table = table_of(tmp_path / "r.csv", ["ada,x"], header="who,where")
     result = CliRunner().invoke(app, ["collect", str(table), "--week", "week01", "--submitted", str(tmp_path / "s")])
-    assert result.exit_code == 2 and "needs the columns student and repository" in result.output
+    assert result.exit_code == 2 and "needs the columns student and, for git, repository" in result.output
 
 
 def test_git_that_does_not_answer_is_ended_with_its_helpers(tmp_path):

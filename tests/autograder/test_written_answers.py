@@ -1,0 +1,135 @@
+"""A written answer whose cell lost its marks is found, or shown to the instructor: it is never 0 points unread."""
+
+import json
+import random
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+from tiny_course import TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course, write_verdict
+
+from autograder import ingest, publishing, written
+from autograder.course import load_config
+
+SECOND = """
+# %% [markdown]
+# ## Another question
+
+# %% [markdown] manual="week01.second" points=1
+# ### BEGIN SOLUTION
+# Also secret.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## The end
+"""
+ANSWERS = {"week01-interview": "Less than twice.", "week01-second": "More, with $x$."}
+CODE = {"week01-double": "def double(number):\n    return 2 * number"}
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory) -> Path:
+    return make_tiny_course(tmp_path_factory.mktemp("course"), TINY_SOURCE + SECOND)
+
+
+def stripped(notebook, ids="kept"):
+    """Take the marks from every cell, as a converter does; ids: kept, new ones, or none (an older format)."""
+    for number, cell in enumerate(notebook.cells):
+        cell.metadata = nbformat.from_dict({})
+        if ids == "new":
+            cell.id = f"cell-{number}"
+    if ids == "none":
+        notebook.nbformat_minor = 4
+        for cell in notebook.cells:
+            del cell["id"]
+
+
+def own_text(notebook, at, text="A note of my own."):
+    notebook.cells.insert(at, nbformat.v4.new_markdown_cell(text))
+
+
+CHANGES = {
+    "nothing else": lambda notebook: None,
+    "outputs and a title": lambda notebook: notebook.cells.__setitem__(0, nbformat.v4.new_markdown_cell("# My week")),
+    "a code cell more": lambda notebook: notebook.cells.insert(3, nbformat.v4.new_code_cell("own = 1")),
+    "a note at the top": lambda notebook: own_text(notebook, 0),
+    "a note between code": lambda notebook: own_text(notebook, 3),
+    "a check deleted": lambda notebook: notebook.cells.pop(3),
+    "an imports cell changed": lambda notebook: notebook.cells.__setitem__(
+        1, nbformat.v4.new_code_cell("import math, sys")
+    ),
+}
+
+
+@pytest.mark.parametrize("ids", ["kept", "new", "none"])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("answered", [(), ("week01-interview",), ("week01-second",), tuple(ANSWERS)])
+def test_written_answers_are_found_without_marks(course, tmp_path, ids, change, answered):
+    given = {name: ANSWERS[name] for name in answered}
+
+    def changed(notebook):
+        CHANGES[change](notebook)
+        stripped(notebook, ids)
+
+    root = course
+    path = hand_in(root, f"s{abs(hash((ids, change, answered)))}", CODE | given, changed)
+    student = path.parent.parent.name
+    found = ingest.read_submission(student, TINY_WEEK, root / "autograder" / "submitted", root).cells
+    stub = "*Your answer here.*"
+    assert {name: found[name].strip() for name in ANSWERS} == {name: given.get(name, stub) for name in ANSWERS}
+
+
+def test_random_notebooks_lose_no_word_that_a_student_wrote(course):
+    """Cells removed, doubled, split, moved and added at random: each answer is found, or shown to the instructor."""
+    rng, page = random.Random(7), ingest.notebooks.release(TINY_WEEK, course)
+    for number in range(200):
+        cells = [{"cell_type": one.cell_type, "source": one.source, "metadata": {}, "id": ""} for one in page.cells]
+        words = []
+        for cell, ours in zip(cells, page.cells, strict=True):
+            if ours.metadata.get("nbgrader", {}).get("grade_id") in ANSWERS and rng.random() < 0.8:
+                cell["source"] = f"word{number}x{len(words)}"
+                words.append(cell["source"])
+        for _ in range(rng.randrange(4)):
+            at = rng.randrange(len(cells))
+            kind = rng.choice(["remove", "add", "code", "swap", "edit"])
+            if kind == "remove" and cells[at]["source"] not in words:
+                cells.pop(at)
+            elif kind in ("add", "code"):
+                text = f"word{number}y{len(words)}"
+                new = {"cell_type": "markdown" if kind == "add" else "code", "source": text, "metadata": {}, "id": ""}
+                cells.insert(at, new)
+                words += [text] if kind == "add" else []
+            elif kind == "swap":
+                other = rng.randrange(len(cells))
+                cells[at], cells[other] = cells[other], cells[at]
+            elif kind == "edit" and cells[at]["source"] not in words:
+                cells[at] = cells[at] | {"source": cells[at]["source"] + " "}
+        found = written.find(cells, page.cells, set())
+        assert set(found.answers) == set(ANSWERS)
+        kept = " ".join(found.answers.values())
+        answers = [word for word in words if "x" in word]
+        lost = [word for word in answers if word not in kept]
+        assert not lost or (not found.unsure and len(set(found.answers.values())) == len(ANSWERS)), (number, lost)
+
+
+def test_an_answer_that_is_not_found_waits_for_the_instructor(course):
+    def change(notebook):
+        stripped(notebook, "none")
+        question = next(at for at, cell in enumerate(notebook.cells) if "Another question" in cell.source)
+        notebook.cells[question - 1 : question + 2] = [
+            nbformat.v4.new_markdown_cell(text) for text in ("Less than twice.", "and more", "then less", "at last")
+        ]
+        for cell in notebook.cells:
+            cell.pop("id", None)
+
+    hand_in(course, "eve", CODE, change)
+    write_verdict(course, "eve", {"week01.double": {"points": 3.0, "max": 3.0, "text": "Correct."}})
+    (published,) = publishing.publish("week01", ["eve"], course)
+    page = published.page.read_text()
+    with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
+        notebook = gradebook.find_submission_notebook(TINY_WEEK, TINY_WEEK, "eve")
+        waiting = {grade.name: (grade.auto_score, grade.needs_manual_grade) for grade in notebook.grades}
+    assert waiting["week01-interview"] == waiting["week01-second"] == (None, True)
+    assert all(word in page for word in ("Less than twice.", "and more", "then less", "at last"))
+    assert "No cell was found for the written answer" in json.dumps(page)
