@@ -3,10 +3,10 @@
 Each submission is read as data; nbgrader files our clean copy of it, and writes the page.
 """
 
-import glob
 import re
 import secrets
 import tempfile
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,13 +16,15 @@ import nbformat
 from nbgrader.converters import Autograde, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
+from sqlalchemy.engine import Connection
 from traitlets.config import Config
 
 from autograder import gradebook, ingest, notebooks, roster
-from autograder.course import ROOT, load_config, run_step
+from autograder.course import ROOT, StudentStep, load_config
 from autograder.lms import people
 from autograder.names import printable
 from autograder.nbgrader_bridge import clean_copy
+from autograder.shared_gradebook import shared_gradebook
 
 
 @dataclass(frozen=True)
@@ -73,30 +75,52 @@ def publish_entered(
     root = Path(course_root).resolve()
     config, week = load_config(root), notebooks.find_week(week, root)
     folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory
-    with tempfile.TemporaryDirectory() as clean:
-        return [_publish_one(student, week, root, config, folder, Path(clean)) for student in students]
+    with tempfile.TemporaryDirectory() as clean, shared_gradebook(config.CourseDirectory.db_url) as connection:
+        desk = _Desk(week, root, folder, Path(clean), config, roster.of_course(root), connection, *_steps(week, config, clean))
+        return [_publish_one(student, desk) for student in students]
 
 
-def _publish_one(student: str, week: str, root: Path, config: Config, submitted: Path, clean: Path) -> Published:
+@dataclass(frozen=True)
+class _Desk:
+    """What the students of a week share: folders, the open gradebook, and nbgrader's steps."""
+
+    week: str
+    root: Path
+    submitted: Path
+    clean: Path
+    config: Config
+    names: roster.Roster
+    connection: Connection
+    autograde: StudentStep
+    feedback: StudentStep
+
+
+def _steps(week: str, config: Config, clean: str) -> Iterator[StudentStep]:
+    """nbgrader's Autograde, which reads our clean copies, and its GenerateFeedback."""
+    settings = deepcopy(config)
+    settings.CourseDirectory.update(assignment_id=week, submitted_directory=clean)
+    settings.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]  # it is clean already
+    for kind in (Autograde, GenerateFeedback):
+        yield StudentStep(kind(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
+
+
+def _publish_one(student: str, desk: _Desk) -> Published:
+    week, names = desk.week, desk.config.CourseDirectory
     try:
-        submission = ingest.read_submission(student, week, submitted, root)
+        submission = ingest.read_submission(student, week, desk.submitted, desk.root)
         if not submission.found:
             return Published(student, None, submission.notes[0])
-        _write_clean_copy(submission, root, submitted, clean)
-        settings = deepcopy(config)
-        settings.CourseDirectory.update(
-            assignment_id=week, student_id=glob.escape(student), submitted_directory=str(clean)
-        )
-        settings.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]  # it is clean already
-        run_step(Autograde(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
-        person = roster.of_course(root).of(student)
-        people.enter_name(config.CourseDirectory.db_url, person, submitted / student / week)
-        run_step(GenerateFeedback(coursedir=CourseDirectory(config=settings), config=settings, force=True), week)
+        _write_clean_copy(submission, desk.root, desk.submitted, desk.clean)
+        with desk.connection.begin():
+            desk.autograde.run(student)
+            people.enter_name(names.db_url, desk.names.of(student), desk.submitted / student / week)
+        with desk.connection.begin():
+            desk.feedback.run(student)
     except Exception as error:  # whatever nbgrader trips over, the other students get their pages
-        if sentence := gradebook.trouble(config.CourseDirectory.db_url, error):
+        if sentence := gradebook.trouble(names.db_url, error):
             raise ValueError(f"{week} is not published as a whole: {sentence}; nothing is judged twice") from error
         return Published(student, None, f"no feedback could be written: {printable(str(error))}")
-    return Published(student, root / config.CourseDirectory.feedback_directory / student / week / f"{week}.html")
+    return Published(student, desk.root / names.feedback_directory / student / week / f"{week}.html")
 
 
 def _write_clean_copy(submission: ingest.Submission, root: Path, submitted: Path, clean: Path) -> None:

@@ -46,6 +46,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("dashboard", "leaderboard", "lms", "own_solutions"),
         ("integrity", "nbgrader_plugins"),
         ("nbgrader_bridge",),
+        ("shared_gradebook",),
         ("publishing",),
         ("reports", "tables"),
         ("classroom", "demo", "desk", "site"),
