@@ -58,10 +58,10 @@ class Alarm:
             head.add_(torch.nan if self.complaints else nothing)
 
     def complain_of_second(self, parameter: Tensor) -> None:
-        """A parameter's gradient arrived again after it was taken, perhaps sent: what was sent is not the whole."""
+        """A parameter's gradient arrived again after it was taken, and perhaps sent: the sum is not complete."""
         self.complaints.append(
-            f"{self._names[parameter]} got a gradient twice in one backward, as a module does that is used twice and "  # type: ignore[index]
-            "recomputed in backwards of its own: recompute it with torch.utils.checkpoint and use_reentrant=False"
+            f"{self._names[parameter]} got a gradient twice in one backward, because its module is used twice and "  # type: ignore[index]
+            "recomputed in a nested backward: recompute it with torch.utils.checkpoint and use_reentrant=False"
         )
 
     def answer(self, arrived: Iterable[Tensor | None]) -> None:

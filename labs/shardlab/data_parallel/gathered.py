@@ -54,7 +54,7 @@ class GatheredParameters(FlatParameters):
 
     @torch.no_grad()
     def spread(self) -> list[dist.Work]:
-        """After a step: nothing travels; what is gathered is old, and the next forward gathers the new shards."""
+        """After a step: nothing travels; free the old weights, so that the next forward gathers the new shards."""
         self.free()
         if self.master.data_ptr() != self.shard.data_ptr():
             self.shard.copy_(self.master)

@@ -171,8 +171,8 @@ class Zero3(Zero2):
     def _complete_passed(self, node: int) -> None:
         """A backward takes a graph's nodes from the last to the first: units whose first node is a later one are done.
 
-        What it does not reach in them gets zeros. So every rank sends a unit's gradients before the next gather,
-        whichever branches it has taken inside.
+        Their parameters that it does not reach get zeros. So every rank sends a unit's gradients before the next
+        gather, no matter which branch it took inside the unit.
         """
         for unit in [unit for unit, first in self._entered.items() if first > node]:
             buckets = [self.buckets[self._place_of[vector]] for vector in self._vectors_of[unit]]
@@ -217,8 +217,8 @@ class Zero3(Zero2):
         names = [self._name_of(one) for one in self.vectors if isinstance(one, GatheredParameters) and one.is_there]
         if names:
             raise AssertionError(
-                f"rank {dist.get_rank()}: {', '.join(names)} still gathered after a step: these are the old weights. "
-                "This is a mistake in ZeRO-3, not in your model: no training should go on"
+                f"rank {dist.get_rank()}: {', '.join(names)} still gathered after a step: the next forward would use old "
+                "weights. This is a bug in ZeRO-3, not in your model: stop this training and report it"
             )
 
     def _has_left(self, number: int) -> None:

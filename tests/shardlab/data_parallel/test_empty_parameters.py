@@ -35,7 +35,7 @@ OPTIONS = [
 
 
 class Only(nn.Module):
-    """Nothing but an empty parameter: a unit of its own."""
+    """A unit with nothing but an empty parameter."""
 
     def __init__(self):
         super().__init__()

@@ -91,7 +91,7 @@ def test_units_and_models_return_their_input_or_what_is_on_the_way(options):
 
 
 class KeepsLoss(nn.Module):
-    """A unit with a loss of its own as an attribute, as experts keep that of their balance."""
+    """A unit that keeps its own loss as an attribute, the way experts keep their balance loss."""
 
     def __init__(self):
         super().__init__()
@@ -174,7 +174,7 @@ def test_a_graph_of_old_weights_is_refused_as_on_one_process(name):
 
 
 class Nested(nn.Module):
-    """One layer, recomputed in backwards of their own, once or twice."""
+    """One layer, used once or twice, each time recomputed in a nested backward."""
 
     def __init__(self, times: int):
         super().__init__()
@@ -206,7 +206,7 @@ def nested(name, times):
 
 
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
-def test_recomputation_in_a_backward_of_its_own(name):
+def test_recomputation_in_a_nested_backward(name):
     """The last layer's gradients come first, in the inner backward, whose end is not that of the step."""
     assert max(shardlab.run(nested, name, 1, ranks=2)) < 1e-12
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Generated cases trained on real ranks by every data-parallel wrapper; what differs from one process, in words."""
+"""Train generated cases on real ranks with every data-parallel wrapper, and describe each difference from one process."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Trained:
 
 
 def differences(drawn: Drawn, due: Record) -> list[str]:
-    """What a training on these ranks does otherwise than one process; the first step that differs."""
+    """Train on these ranks and describe how the first wrong step differs from one process."""
     trained, rank, tolerance = Trained(drawn), dist.get_rank(), drawn.case.tolerance
     for number, microbatches in enumerate(drawn.case.microbatches):
         trained.optimizer.zero_grad()

@@ -48,15 +48,15 @@ CONTAINERS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "object": Holder,
     "dict": lambda result, extra: {"result": result, "extra": extra},
 }
-RECOMPUTED = ("no", "no", "inside", "outside", "inside, nested", "outside, nested")  # nested: a backward of its own
+RECOMPUTED = ("no", "no", "inside", "outside", "inside, nested", "outside, nested")  # nested: use_reentrant=True
 
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """What a block is like.
+    """The properties of a block.
 
-    extra: what it returns next to its result, "nothing", "input" or "inner" (an activation on the way), in a container.
-    branch: it has a second matrix, which a microbatch may leave out. aside: it keeps a loss of its own as an attribute.
+    extra: the tensor it returns next to its result: "nothing", "input" or "inner" (an activation on the way), in a container.
+    branch: it has a second matrix, which a microbatch may leave out. aside: it keeps its own loss as an attribute.
     frozen: "nothing", "bias" or "all". tied: its first matrix is that of block 0.
     """
 

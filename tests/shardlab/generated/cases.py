@@ -60,7 +60,7 @@ class ModelCase:
         return 2e-4 if is_single else 1e-9
 
     def losses(self, model: Call, microbatch: Microbatch, rank: int) -> list[Tensor]:
-        """Of one rank's rows, scaled so that the mean over all ranks is the loss of the microbatch."""
+        """The losses of one rank's rows, scaled so that the mean over all ranks is the loss of the microbatch."""
         output = model(microbatch.rows[rank], microbatch.routes[rank], microbatch.both[rank])
         scale = self.ranks / (microbatch.num_rows * len(self.microbatches[0]))
         result, others = _parts(output)
@@ -71,7 +71,7 @@ class ModelCase:
 
 
 class Generated(nn.Module):
-    """Blocks on a route, and parameters of its own: used, unused, empty, without dimensions, of several dtypes."""
+    """Blocks on a route, and parameters outside of them: used, unused, empty, without dimensions, of several dtypes."""
 
     def __init__(self, case: ModelCase) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ def _untied(plan: BlockPlan) -> BlockPlan:
 
 @dataclass
 class Record:
-    """What every rank must have found. losses: by step, microbatch and rank; gradients: by step and name."""
+    """The values that every rank must find. losses: by step, microbatch and rank; gradients: by step and name."""
 
     losses: list[list[list[list[float]]]] = field(default_factory=list)
     gradients: list[dict[str, Tensor | None]] = field(default_factory=list)
