@@ -263,3 +263,18 @@ def test_what_the_reading_questions_ask_is_so():
 def test_what_a_student_reads(judged, exercise, name, points, sentence):
     verdict = judged(exercise, name)
     assert verdict.points == pytest.approx(points, abs=0.01) and sentence in verdict.text
+
+
+def test_the_sample_choice_names_the_numbers_of_its_design():
+    """The cheapest design of each cluster that fits, and the deadline."""
+    best: dict[int, dict[str, float]] = {}
+    for layout in design.layouts(design.BRIEF):
+        one, gpus = _design.document(design.BRIEF, layout), _design.num_gpus(layout)
+        if one["gpu_bytes"] <= _design.H100["memory"]:
+            best[gpus] = min(best.get(gpus, one), one, key=lambda document: document["dollars"])
+    days, dollars = ({gpus: one[name] for gpus, one in best.items()} for name in ("days", "dollars"))
+    assert [round(days[gpus]) for gpus in (256, 512, 1024)] == [70, 36, 19]
+    assert [round(100 * (dollars[gpus] / dollars[512] - 1)) for gpus in (256, 1024)] == [-2, 4]
+    text = " ".join("\n".join(cell.source for cell in notebooks.read_source("week16_capstone_design").cells).split())
+    assert "With 256 GPUs it would be 2% cheaper and takes 70 days. With 1,024 it takes 19 days" in text
+    assert "so 36 days mean 33 to 39" in text

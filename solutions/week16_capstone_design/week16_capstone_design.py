@@ -699,13 +699,13 @@ figures.show(figure, figures.draw_memory(ax, held, title=title, limit=usable, li
 # %% [markdown] manual="week16.choice" points=2
 # ### BEGIN SOLUTION
 # Layout, bytes, seconds, MFU, days and dollars are those that the last cells print: 512 GPUs, tp 2, cp 4, pp 8 in two
-# chunks, dp 8. With 256 GPUs it would be 4% cheaper and takes 71 days. With 1,024 it takes 20 days and costs 7% more:
+# chunks, dp 8. With 256 GPUs it would be 2% cheaper and takes 70 days. With 1,024 it takes 19 days and costs 4% more:
 # the same batch leaves each rank half the microbatches, so bubble and gradients weigh more. cp 4 surprised me: with
 # eight key-value heads it sends less than tp and stays inside the server.
 #
-# In section 5 rows were off by up to 9% for large models and by 15% for small ones, so 37 days mean 34 to 41. The
-# planner, which counts slower products and memory traffic, is a quarter slower than my clock: 46 days, and that is too
-# late. I would not sign for 512 GPUs before one layer was measured. Below 490 TFLOP/s I take 1,024.
+# In section 5 rows were off by up to 9% for large models and by 26% for small ones, so 36 days mean 33 to 39. The
+# planner, which counts slower products and memory traffic, is 30% slower than my clock: 47 days, and that is too
+# late. I would not sign for 512 GPUs before one layer was measured. Below 470 TFLOP/s I take 1,024.
 #
 # Full marks: own numbers with units; two neighbours with numbers; an error from section 5 carried through to days.
 # ### END SOLUTION
