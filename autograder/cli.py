@@ -75,7 +75,7 @@ def solution(
     week: Annotated[str, typer.Argument(help="week01, or week01_collectives")],
     to: Annotated[Path, typer.Argument(help="the notebook to write")],
 ) -> None:
-    """Write a week's notebook with its solutions, to give out when all have handed in."""
+    """Write a week's notebook with its solutions, to give out after the due date."""
     from autograder import solution as solved
 
     try:

@@ -60,7 +60,7 @@ def grade_week(week: str, wishes: Wishes, students: Sequence[str] | None = None)
 
 
 def chosen(week: str, submitted: Path, students: Sequence[str], section: str) -> list[str] | None:
-    """The students who were named, with those of a section who have handed in; None where all are meant."""
+    """The named students and those of a section that have a submission; None means everybody."""
     if not students and not section:
         return None
     own = set(roster.of_course(notebooks.ROOT).in_section(section)) if section else set()

@@ -29,7 +29,7 @@ def place_of(course_root: Path) -> tuple[Path, str]:
 
 
 def problems(root: Path, course: str, owner: int) -> list[str]:
-    """What lets a student replace a folder of the exchange, or keeps them from handing in; [] when all is well."""
+    """List the reasons why a student could replace a folder of the exchange, or could not submit."""
     if not root.is_dir():
         return [f"{root} is not there: {REMEDY}"]
     found = [*_above(root, owner), *_wrong(root, ROOT_MODE, {0, owner})]
@@ -40,7 +40,7 @@ def problems(root: Path, course: str, owner: int) -> list[str]:
 
 
 def _above(root: Path, owner: int) -> Iterator[str]:
-    """A folder above the exchange that others may write decides what is found below it."""
+    """Check the folders above: if others can write to one, they can replace everything below it."""
     for path in root.absolute().parents:
         facts = path.lstat()
         if facts.st_uid not in (0, owner):
@@ -107,7 +107,7 @@ def _set_aside(path: Path, root: Path) -> str:
 
 
 def _set(path: Path, mode: int, owner: int | None) -> list[str]:
-    """Give a folder its owner and mode, through an open file: what stands under its name may change meanwhile."""
+    """Set a folder's owner and mode through a descriptor, because the path could be replaced meanwhile."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         facts = os.fstat(folder)

@@ -29,7 +29,7 @@ def url_of(root: Path) -> str:
 
 
 def exists(root: Path) -> bool:
-    """Whether the gradebook is there; an SQLite file would otherwise be made by looking."""
+    """Whether the gradebook exists; opening a missing SQLite file would create it."""
     parts = make_url(url_of(root))
     return parts.get_backend_name() != "sqlite" or Path(parts.database or "").is_file()
 

@@ -1,7 +1,7 @@
-"""What nbgrader's own commands and the formgrader's buttons do in this course instead of what nbgrader would do.
+"""Plugins that replace parts of nbgrader's own commands and of the formgrader's buttons in this course.
 
-nbgrader_config.py names these. Collect reads the exchange as `autograder collect` does, Export refuses grades that no
-longer belong to what was handed in, late days cost what the config says, and other refusals name our command.
+nbgrader_config.py names these. Collect reads the exchange as `autograder collect` does, Export refuses grades of
+submissions that have changed since, late days cost what the config says, and other refusals name our command.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CollectSafely(ExchangeCollect):
 
 
 class CurrentGrades(ExportPlugin):
-    """`nbgrader export`: nbgrader's table, unless a grade in it is not of what is handed in now."""
+    """`nbgrader export`: nbgrader's table, unless a submission has changed since it was graded."""
 
     def export(self, gradebook: Gradebook) -> None:
         """Write the table, or end with a sentence."""

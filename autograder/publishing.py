@@ -71,7 +71,7 @@ def enter(week: str, course_root: Path = ROOT, due: datetime | None = None) -> N
 def publish_entered(
     week: str, students: list[str], course_root: Path = ROOT, submitted: Path | None = None
 ) -> list[Published]:
-    """As `publish`, for a week that has been entered. Raises ValueError when the gradebook fails meanwhile."""
+    """As `publish`, after `enter`. Raises ValueError when the gradebook fails meanwhile."""
     root = Path(course_root).resolve()
     config, week = load_config(root), notebooks.find_week(week, root)
     folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory

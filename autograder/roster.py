@@ -1,9 +1,9 @@
-"""Who is who: one table of the class, with the name under which each system knows a student.
+"""One table of the class, with the name that each system uses for a student.
 
 autograder/students.csv has a line for each student. `student` is the name of the folder of their submissions; all other
 columns may be missing:
 
-name         as people write it, for the gradebook and Moodle
+name         the full name, shown in the gradebook and used to find the student in Moodle
 exchange     the Linux account, if it is not `student`
 canvas       the user's number in Canvas
 moodle       the full name in Moodle, if it is not `name`
@@ -12,7 +12,7 @@ git          the login at the git server
 repository, branch      where their work is, for `autograder collect`
 section      a part of the class, for `--section`
 
-GitHub Classroom's table is one too, and so is the one that `nbgrader db student import` reads.
+GitHub Classroom's table can be read too, and so can that of `nbgrader db student import`.
 """
 
 from __future__ import annotations

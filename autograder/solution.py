@@ -1,4 +1,4 @@
-"""A week's page with its solutions, for students who have handed in."""
+"""Write a week's page with its solutions."""
 
 from __future__ import annotations
 

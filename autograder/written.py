@@ -13,8 +13,8 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-NOT_FOUND = "*No cell was found for this answer. All that the student wrote in text cells of their own:*"
-NOTHING = "*No cell was found for this answer, and the student wrote no text of their own.*"
+NOT_FOUND = "*No cell was found for this answer. The text cells that the student added:*"
+NOTHING = "*No cell was found for this answer, and the student added no text.*"
 MOST_TEXT = 100_000  # characters that are shown in place of an answer
 
 
@@ -56,9 +56,9 @@ def is_shown_instead(text: str) -> bool:
 def _by_place(
     cells: Sequence[dict[str, Any]], ours: Sequence[NotebookNode], placed: Sequence[int | None]
 ) -> tuple[dict[int, int], bool]:
-    """For cells of the page, by place: the student's cell that stands there, where it is clear which one it is.
+    """Match cells of the page to the student's cells by position, where that is unambiguous.
 
-    Also whether any cell of the page is there at all: without one, no place means anything.
+    Also returns whether any cell of the page is present: without one, positions mean nothing.
     """
     keys = [f"{cell.cell_type}\n{cell.source.strip()}" for cell in ours]
     theirs = [

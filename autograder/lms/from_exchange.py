@@ -1,4 +1,4 @@
-"""Collect a week from nbgrader's exchange: whose a folder is counts, not whose it says it is."""
+"""Collect a week from nbgrader's exchange: the owner of a folder counts, not the name in its path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLOCKS = timedelta(minutes=10)  # between the time in a folder's name and the ke
 
 @dataclass(frozen=True)
 class Collection:
-    """What is collected, and where to; `secrets` are those of the week that are known, and whose they are."""
+    """A request to collect one week into `submitted`; `secrets` maps the week's known secrets to their students."""
 
     week: str
     submitted: Path

@@ -12,7 +12,7 @@ from autograder.roster import Student
 
 
 def enter_name(db_url: str, student: Student, folder: Path) -> None:
-    """Give a student of the gradebook the name of the class's table, or the one that Moodle gave in STUDENT/WEEK."""
+    """Set a student's name in the gradebook from students.csv, or else from the Moodle download in STUDENT/WEEK."""
     with Gradebook(db_url) as gradebook:
         entry: Any = gradebook.find_student(student.student)
         if (entry.first_name, entry.last_name) == (None, None):
@@ -21,7 +21,7 @@ def enter_name(db_url: str, student: Student, folder: Path) -> None:
 
 
 def name_of(student: Student, folder: Path) -> tuple[str, str]:
-    """First and last name. Canvas's file names run them together, so that only Moodle's can be told apart."""
+    """First and last name. Canvas's file names join them, so only Moodle's can be split."""
     collected = read_collected(folder)
     from_moodle = collected["name"] if collected is not None and collected["lms"] == "moodle" else ""
     name = student.name if student.name not in ("", student.student) else from_moodle

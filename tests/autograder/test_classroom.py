@@ -47,7 +47,7 @@ def test_students_servers_share_no_network_volume_or_secret_with_those_who_grade
     assert set(hub["environment"]) == {"INSTRUCTOR_PASSWORD", "NBGRADER_EXCHANGE"}
     config = (ROOT / "autograder/classroom/jupyterhub_config.py").read_text()
     assert "GRADEBOOK_URL" not in config and "DASK_" not in config
-    assert "homes:/home:ro" in SERVICES["desk"]["volumes"]  # whose is which number, and nothing of theirs
+    assert "homes:/home:ro" in SERVICES["desk"]["volumes"]  # maps user numbers to names, read-only
 
 
 def test_no_password_stands_in_the_file_and_the_example_names_all():
@@ -108,7 +108,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def answers(port: int, path: str) -> str:
-    """What an HTTP server answers, as its status and text."""
+    """Return the status and text of an HTTP server's answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
             return f"{answer.status} {answer.read().decode(errors='replace')}"

@@ -1,4 +1,4 @@
-"""nbgrader's own commands in this course: what they refuse, with which words, and what late days cost."""
+"""nbgrader's own commands in this course: refusals name our commands, and late days cost points."""
 
 import csv
 import logging

@@ -22,14 +22,14 @@ NONE = {"week01.double": {"points": 0.0, "max": 3.0, "text": "Not yet.", "fault"
 
 
 def again(course: Path, student: str, answers: dict[str, str], change=None) -> None:
-    """Replace what a student has handed in."""
+    """Replace a student's submission."""
     shutil.rmtree(course / "autograder" / "submitted" / student, ignore_errors=True)
     hand_in(course, student, answers, change)
 
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory) -> Path:
-    """a is right and has full points, c handed in the empty page and has none: judged and published."""
+    """a is right and has full points, c submitted the empty page and has none: judged and published."""
     course = make_tiny_course(tmp_path_factory.mktemp("course"))
     hand_in(course, "a", RIGHT)
     hand_in(course, "c", {})

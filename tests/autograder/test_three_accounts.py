@@ -1,4 +1,4 @@
-"""A week through the exchange by three Linux accounts, with attacks: what one student does never reaches another."""
+"""A week through the exchange with three Linux accounts, and one student's attacks on the others."""
 
 import json
 import os
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.sandbox, pytest.mark.slow]
 
 @dataclass(frozen=True)
 class Account:
-    """A user of this machine with a home folder, who is told of the exchange and of nothing of the developer's."""
+    """A user of this machine with a home folder and an environment that holds only the exchange's address."""
 
     name: str
     home: Path
@@ -79,7 +79,7 @@ class Class:
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[Class]:
-    """Three accounts, the course in the instructor's home, the week released and handed in by both students."""
+    """Three accounts, the course in the instructor's home, the week released and submitted by both students."""
     if os.geteuid() != 0 or not all(map(shutil.which, ("useradd", "userdel", "setpriv"))):
         pytest.skip("accounts need root, useradd and setpriv")
     folder = Path(tempfile.mkdtemp(prefix="sys602-class-"))
@@ -101,7 +101,7 @@ def three() -> Iterator[Class]:
 
 
 def lay_out(three: Class) -> None:
-    """Release the week, and let both students fetch, answer and hand in."""
+    """Release the week, and let both students fetch, answer and submit."""
     copy_course(three.instructor.home, PARTS)
     give(three.instructor, three.instructor.home)
     three.exchange.mkdir()

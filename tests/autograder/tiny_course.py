@@ -85,7 +85,7 @@ def hand_in(root: Path, student: str, answers: dict[str, str], change: Callable 
 
 
 def write_verdict(root: Path, student: str, exercises: dict[str, Any], **more: Any) -> None:
-    """Write a verdict on what this student has handed in, as the judge does."""
+    """Write a verdict on this student's submission, as the judge does."""
     digest = open_dossier(student, TINY_WEEK, root / "autograder" / "submitted", root).digest
     content = {"student": student, "assignment": TINY_WEEK, "digest": digest, "level": 3, "exercises": exercises}
     write_verdicts(sealed(content | more), root)
