@@ -6,10 +6,13 @@ A filter of the kernel's (seccomp) refuses them for every thread of a rank, from
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import struct
 import sys
 from collections.abc import Sequence
+
+from shardlab.ranks.libc import libc
 
 # name: (x86-64, aarch64); None where the machine has no such call
 REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -148,17 +151,28 @@ def refuse(*, network: bool, contained: bool = False, memory: bool = False) -> b
     machine = _MACHINES.get(os.uname().machine)
     if sys.platform != "linux" or machine is None:
         return False
-    code = b"".join(_program(*machine, network=network, contained=contained, memory=memory))
+    code = _program(*machine, network, memory, os.getpid() if contained else None)
     kept = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(kept)))
-    libc = ctypes.CDLL(None, use_errno=True)
-    return libc.syscall(_SECCOMP[machine[0]], 1, 1, program) == 0  # a filter, for all threads
+    return libc().syscall(_SECCOMP[machine[0]], 1, 1, program) == 0  # a filter, for all threads
 
 
-def _program(column: int, machine: int, *, network: bool, contained: bool, memory: bool) -> list[bytes]:
-    """The filter, instruction by instruction: it reads the call's number and its first arguments."""
+def prepare() -> None:
+    """Build the filters before the ranks are forked, except those of level 2, which name a process."""
+    if (machine := _MACHINES.get(os.uname().machine)) is not None:
+        for network in (False, True):
+            for memory in (False, True):
+                _program(*machine, network, memory, None)
+
+
+@functools.cache
+def _program(column: int, machine: int, network: bool, memory: bool, contained: int | None) -> bytes:
+    """The filter, instruction by instruction: it reads the call's number and its first arguments.
+
+    `contained` is the only process that a rank in a container may signal; None at level 3.
+    """
     tables = [REFUSED]
-    for wanted, table in ((network, NETWORK), (contained, IN_A_CONTAINER), (memory, WHERE_MEMORY_COUNTS)):
+    for wanted, table in ((network, NETWORK), (contained is not None, IN_A_CONTAINER), (memory, WHERE_MEMORY_COUNTS)):
         tables += [table] if wanted else []
     calls = [call for table in tables for call in table.values()]
     code = [
@@ -179,8 +193,8 @@ def _program(column: int, machine: int, *, network: bool, contained: bool, memor
     for call in CLOCKS.values():
         code += _unless_negative(call[column])
     code += _only_own_wakes(_FUTEX[column])
-    for call in SIGNALS.values() if contained else ():
-        code += _if_argument(call[column], 0, (os.getpid(),), allow=True)
+    for call in SIGNALS.values() if contained is not None else ():
+        code += _if_argument(call[column], 0, (contained or 0,), allow=True)
     code += _if_argument(NETWORK["socket"][column] or 0, 0, _FAMILIES, allow=True)
     code += _if_argument(
         _FCNTL[column], 1, (*_LOCKS, *_SIGNALS_OF_FILES, *((_LARGER_PIPE,) if memory else ())), allow=False
@@ -189,7 +203,7 @@ def _program(column: int, machine: int, *, network: bool, contained: bool, memor
     if memory:
         code += _if_argument(_MADVISE[column], 2, _OUT_OF_MEMORY, allow=False)
         code += _unless_any_bit(_MMAP[column], 3, _UNCOUNTED_PAGES)
-    return [*code, *_only_own_children(_CLONE[column], threads_alone=memory), _do(_RETURN, _ALLOW)]
+    return b"".join([*code, *_only_own_children(_CLONE[column], threads_alone=memory), _do(_RETURN, _ALLOW)])
 
 
 def _if_argument(call: int, place: int, values: Sequence[int], *, allow: bool) -> list[bytes]:
