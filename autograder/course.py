@@ -42,7 +42,7 @@ def copy_course(to: Path, parts: Sequence[str] = PARTS) -> Path:
 
 
 def _not_copied(folder: str, names: list[str]) -> set[str]:
-    """What grading has left in autograder/; the template of the feedback pages has the name of one of its folders."""
+    """Names that a copy leaves out: caches, and in autograder/ the results of grading, but no template of that name."""
     made = MADE_LATER(folder, names) if Path(folder) == ROOT / "autograder" else set()
     return {"__pycache__", *made}
 

@@ -82,7 +82,7 @@ def publish_entered(
 
 @dataclass(frozen=True)
 class _Desk:
-    """What the students of a week share: folders, the open gradebook, and nbgrader's steps."""
+    """The students of a week share folders, the open gradebook, and nbgrader's steps."""
 
     week: str
     root: Path

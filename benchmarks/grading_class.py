@@ -37,7 +37,7 @@ def measure() -> list[Row]:
     if points[CLASS_SIZE // WRONG_EVERY :] != [POINTS] * (CLASS_SIZE - CLASS_SIZE // WRONG_EVERY):
         raise RuntimeError(f"right submissions were not given full points: {points}")
     return [
-        at_most(f"a class of {CLASS_SIZE} judged and published on two cores, s", seconds, 180),
+        at_most(f"a class of {CLASS_SIZE} judged and published on two cores, s", seconds, 120),
         at_most("memory that grading it takes, GB", memory.taken / 1e9, GIGABYTES),
     ]
 

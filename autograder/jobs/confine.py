@@ -9,7 +9,6 @@ import array
 import ctypes
 import os
 import resource
-import signal
 import socket
 import struct
 import sys
@@ -18,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import shardlab
+from shardlab.ranks.libc import libc
 
 from autograder.jobs import places
 
@@ -30,10 +30,6 @@ SEEN_OF_ITSELF = ("maps", "status", "stat", "statm", "cmdline")  # what a rank s
 MOST_SIGNALS = 64  # that may wait for a rank: so few that ranks together never reach their user's limit
 _NO_PROGRAMS, _DETACH = 0x2 | 0x4, 2  # no set-user-id, no devices; unmount even what is in use
 _SCOPED_LANDLOCK = 6  # the first version of landlock that knows signals and abstract sockets
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 def enter_namespaces() -> bool:
@@ -66,7 +62,7 @@ def holds() -> bool:
 def _unshare(kinds: int) -> bool:
     """Enter new namespaces, with our own user and group in them; the process must have one thread."""
     user, group = os.getuid(), os.getgid()
-    if _libc().unshare(kinds) != 0:
+    if libc().unshare(kinds) != 0:
         return False
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
@@ -114,7 +110,7 @@ def settle_rank() -> bool:
     for name in ("fd", *SEEN_OF_ITSELF):
         _mount(f"/tmp/self/{name}", f"/proc/self/{name}", _BIND)
     _mount(None, "/proc", _READ_ONLY | _REMOUNT | _BIND)
-    _libc().umount2(b"/tmp/self", _DETACH)
+    libc().umount2(b"/tmp/self", _DETACH)
     os.rmdir("/tmp/self")
     return True
 
@@ -160,7 +156,7 @@ def _mount(source: str | None, target: str, flags: int, options: str | None = No
     """Mount a new file system of memory (`tmpfs`) or what lies at `source`; OSError where that fails."""
     kind = "tmpfs" if source == "tmpfs" else None
     words = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
-    if _libc().mount(*words, flags, None if options is None else options.encode()) != 0:
+    if libc().mount(*words, flags, None if options is None else options.encode()) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{os.strerror(number)}: nothing can be mounted", target)
 
@@ -219,24 +215,24 @@ def separate() -> bool:
     """Give up every privilege and enter a landlock domain of our own: no tracing of the supervisor or other ranks."""
     if sys.platform != "linux":
         return False
-    libc = _libc()
-    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    _drop_capabilities(libc)
-    version = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
+    ours = libc()
+    ours.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    _drop_capabilities()
+    version = ours.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     handled = struct.pack("<Q", 1 << 11)  # making block devices, which nobody may anyway: only the domain is wanted
     if version >= _SCOPED_LANDLOCK:
         handled += struct.pack("<QQ", 0, 3)  # and neither signals nor abstract sockets lead out of it
-    rules = libc.syscall(_LANDLOCK_CREATE, ctypes.c_char_p(handled), ctypes.c_size_t(len(handled)), 0)
+    rules = ours.syscall(_LANDLOCK_CREATE, ctypes.c_char_p(handled), ctypes.c_size_t(len(handled)), 0)
     if rules < 0:
         return False
-    done = libc.syscall(_LANDLOCK_RESTRICT, rules, 0) == 0
+    done = ours.syscall(_LANDLOCK_RESTRICT, rules, 0) == 0
     os.close(rules)
     return done
 
 
-def _drop_capabilities(libc: ctypes.CDLL) -> None:
+def _drop_capabilities() -> None:
     header = struct.pack("<II", 0x20080522, 0)
-    libc.capset(ctypes.c_char_p(header), ctypes.c_char_p(bytes(24)))
+    libc().capset(ctypes.c_char_p(header), ctypes.c_char_p(bytes(24)))
 
 
 def loopback_bytes() -> int:
@@ -247,9 +243,3 @@ def loopback_bytes() -> int:
             if name.strip() == "lo":
                 return int(counters.split()[0])
     return 0
-
-
-def end_with_parent() -> None:
-    """Die with the process that started this one."""
-    if sys.platform == "linux":
-        _libc().prctl(1, signal.SIGKILL, 0, 0, 0)

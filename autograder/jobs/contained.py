@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from shardlab.ranks.libc import libc
+
 from autograder.jobs import confine, places
 
 MOST_RANKS = 16  # folders that a container has for ranks, each a file system of its own
@@ -122,7 +124,7 @@ def _allow(rules: int, path: str, rights: int) -> None:
 def _landlock(call: int, *arguments: bytes | int | None) -> int:
     """One of landlock's system calls; the C library has no function for them."""
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
-    return ctypes.CDLL(None, use_errno=True).syscall(call, *words)
+    return libc().syscall(call, *words)
 
 
 def clean_up() -> bool:

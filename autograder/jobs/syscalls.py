@@ -11,6 +11,8 @@ import struct
 import sys
 from collections.abc import Sequence
 
+from shardlab.ranks.libc import libc
+
 from autograder.jobs import mapped
 from autograder.jobs.bpf import (
     ALLOW,
@@ -179,8 +181,7 @@ def refuse(
     code = b"".join(_program(*machine, network=network, contained=contained, memory=memory, replaced=replaced))
     kept = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(kept)))
-    libc = ctypes.CDLL(None, use_errno=True)
-    return libc.syscall(_SECCOMP[machine[0]], 1, 1, program) == 0  # a filter, for all threads
+    return libc().syscall(_SECCOMP[machine[0]], 1, 1, program) == 0  # a filter, for all threads
 
 
 def _program(

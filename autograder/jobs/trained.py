@@ -6,13 +6,13 @@ student code, and are read after the call. The judge builds the same to compute 
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
 from shardlab import meter
+from shardlab.ranks.libc import libc
 from torch import nn, optim
 
 from autograder.jobs.marked import marked_mlp
@@ -113,7 +113,7 @@ def settle() -> None:
         optimizer.step()
         optimizer.zero_grad()
     del module, optimizer
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(libc(), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
@@ -130,7 +130,7 @@ def _give_freed_memory_back() -> None:
 
     Otherwise small tensors settle in the gaps that large ones leave: the peak of one answer varied by half.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(libc(), "mallopt", None)
     if mallopt is not None:
         mallopt(-4, 1 << 16)  # M_MMAP_MAX, which shardlab's ranks set to 0
         mallopt(-3, 1 << 15)  # M_MMAP_THRESHOLD

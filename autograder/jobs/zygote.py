@@ -20,8 +20,10 @@ import torch
 import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
 from shardlab.meter import place
 from shardlab.ranks.shared_pages import prepare_to_fork
+from shardlab.ranks.supervise import end_with_parent
 
 from autograder.jobs import confine, contained, job, loading, parcels, places, plain, reduce_scatter, student, tags
+from autograder.jobs.rehearsal import rehearse
 
 SLACK = 15.0  # seconds that a job may take beyond its ranks' own limit
 
@@ -67,13 +69,13 @@ def _in_a_job(request: dict[str, Any], parts: Sequence[int], level: int) -> int:
 
 def _leave_and_work(request: dict[str, Any], parts: Sequence[int], answer: int, held: int, level: int) -> None:
     """1. into namespaces of our own  2. fork process 1  3. hide answers  4. supervise the ranks  5. answer, die."""
-    confine.end_with_parent()
+    end_with_parent()
     entered = level == 3 and confine.enter_namespaces()
     pid = os.fork()
     if pid:
         os.waitpid(pid, 0)
         os._exit(0)
-    confine.end_with_parent()
+    end_with_parent()
     try:
         if entered:
             confine.settle(request["masked"])
@@ -105,7 +107,7 @@ def main() -> None:
     os.dup2(null, 0)
     os.dup2(2, 1)
     os.close(null)
-    confine.end_with_parent()
+    end_with_parent()
     torch.set_num_threads(1)
     reduce_scatter.install()
     tags.ignore()
@@ -113,6 +115,7 @@ def main() -> None:
     student.loaded()
     for path in Path(__file__).parent.glob("*.py"):
         place.hide(str(path))  # no report names a line of the grader's
+    rehearse()
     prepare_to_fork()
     serve(3, 4, level=int(sys.argv[1]))
 

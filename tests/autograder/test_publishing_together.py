@@ -21,7 +21,7 @@ POINTS = {"ada": 3.0, "bob": 0.5, "c[y]": 0.0}
 
 @pytest.fixture
 def course(tmp_path):
-    """Three students have handed in and were judged."""
+    """A course with the verdicts of three students."""
     made = make_tiny_course(tmp_path)
     for student, answers in ANSWERS.items():
         hand_in(made, student, answers)
@@ -33,7 +33,7 @@ def course(tmp_path):
 
 
 def points(course: Path) -> dict[str, float | None]:
-    """Points by student; None where the gradebook has nothing of theirs."""
+    """Points by student; None for a student who is not in the gradebook."""
     found: dict[str, float | None] = {}
     with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
         for student in ANSWERS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import datetime
 import faulthandler
 import os
@@ -24,6 +23,7 @@ from shardlab.meter.ledger import Writer
 from shardlab.meter.place import is_cell, is_ours
 from shardlab.meter.record import recording
 from shardlab.ranks import transports
+from shardlab.ranks.libc import libc
 from shardlab.ranks.rendezvous import meet
 
 RESULT, ERROR = b"R", b"E"
@@ -132,7 +132,7 @@ def keep_freed_memory() -> None:
     By default a large tensor's pages come fresh from Linux and return to it: for an all-reduce of 64 MB that takes as
     long as all its messages, and hides what a lesson measures.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(libc(), "mallopt", None)
     if mallopt is not None:
         mallopt(-4, 0)  # M_MMAP_MAX: no mapping of its own for any tensor
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: give nothing back

@@ -9,6 +9,8 @@ import gc
 from contextlib import suppress
 from pathlib import Path
 
+from shardlab.ranks.libc import libc
+
 COLLAPSE = 25  # MADV_COLLAPSE
 LARGE = 2 << 20  # bytes of a large page on x86-64 and, with pages of 4 KiB, on arm64
 
@@ -18,7 +20,7 @@ def prepare_to_fork() -> None:
     gc.collect()
     gc.freeze()
     with suppress(OSError, AttributeError):  # neither Linux nor its C library: forks take longer, nothing else
-        madvise = ctypes.CDLL(None).madvise
+        madvise = libc().madvise
         madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         for first, length in _private_memory(Path("/proc/self/maps").read_text()):
             madvise(first, length, COLLAPSE)  # refused by older kernels and for some memory: it stays as it was

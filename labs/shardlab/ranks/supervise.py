@@ -19,6 +19,7 @@ from shardlab.ranks import inside, transports
 from shardlab.ranks.call import Outcome, RankEnd
 from shardlab.ranks.explain import NOT_KEPT, explain, notes_by_rank
 from shardlab.ranks.inside import World
+from shardlab.ranks.libc import libc
 from shardlab.ranks.stall import StallWatch, idle
 from shardlab.ranks.watched import (
     Emit,
@@ -127,10 +128,7 @@ def _forget_others(rank: int, world: World, others: list[Watched]) -> None:
 
 def end_with_parent() -> None:
     """Ask Linux to kill this process when its parent dies, however it dies."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _watch(
@@ -213,7 +211,9 @@ def _reap_strays() -> None:
 
 def adopt_orphans() -> None:
     """Become the parent of whatever a rank leaves running, so that it can be ended."""
-    if sys.platform == "linux":
-        import ctypes
+    _prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+def _prctl(what: int, value: int) -> None:
+    if sys.platform == "linux":
+        libc().prctl(what, value, 0, 0, 0)
