@@ -157,7 +157,7 @@ class Zero3(Zero2):
         """A backward needs the unit's weights from where it enters this part of it."""
         if not backward.is_running():  # what is recomputed has its hooks already
             for tensor in backward.entrances(output):
-                node, first = backward.node_of(tensor), self._began[unit]
+                node, first = backward.node_of(tensor), self._began.get(unit, 0)
                 tensor.register_hook(lambda _, node=node, first=first: self._before_backward(unit, node, first))
 
     def _before_backward(self, unit: nn.Module, node: int, first: int) -> None:
@@ -217,8 +217,8 @@ class Zero3(Zero2):
         names = [self._name_of(one) for one in self.vectors if isinstance(one, GatheredParameters) and one.is_there]
         if names:
             raise AssertionError(
-                f"rank {dist.get_rank()}: {', '.join(names)} still gathered after a step: the next forward would use old "
-                "weights. This is a bug in ZeRO-3, not in your model: stop this training and report it"
+                f"rank {dist.get_rank()}: {', '.join(names)} still gathered after a step: the next forward would use "
+                "old weights. This is a bug in ZeRO-3, not in your model: stop this training and report it"
             )
 
     def _has_left(self, number: int) -> None:

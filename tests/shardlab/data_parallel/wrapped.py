@@ -1,4 +1,4 @@
-"""Train generated cases on real ranks with every data-parallel wrapper, and describe each difference from one process."""
+"""Train generated cases on real ranks with every data-parallel wrapper; describe differences from one process."""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ RECOMPUTED = ("no", "no", "inside", "outside", "inside, nested", "outside, neste
 class BlockPlan:
     """The properties of a block.
 
-    extra: the tensor it returns next to its result: "nothing", "input" or "inner" (an activation on the way), in a container.
+    extra: the tensor it returns next to its result: "nothing", "input" or "inner" (an activation on the way).
+    container: the kind of object that holds both.
     branch: it has a second matrix, which a microbatch may leave out. aside: it keeps its own loss as an attribute.
     frozen: "nothing", "bias" or "all". tied: its first matrix is that of block 0.
     """
