@@ -70,13 +70,14 @@ class HybridTrainer:
     def step(self, tokens_BS: Tensor, targets_BS: Tensor) -> float | None:
         """One step on this replica's part of the batch; the loss of that part in the last stage, None elsewhere.
 
+        Every rank of a replica gives the same.
         1. forward and backward of all microbatches  2. mean over dp  3. clip by the norm of the whole  4. update.
         Raises ValueError when the batch cannot be cut into the microbatches.
         """
         stage = self._as_stage(tokens_BS, targets_BS)
         self.optimizer.zero_grad()
         with self.replicas.no_sync():
-            execute(self.schedule, {self.stage: stage}, group=self.groups.of("pp"))
+            execute(self.schedule, {self.stage: stage}, group=self.groups.of("pp"), agreed=True)
 
         average_gradients(self.replicas)
 

@@ -1,6 +1,6 @@
 """Before the first message of a step: do the stages of all ranks fit each other? One small all-reduce finds out.
 
-A receive has no size of its own under gloo: one that is too large is filled in part, another dtype is read as it comes,
+Gloo does not compare sizes: a receive that is too large is filled in part, another dtype is read as it comes,
 and one that is too small ends the process. So every rank learns what each stage expects, and a sender compares.
 """
 
@@ -23,7 +23,7 @@ WIDTH = 3 + MOST_DIMS  # numbers per stage: does it train, dtype, dimensions, si
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all ranks know: the input that each stage expects, the rows of each microbatch, and which stages train.
+    """Known to all ranks: the input that each stage expects, the rows of each microbatch, and which stages train.
 
     inputs: by stage, for microbatch 0; a stage that says nothing is left out. Where microbatches have different numbers
     of rows (dimension 0), so have their activations, in proportion.
@@ -54,8 +54,8 @@ class Agreement:
             return
         raise ValueError(
             f"stage {stage} computes {_text(output.dtype, output.shape)} for microbatch {microbatch}, and stage "
-            f"{stage + 1} expects {_text(*expected)}: give stage {stage + 1} an input_like= of what microbatch 0 is "
-            "there; only the rows, dimension 0, may differ between microbatches"
+            f"{stage + 1} expects {_text(*expected)}: give stage {stage + 1} an input_like= like its "
+            "input for microbatch 0; only the rows, dimension 0, may differ between microbatches"
         )
 
     def cut_off(self, stage: int) -> list[int]:
@@ -67,7 +67,7 @@ NOTHING_KNOWN = Agreement({}, (), frozenset())
 
 
 def agree(schedule: Schedule, stages: Mapping[int, Stage], *, group: dist.ProcessGroup | None) -> Agreement:
-    """What the ranks of a group know of all stages. Raises ValueError, on every rank, where a rank's do not fit."""
+    """Tell all ranks of a group about all stages. Raises ValueError, on every rank, where a rank's do not fit."""
     in_all, count = num_stages(schedule), num_microbatches(schedule)
     trouble = _trouble(schedule, stages, dist.get_rank(group), in_all, count)
     known = {} if trouble else {n: one for n, one in stages.items() if n < in_all and isinstance(one, ModuleStage)}

@@ -17,7 +17,8 @@ def message_problems(program: Program, *, rendezvous: bool = True) -> list[str]:
     """Sentences on messages out of order, without a partner, missing, or waiting for each other in a circle.
 
     rendezvous: a send waits until its receive is posted, and a rank waits at each batch until all of it is through:
-    what passes runs on any transport. Without it a rank waits only where a slot uses a message, as on gloo.
+    a program without problems then runs on any transport. Without it a rank waits
+    only where a slot uses a message, as on gloo.
     """
     return _out_of_order(program) or _play(program, rendezvous)
 
@@ -126,7 +127,7 @@ def _play(program: Program, rendezvous: bool) -> list[str]:
 
 
 def _waits(program: Program, at: list[int], rank: int, is_through: Callable[[Message], bool]) -> str:
-    """What a rank that cannot go on waits for."""
+    """Why a rank cannot continue."""
     step = program[rank][at[rank]]
     if not isinstance(step, MessageBatch):
         return f"rank {rank}, step {at[rank]} ({step}), waits for a message that is not sent"

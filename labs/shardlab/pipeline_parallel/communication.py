@@ -101,9 +101,9 @@ def _woven(slots: list[Slot], before: dict[int, list[Message]]) -> list[Slot | M
 def receive_early(steps: list[Slot | MessageBatch], rank: int, *, num_slots: int) -> list[Slot | MessageBatch]:
     """The same steps of one rank, every receive posted `num_slots` slots earlier: the message finds its buffer ready.
 
-    Messages match by order alone, so a rank keeps the order of its sends, and of its receives from each neighbor: none
-    is posted before the one that it follows. The order of a send among receives changes, so this is for transports on
-    which a rank need not wait for a receive that it has posted: gloo, not NCCL.
+    Messages match by order alone, so a rank keeps the order of its sends, and of its receives from each neighbor.
+    The order of a send among receives changes, so this is for transports on which a rank need not wait for a receive
+    that it has posted: gloo, not NCCL.
     A gradient's buffer is not posted before the forward whose output it is shaped like. At one place the sends are
     first: somebody waits for them, and nobody yet for a receive that is early.
     """

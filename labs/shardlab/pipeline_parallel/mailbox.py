@@ -40,7 +40,7 @@ class Mailbox:
 
     program: of all ranks. group: all messages go through it, addressed by rank in the group; no tags, as in NCCL.
     verify: send a name before each message and compare it on arrival; messages of one shape can be swapped unseen.
-    agreement: what each stage expects; an output that is not that ends in a ValueError before it is sent.
+    agreement: the input that each stage expects; another one is not sent, but ends in a ValueError.
     """
 
     def __init__(

@@ -116,7 +116,7 @@ class SleepingStage:
 
 
 class StageProblem(ValueError):
-    """What a stage cannot do with its module; `execute` adds which stage and microbatch it was."""
+    """A module that cannot be a stage of this pipeline; `execute` adds the stage and the microbatch."""
 
 
 class ModuleStage:

@@ -1,6 +1,7 @@
 """Queries, keys and values of any width, dtype and strides: attention reads numbers, not a memory layout."""
 
 import random
+from typing import Any
 
 import pytest
 import shardlab
@@ -82,7 +83,8 @@ def attended(seed, method_of):
 
 def every_method(seeds):
     torch.set_num_threads(1)
-    size, methods = dist.get_world_size(), {"ring": Ring, "gathered": Gathered, "Ulysses": Ulysses}
+    size = dist.get_world_size()
+    methods: dict[str, Any] = {"ring": Ring, "gathered": Gathered, "Ulysses": Ulysses}
     if size == 4:
         inner, outer = two_level_groups([[0, 1, 2, 3]], 2)
         methods["two levels"] = lambda: TwoLevel(inner, outer)

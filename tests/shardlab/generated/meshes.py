@@ -97,7 +97,7 @@ def draw_experts(draw, mesh, hidden):
 
 
 def train_meshes(seeds, world):
-    """By seed: what this rank brings of its case, or the sentence that refused it."""
+    """By seed: this rank's losses, norms and chunks, or the sentence that refused the case."""
     torch.set_num_threads(1)
     found = {}
     for seed in seeds:

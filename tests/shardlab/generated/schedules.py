@@ -45,7 +45,7 @@ def placement(draw, ranks):
 
 
 def random_schedule(draw, ranks, homes, microbatches):
-    """Any legal order: one action after the other is drawn from those whose inputs are there."""
+    """Any legal order: each action is drawn from those whose inputs are computed."""
     stages, schedule, results = len(homes), [[] for _ in range(ranks)], set()
     todo = [set() for _ in range(ranks)]
     for stage in range(stages):
@@ -131,7 +131,7 @@ FLOATS = {
     "half frozen": half_frozen,
     "used twice": lambda: Wrapped(lambda layer, x: layer(torch.tanh(layer(x))) + x, linear()),
     "two branches": lambda: Wrapped(lambda layer, x: layer(x).tanh() * x + layer(x.detach()), linear()),
-    "beside a detached path": lambda: Wrapped(lambda layer, x: x + layer(x.detach()), linear()),
+    "next to a detached path": lambda: Wrapped(lambda layer, x: x + layer(x.detach()), linear()),
     "depends on its data": lambda: Wrapped(lambda layer, x: layer(x) if x.sum() > 0 else x * 2, linear()),
     "recomputed inside": lambda: Wrapped(lambda layer, x: checkpoint(layer, x, use_reentrant=False), linear()),
     "strided": lambda: Wrapped(lambda layer, x: layer(x).mT.contiguous().mT, linear()),

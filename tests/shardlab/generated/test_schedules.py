@@ -26,7 +26,7 @@ def test_a_random_pipeline_trains_as_one_process(ranks, seeds):
 
 @pytest.mark.parametrize("ahead", [0, 1, 2, 5])
 def test_messages_of_any_legal_order_match_as_they_are_posted(ahead):
-    """Of the program that runs, after receives were moved: the same order at both ends, and nobody waits forever."""
+    """The program that runs, with receives moved: both ends list messages in one order, and nobody waits forever."""
     for seed in range(100):
         draw = random.Random(seed)
         ranks = draw.randint(1, 5)

@@ -1,5 +1,7 @@
 """Stages that do not fit each other end in a sentence with the stage in it; frozen ones have nothing to do."""
 
+from typing import Any
+
 import pytest
 import shardlab
 import torch
@@ -26,7 +28,7 @@ def train(builder, functions, changes, count=3):
     """One step of stages that each are a function of a layer; changes: other arguments of a stage."""
     rank, schedule = dist.get_rank(), builder(len(functions), count)
     x = torch.ones(4, 3)
-    options = {"inputs": [x] * count} if rank == 0 else {"input_like": x}
+    options: dict[str, Any] = {"inputs": [x] * count} if rank == 0 else {"input_like": x}
     if rank == len(functions) - 1:
         options["loss"] = lambda output, microbatch: output.square().sum()
     stage = ModuleStage(Does(functions[rank]), **(options | changes.get(rank, {})))
@@ -127,7 +129,8 @@ def frozen_in_front(names, num_frozen):
             for number in stages
             for mine, due in zip(layers[number].parameters(), alone[number].parameters(), strict=True)
         ]
-        right[name] = all((a is None and b is None) or torch.allclose(a, b) for a, b in pairs)
+        equal = [torch.allclose(a, b) if a is not None and b is not None else a is b for a, b in pairs]
+        right[name] = all(equal)
     return right
 
 
@@ -143,7 +146,9 @@ def uneven(name):
     rank = dist.get_rank()
     torch.manual_seed(0)
     layers, batches = [nn.Linear(3, 3), nn.Linear(3, 3)], list(torch.randn(8, 3).chunk(3))
-    options = {"inputs": batches} if rank == 0 else {"input_like": batches[0], "loss": lambda o, _: o.square().sum()}
+    options: dict[str, Any] = {"inputs": batches}
+    if rank == 1:
+        options = {"input_like": batches[0], "loss": lambda o, _: o.square().sum()}
     execute(BUILDERS[name](2, 3), {rank: ModuleStage(layers[rank], **options)}, group=None)
     return [one.grad for one in layers[rank].parameters()]
 
