@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from shardlab.study.folder import begin
 from shardlab.terminal import READABLE, SIGNS
 
 COMMANDS = (
@@ -24,16 +25,11 @@ def test_every_character_that_we_print_can_be_encoded(encoding):
 
 @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1"])
 def test_commands_end_without_a_traceback(encoding, tmp_path):
-    start = "import sys, importlib; importlib.import_module(sys.argv[1]).__dict__['app'](['study', '--folder', sys.argv[2], 'begin'])"
-    subprocess.run(
-        [sys.executable, "-c", start, "shardlab.commands.cli", tmp_path / "w"], check=True, capture_output=True
-    )
+    begin(tmp_path / "w")
     for module, *arguments in COMMANDS:
         program = f"import sys, {module} as cli; sys.argv[0] = 'x'; cli.main()"
-        asked = [argument.format(folder=tmp_path / "w") for argument in arguments]
+        asked = [sys.executable, "-c", program, *(one.format(folder=tmp_path / "w") for one in arguments)]
         environment = os.environ | {"PYTHONIOENCODING": encoding, "LC_ALL": "C"}
-        ended = subprocess.run(
-            [sys.executable, "-c", program, *asked], env=environment, capture_output=True, check=False
-        )
+        ended = subprocess.run(asked, env=environment, capture_output=True, check=False)
         said = ended.stdout + ended.stderr
         assert b"Traceback" not in said and said.decode(encoding)

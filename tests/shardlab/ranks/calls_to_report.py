@@ -1,4 +1,4 @@
-"""Every collective and every message, with or without a wait: what ranks run to see which calls are reported."""
+"""Functions for ranks: every collective and every message, with or without a wait."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""Advice that fits: what a rank waits for when no message can wake it, prints without end, groups that are gone."""
+"""Advice for ranks that no message can wake, that print without end, or whose groups are gone."""
 
 import queue
 import subprocess

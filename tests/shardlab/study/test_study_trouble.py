@@ -27,10 +27,6 @@ SUBCOMMANDS = {
 }
 
 
-def graded(cells):
-    return next(cell["metadata"]["nbgrader"] for cell in cells if "nbgrader" in cell["metadata"])
-
-
 def without(key):
     def break_it(notebook):
         for cell in notebook["cells"]:
