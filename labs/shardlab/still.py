@@ -1,4 +1,4 @@
-"""A picture in the place of a widget, for a page that is opened again without its kernel."""
+"""Show a picture in the place of a widget when a page is opened without its kernel."""
 
 from __future__ import annotations
 

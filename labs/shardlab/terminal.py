@@ -1,4 +1,4 @@
-"""Every character of ours on every terminal: what an encoding does not have is replaced by what can be read."""
+"""Print on every terminal: replace characters that its encoding does not have."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def printable(text: str) -> str:
 
 
 def readable(error: UnicodeError) -> tuple[str, int]:
-    """What stands for the characters that an encoding does not have, as `codecs.register_error` asks for it."""
+    """Replace the characters that an encoding does not have: a handler for `codecs.register_error`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     missing = error.object[error.start : error.end]

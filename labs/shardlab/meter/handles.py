@@ -1,4 +1,4 @@
-"""What torch offers no hook for: handles of running calls, who waits for them, and calls of ranks outside a group."""
+"""Watch handles of running calls, and calls of ranks outside a group, for which torch offers no hook."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _waits(outcome: Outcome, ledgers: list[Ledger]) -> dict[int, Entry]:
     return {
         rank: entries[-1]
         for rank, (end, (_, entries)) in enumerate(zip(outcome.ends, ledgers, strict=True))
-        if not end.is_right and entries and entries[-1].state != DONE
+        if not end.is_right and not end.error and entries and entries[-1].state != DONE
     }
 
 

@@ -23,7 +23,7 @@ class Call:
 class RankEnd:
     """How one rank ended: its pickled result, or the text of its exception, and its exit code if it died.
 
-    Of a rank that was ended from outside: where its threads were, whether it did not compute, the bytes it had printed.
+    The last three fields describe a rank that the supervisor ended: its threads, whether it was idle, bytes printed.
     """
 
     result: bytes | None = None

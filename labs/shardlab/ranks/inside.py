@@ -84,7 +84,7 @@ def live(seat: Seat, program: Callable[[int], Sequence[Part]]) -> NoReturn:
 
 @contextmanager
 def observed(writer: Writer | None = None) -> Iterator[None]:
-    """Record the calls of one function; what is to be said about them at its end is noted, or printed without a writer.
+    """Record the calls of one function, and note calls that nobody waited for; without a writer, print the notes.
 
     A call that nobody waited for is reported only if the function returned: after an error it is no news.
     """

@@ -28,14 +28,14 @@ def claim_torchrun() -> None:
 def refuse_inside_torchrun() -> None:
     """Raise RuntimeError in a process that somebody's own torchrun started with others.
 
-    A rank of shardlab.run may start ranks of its own: it asked for them once, not once per rank of a script.
+    A rank of shardlab.run may start more ranks: its function asks for them.
     """
     run, size = os.environ.get("TORCHELASTIC_RUN_ID"), os.environ.get("WORLD_SIZE", "1")
     if run is None or run == os.environ.get(OURS) or size == "1":
         return
     raise RuntimeError(
         f"rank {os.environ.get('RANK', '?')} of torchrun called shardlab.run, which starts ranks itself: each of the "
-        f"{size} ranks would get a world of its own. Start this script with `python`, or keep torchrun and join "
+        f"{size} ranks would start a separate world. Start this script with `python`, or keep torchrun and join "
         "its ranks instead: `with shardlab.ranks.inside.torchrun_group() as group:`"
     )
 
@@ -51,7 +51,7 @@ def meet(backend: str, timeout: float) -> None:
 
 
 def fresh_store(timeout: float) -> dist.Store | None:
-    """A store for this attempt's ranks alone, or None where torchrun gives them a new one anyway.
+    """A store for this attempt's ranks alone, or None where torchrun gives each attempt a new one.
 
     Raises dist.DistStoreError where the ranks do not find each other within `timeout` seconds.
     """
@@ -72,7 +72,7 @@ def fresh_store(timeout: float) -> dist.Store | None:
 def agreed_name(store: dist.Store, rank: int, size: int, timeout: float) -> str:
     """A name that all ranks of this attempt know and no earlier attempt had.
 
-    Each rank leaves a number of its own. The first rank answers every number that it sees with the name, those of dead
+    Each rank writes a unique number. The first rank answers every number that it sees with the name, those of dead
     ranks too, until all other ranks have read their answer.
     """
     number, deadline = uuid.uuid4().hex, time.monotonic() + timeout

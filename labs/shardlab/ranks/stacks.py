@@ -34,7 +34,7 @@ _WAITS = {  # by the functions of the standard library in which a thread waits
     ),
     r"/threading\.py": Wait("waits for a lock, an event or a condition", f"{_LOCKS} Set an event before you wait."),
 }
-_A_LOCK_OR_SLEEP = Wait("waits for a lock, or sleeps", _LOCKS)  # neither has a frame of its own
+_A_LOCK_OR_SLEEP = Wait("waits for a lock, or sleeps", _LOCKS)  # neither has a frame
 
 
 def is_in_new_group(stack: str) -> bool:
@@ -53,7 +53,7 @@ def others(stack: str) -> list[str]:
 
 
 def awaited(stack: str) -> Wait | None:
-    """What an idle rank waits for that is no message; None where it waits inside torch, or nothing is known."""
+    """The reason why an idle rank waits, unless it is a message; None where it waits inside torch or has no stack."""
     frames = list(_FRAME.finditer(_threads(stack)[0]))
     if not frames or is_torchs(frames[0]["file"]):
         return None
@@ -62,7 +62,7 @@ def awaited(stack: str) -> Wait | None:
 
 
 def _threads(stack: str) -> list[str]:
-    """The part of each thread; the one that runs the rank's function comes first."""
+    """The part of each thread, first the thread that runs the rank's function."""
     parts = [part for part in _THREAD.split(stack) if part.strip()] or [""]
     return sorted(parts, key=lambda part: _OF_A_RANK.search(part) is None)
 

@@ -90,7 +90,7 @@ def text_of(notebook: NotebookNode) -> str:
 
 
 def reason(error: Exception) -> str:
-    """What is wrong with a file, in words."""
+    """The error of a broken file in words."""
     if isinstance(error, KeyError):
         return f"it has no {error.args[0]!r}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

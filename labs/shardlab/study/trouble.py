@@ -1,4 +1,4 @@
-"""What a learner reads when a file or a folder does not do what the study needs."""
+"""Sentences for a file or a folder that cannot be read or written."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _REASONS = {
     errno.ENOSPC: "the disk is full: make room",
     errno.EDQUOT: "your share of the disk is used up: make room",
     errno.EROFS: "the folder can only be read: work in a copy of it that you may write to (`--folder`)",
-    errno.EACCES: "you may not read or write there: ask for the right, or work in a folder of your own (`--folder`)",
-    errno.EPERM: "you may not write there: ask for the right, or work in a folder of your own (`--folder`)",
+    errno.EACCES: "you may not read or write there: ask for the right, or work in your own folder (`--folder`)",
+    errno.EPERM: "you may not write there: ask for the right, or work in your own folder (`--folder`)",
 }
 
 
