@@ -4,8 +4,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
 
-from autograder import grade, notebooks
+from autograder import grade, notebooks, program
 from autograder.answers import answer_of, cells_of, note_of
+from autograder.cell_text import read
 from autograder.ingest import parse, take_cells
 from autograder.weeks import find
 
@@ -131,3 +132,65 @@ def test_no_cell_and_no_definition_is_no_answer():
     notebook = released()
     del notebook.cells[place_of(notebook, OWN)]
     assert bill(submission_of(notebook)) is None
+
+
+COMMENTED = RIGHT.replace(":\n", ':\n    # raise NotImplementedError("your code is still missing here")\n', 1)
+UNREACHABLE = RIGHT + '\n    raise NotImplementedError("your code is still missing here")'
+STUB_LINE = '    raise NotImplementedError("your code is still missing here")'
+HALF_DONE = f"def naive_all_reduce_bill(a, b):\n    a += 1\n{STUB_LINE}"
+
+
+@pytest.mark.parametrize("source", [COMMENTED, UNREACHABLE], ids=["comment", "unreachable"])
+def test_a_stub_that_is_never_reached_is_no_stub(judge, source):
+    notebook = released()
+    notebook.cells[place_of(notebook, OWN)].source = source
+    notebook.cells.insert(place_of(notebook, OWN), new_code_cell(WRONG))  # an old try
+    notebook.cells.insert(place_of(notebook, CHECK) + 1, new_code_cell(WRONG))  # an experiment
+    assert judged(judge, submission_of(notebook)).is_right
+
+
+def test_an_answer_that_ends_in_its_stub_is_none():
+    assert note_of(BILL, bill(handed_in({OWN: HALF_DONE}, [(OWN, RIGHT)])))
+
+
+def test_an_answer_in_the_checks_cell_is_read_and_named(judge):
+    notebook = released()
+    check = notebook.cells[place_of(notebook, CHECK)]
+    check.source = f"{RIGHT}\n{check.source}"
+    submission = submission_of(notebook)
+    assert judged(judge, submission).is_right
+    assert "your cell that begins with `def naive_all_reduce_bill" in note_of(BILL, bill(submission))
+
+
+def test_of_a_check_only_new_names_are_read():
+    notebook = released()
+    notebook.cells[place_of(notebook, CHECK)].source = "pass  # let me through"
+    assert submission_of(notebook).extra == []
+
+
+def test_an_own_cell_that_has_become_text_is_not_run(judge):
+    notebook = released()
+    place = place_of(notebook, OWN)
+    notebook.cells[place].cell_type, notebook.cells[place].source = "markdown", "my thoughts"
+    notebook.cells.insert(place + 1, new_code_cell(RIGHT))
+    submission = submission_of(notebook)
+    assert judged(judge, submission).is_right and "its text was not run: it is not Python" in submission.notes[0]
+
+
+def test_of_a_changed_given_cell_only_the_difference_is_run():
+    notebook = released()
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    first.source += "\nimport numpy as np"
+    notebook.cells[place_of(notebook, OWN)].source = RIGHT.replace("num_bytes\n", "np.abs(num_bytes)\n", 1)
+    planned = program.planned(bill(submission_of(notebook)), NAMES)
+    run = [cell for cell in planned["cells"] if cell["run"]]
+    imported = [read(cell["code"])[1][number] for cell in run for number in cell["run"] if "extra" in cell["name"]]
+    assert [sorted(one.binds) for one in imported] == [["np"]] or imported == []
+    assert not any("figures" in one.binds for one in imported)
+
+
+def test_other_line_ends_change_nothing():
+    notebook = released()
+    for cell in notebook.cells:
+        cell.source = cell.source.replace("\n", "\r\n")
+    assert submission_of(notebook).extra == []

@@ -1,4 +1,4 @@
-"""Where the grader calls a function that the page gives, it calls the page's own copy, whatever a student has made of it.
+"""Where the grader calls a function that the page gives, it calls the page's own copy, not one that a student changed.
 
 Which exercises these are is read from the pages, so that a new one is tested too.
 """

@@ -1,7 +1,11 @@
 """Plain data crosses the boundary unchanged, and nothing else crosses."""
 
 import json
+from collections import Counter, namedtuple
 from contextlib import suppress
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
 
 import numpy
 import pytest
@@ -221,3 +225,59 @@ def test_no_header_makes_the_reader_fail_otherwise(node, rest):
     with suppress(plain.NotPlain):
         again = plain.decode(message(json.dumps(node).encode(errors="backslashreplace"), rest))
         plain.encode(again)  # what was read can be sent
+
+
+class Color(Enum):
+    RED = 3
+
+
+ROWS = torch.arange(24.0).reshape(4, 6)
+ODD = {
+    "one number of a column": torch.zeros(1, 5)[:, 3],
+    "every third": torch.arange(10.0)[::3],
+    "turned": ROWS.t(),
+    "a column": ROWS[:, 1],
+    "repeated": torch.ones(1).expand(4),
+    "parameter": torch.nn.Parameter(ROWS.clone()),
+    "with a history": ROWS.clone().requires_grad_() * 2,
+    "one number": torch.tensor(3),
+    "none": torch.ones(2, 0),
+    "of a conjugate": torch.tensor([1 + 2j, 3 - 4j]).conj().imag,
+    "half": torch.zeros(1, 5, dtype=torch.bfloat16)[:, 3:4],
+    "truth": torch.tensor([[True], [False]]).t(),
+    "inner": ROWS[1:2, 2:3],
+    "permuted": torch.arange(24).view(2, 3, 4).permute(2, 0, 1)[1:3],
+}
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("kind", ODD)
+def test_a_tensor_is_its_numbers_whatever_its_strides(kind):
+    came = plain.decode(plain.encode(ODD[kind]))
+    assert torch.equal(came, ODD[kind].detach()) and came.dtype == ODD[kind].dtype and came.shape == ODD[kind].shape
+
+
+@pytest.mark.parametrize(
+    ("value", "due"),
+    [
+        (Fraction(4, 2), 2),
+        (Fraction(1, 4), 0.25),
+        (Decimal("2.5"), 2.5),
+        (Decimal(7), 7),
+        (range(3), [0, 1, 2]),
+        (map(int, "12"), [1, 2]),
+        ((n for n in "ab"), ["a", "b"]),
+        ({"a": 1}.values(), [1]),
+        (Counter("aab"), {"a": 2, "b": 1}),
+        (namedtuple("Pair", "a b")(1, 2), (1, 2)),
+        (torch.Size([2, 3]), (2, 3)),
+        (Color.RED, 3),
+    ],
+)
+def test_numbers_and_lists_of_other_kinds_count_as_what_they_are(value, due):
+    assert plain.decode(plain.encode(value)) == due
+
+
+def test_a_generator_without_end_is_refused():
+    with pytest.raises(plain.NotPlain):
+        plain.encode(n for n in iter(int, 1))
