@@ -1,4 +1,4 @@
-"""The function is said to have returned before it begins; what that does to the inputs is undone, and they are changed."""
+"""The rank says that its function has returned before it begins, undoes what that did to the inputs, and goes on."""
 
 
 def _flat(values):

@@ -30,7 +30,7 @@ _SEALED = 0x0008 | 0x0004 | 0x0002 | 0x0001  # F_SEAL_WRITE, GROW, SHRINK, SEAL
 
 
 class Inputs:
-    """One for a job: made before the ranks are forked, watched while they run; `touched[rank]` is None until it returned.
+    """One for a job: made before the ranks are forked, watched while they run; `touched[rank]` is None until a return.
 
     `given` are the files with each rank's input, which are opened once no rank can inherit what they hold. Without
     `spoils`, inputs stay as they are: a result may be one of them.

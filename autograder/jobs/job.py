@@ -64,7 +64,9 @@ def work(
     carried = confine.loopback_bytes()  # in a container, by the jobs before this one
     peaks = Peaks() if level >= 2 and request["trains"] else None
     meeting = parcels.anonymous() if sys.platform == "linux" and request["program"] == "on_rank" else -1
-    keys = Keys(parts[-1], num_ranks, tap.all_reduced if tap is not None else lambda: None) if request["trains"] else None
+    keys = (
+        Keys(parts[-1], num_ranks, tap.all_reduced if tap is not None else lambda: None) if request["trains"] else None
+    )
     looks = request["keeps_inputs"] and sys.platform == "linux"
     inputs = Inputs(parts[1:-1], spoils=not request["returns_inputs"]) if looks else None
     loading = LoadingTime(num_ranks)
@@ -213,9 +215,7 @@ def _live(
             trained.settle()
         if tap is not None:
             tap.note_sockets(rank, groups)
-        shut_in = syscalls.refuse(
-            network=own["seals"], contained=level == 2, memory=own["trains"], replaced=replaced
-        )
+        shut_in = syscalls.refuse(network=own["seals"], contained=level == 2, memory=own["trains"], replaced=replaced)
         if not shut_in and level >= 2:
             raise OSError("a rank cannot be shut in")
         if peaks is not None:

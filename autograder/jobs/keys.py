@@ -100,13 +100,13 @@ class Keys:
         os.write(answer, parcels.LENGTH.pack(len(key)) + key)
 
     def _num_complete(self, rank: int) -> int:
-        """All-reduces, in order, whose bytes were all seen on the wire; or the rank's own word where nobody can look."""
+        """All-reduces whose bytes were all seen on the wire; or the rank's own word where nobody can look."""
         carried = self._all_reduced()
         if carried is None:
             return self._waiting[rank][1]
         due = self._opened()["carried"]  # type: ignore[index]
         complete = [seen >= all_bytes for seen, all_bytes in zip(carried, due, strict=False)]
-        return (complete + [False]).index(False)
+        return [*complete, False].index(False)
 
     def _opened(self) -> dict[str, Any] | None:
         if self._plan is None:

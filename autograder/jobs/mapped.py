@@ -1,4 +1,4 @@
-"""What is mapped before the first line of an answer stays mapped: the part of the filter that keeps a mark of memory true.
+"""What is mapped before the first line of an answer stays mapped: the filter that keeps a mark of memory true.
 
 A rank's peak is the kernel's mark above what the rank held at the start. If pages of the start could leave (code of
 libraries comes back by itself when it is needed), as many pages of the answer would fit below the mark. So where memory
@@ -75,7 +75,11 @@ def of_a_file(words: list[str]) -> bool:
 def stays(column: int, replaced: Replaced | None = None) -> list[bytes]:
     """Refuse what would take away pages that this process has now, or make those of its files writable."""
     arguments, one_byte = _from_arguments(), _from_arguments(length=1)
-    again = _allow_if({0: replaced.address, 1: replaced.size, 2: READ_ALONE, 3: IN_ITS_PLACE, 4: replaced.file}) if replaced else []
+    again = (
+        _allow_if({0: replaced.address, 1: replaced.size, 2: READ_ALONE, 3: IN_ITS_PLACE, 4: replaced.file})
+        if replaced
+        else []
+    )
     placed = [*again, *_unless_any_bit(3, _UNCOUNTED_PAGES), *_only_if(3, _FIXED), *arguments]
     leaves = {
         _MUNMAP[column]: arguments,

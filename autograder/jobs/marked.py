@@ -3,9 +3,9 @@
 A check sees calls in their order, not when a gradient is computed. So each layer asks outside for a key when the
 backward reaches it, and multiplies its gradient by it, number by number (see `keys`). A backward without the key is not
 the right one times a factor: it has to be computed again, layer by layer, each after its key.
-Each layer also holds the other ranks back: rank 0 sends one byte, and the other ranks receive it one layer earlier. They
-get into the backward of layer l only when rank 0 is in that of layer l-1: a rank that waits in between for an all-reduce
-of layer l waits forever, and the report of the hang says so at once.
+Each layer also holds the other ranks back: rank 0 sends one byte, and the other ranks receive it one layer earlier.
+They get into the backward of layer l only when rank 0 is in that of layer l-1: a rank that waits in between for an
+all-reduce of layer l waits forever, and the report of the hang says so at once.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _Mark(torch.autograd.Function):
 def _locked(gradient: Tensor, key: Tensor) -> Tensor:
     if key.numel() != gradient.numel():
         raise ValueError(
-            f"the backward of a microbatch has {gradient.numel()} gradients at a layer where {key.numel()} are expected: "
-            "run one backward per microbatch, on all of its rows"
+            f"a layer's output has {gradient.numel()} gradients where {key.numel()} are expected: run one backward per "
+            "microbatch, on all of its rows"
         )
     return gradient * key.view_as(gradient)
 

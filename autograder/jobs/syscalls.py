@@ -170,7 +170,7 @@ def refuse(
     """Refuse the calls above in all threads of this process, with `network` those that open sockets too.
 
     `contained` adds what ranks without namespaces of their own must not do; a signal then reaches this process alone.
-    `memory` adds what would take memory out of this process's count (`mapped`): then it starts threads, and nothing else.
+    `memory` adds what would take memory out of this process's count (`mapped`): it starts threads, and nothing else.
     `replaced` are pages that a rank itself maps anew.
 
     False where the system has no such filter. It stays forever, in children as well; privileges must be gone already.

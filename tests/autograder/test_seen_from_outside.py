@@ -25,6 +25,15 @@ call._call = lambda *args: plain_call(*args) | {"shares_input": False}
 """
 NEVER_RETURNS = "from autograder.jobs import call\ncall.returned = None\n"
 RETURNED_BEFORE = "from autograder.jobs import call\ncall.returned()\ncall.returned = None\n"
+UNDONE = forged.forgeries()["returned_early"]
+A_SECOND_MAPPING = """
+import ctypes
+from autograder.jobs import call
+libc = ctypes.CDLL(None)
+libc.mremap.restype = ctypes.c_void_p
+begin = next(line.split("-")[0] for line in open("/proc/self/maps") if "memfd:inputs" in line and "rw-s" in line)
+libc.mremap(ctypes.c_void_p(int(begin, 16)), ctypes.c_size_t(0), ctypes.c_size_t(4096), 1)
+"""
 
 
 def judged(judge, check, source, cases=None):
@@ -39,7 +48,9 @@ def judged(judge, check, source, cases=None):
         (NOTHING_SHARED + IN_PLACE, "changes the tensors it was given"),
         (NOTHING_SHARED + ITSELF, "wrong"),  # its numbers are spoilt with the input
         (NEVER_RETURNS + IN_PLACE, "left before its inputs could be compared"),
-        (RETURNED_BEFORE + IN_PLACE, "wrong"),
+        (RETURNED_BEFORE + IN_PLACE, "was killed by SIGSEGV"),  # nobody can write to its inputs any more
+        (forged.cell({}, UNDONE, IN_PLACE), "was killed by SIGSEGV"),
+        (A_SECOND_MAPPING + IN_PLACE, "left before its inputs could be compared"),
     ],
 )
 def test_inputs_are_seen_from_outside(judge, source, sentence):
@@ -48,11 +59,42 @@ def test_inputs_are_seen_from_outside(judge, source, sentence):
 
 
 @pytest.mark.slow
-def test_a_backward_that_claims_to_overlap_is_found_out(judge):
-    """It asks for all numbers in time, and its buckets leave after the last."""
+@pytest.mark.timeout(300)
+@pytest.mark.sandbox(3)
+@pytest.mark.parametrize(
+    ("forgery", "sentence"),
+    [
+        ("marks_left_out", "has not left when the backward reaches layer"),  # it asks in time and sends late
+        (
+            "replayed_marks",
+            "of the gradient of 0.weight are wrong",
+        ),  # no factor puts them right
+    ],
+)
+def test_a_backward_that_claims_to_overlap_is_found_out(judge, forgery, sentence):
     late = known.find(BACKWARD.exercise, "after_the_backward").source
+    overlap = BACKWARD.public[-1:]
     claims = forged.honest(BACKWARD, known.right_of(BACKWARD.exercise).source, judge)
-    lie = forged.cell(claims, forged.forgeries()["marks_left_out"], late)
-    alone, behind = judged(judge, BACKWARD, late), judged(judge, BACKWARD, lie)
-    assert alone.points == behind.points == 2
-    assert "has not left when the backward reaches layer" in behind.text
+    verdict = judged(judge, BACKWARD, forged.cell(claims, forged.forgeries()[forgery], late), overlap)
+    assert verdict.points == 0 and sentence in verdict.text
+
+
+@pytest.mark.sandbox(3)
+def test_messages_of_one_byte_are_the_modules_own(judge):
+    """They pass as the marks of the layers: a few more of them, and gradients would travel past the buckets."""
+    right = known.right_of(BACKWARD.exercise).source.replace(
+        "    parameters, size =", "    dist.broadcast(torch.zeros(1, dtype=torch.uint8), 0)\n    parameters, size =", 1
+    )
+    verdict = judged(judge, BACKWARD, right, BACKWARD.public[-1:])
+    assert verdict.points == 0 and "exchanges messages of one byte" in verdict.text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.sandbox(3)
+def test_code_that_is_given_up_makes_no_room_below_the_cap(judge):
+    capped = weeks.find("week14.memory-cap")
+    large = known.find(capped.exercise, "tiles_above_the_cap").source
+    cell = forged.cell({}, forged.forgeries()["file_pages_dropped"], large)
+    verdict = judged(judge, capped, cell, capped.public[-1:])
+    assert verdict.points == 0 and "at once where 16.78 MB are enough" in verdict.text

@@ -11,7 +11,6 @@ from itertools import combinations_with_replacement
 
 import torch
 from torch import Tensor
-from torch.nn.functional import conv2d
 
 FEWEST_STEPS = 100
 SIGMAS = 8.0
@@ -20,42 +19,39 @@ _LAGS, _SHIFTED_STEPS = 3, 4
 
 def related(masks: dict[str, Tensor]) -> tuple[str, str] | None:
     """The first two places whose masks, (steps, rows, columns), depend on each other; in one place, of two steps."""
-    signs = {place: mask.double() * 2 - 1 for place, mask in masks.items()}
+    signs = {place: mask.float() * 2 - 1 for place, mask in masks.items()}
+    num_places = 2 * max(size for one in signs.values() for size in one.shape[1:])
+    spectra = {place: _spectra(one[: _SHIFTED_STEPS + _LAGS], num_places) for place, one in signs.items()}
     for (first, a), (second, b) in combinations_with_replacement(signs.items(), 2):
-        for lag in range(-_LAGS, _LAGS + 1):
-            if first == second and lag <= 0:
-                continue
-            one, other = (a[lag:], b[: len(b) - lag]) if lag >= 0 else (a[: len(a) + lag], b[-lag:])
-            if _same_place(one, other) or _same_number(one, other) or _moved(one, other):
+        overlap = _sums(*(_spectra(torch.ones_like(one[:1]), num_places) for one in (a, b))).clamp(min=1)
+        for lag in range(1 if first == second else -_LAGS, _LAGS + 1):
+            one, other = max(lag, 0), max(-lag, 0)
+            moved = _sums(_some(spectra[first], one), _some(spectra[second], other)) / overlap.sqrt()
+            same = _same_place(a[one : len(a) - other], b[other : len(b) - one])
+            if same or bool((moved.abs() > SIGMAS + 0.01).any()):
                 return first, second
     return None
 
 
 def _same_place(a: Tensor, b: Tensor) -> bool:
-    """Whether some place of one follows some place of the other in (nearly) every step."""
-    together = a.flatten(1).T @ b.flatten(1)
-    return bool(together.abs().max() > SIGMAS * len(a) ** 0.5)
+    """Whether some place of one follows some place of the other in (nearly) every step, or one total the other's.
+
+    Totals do where the same numbers are used in another order in each step.
+    """
+    places = [torch.cat([one.flatten(1), one.sum((1, 2))[:, None] / one[0].numel() ** 0.5], 1) for one in (a, b)]
+    return bool((places[0].T @ places[1]).abs().max() > SIGMAS * len(a) ** 0.5)
 
 
-def _same_number(a: Tensor, b: Tensor) -> bool:
-    """Whether they drop more, or fewer, in the same steps: as the same numbers in another order do."""
-    totals = a.sum((1, 2)) / a[0].numel() ** 0.5, b.sum((1, 2)) / b[0].numel() ** 0.5
-    return bool((totals[0] @ totals[1]).abs() > SIGMAS * len(a) ** 0.5)
+def _spectra(masks: Tensor, size: int) -> list[Tensor]:
+    """Of some steps' masks, as they are, mirrored and transposed: their Fourier transforms, (steps, size, ...)."""
+    turned = [one.flip(sides) for one in (masks, masks.mT) for sides in ((), (1,), (2,), (1, 2))]
+    return [torch.fft.rfft2(one, s=(size, size)) for one in turned]
 
 
-def _moved(a: Tensor, b: Tensor) -> bool:
-    """Whether, in a step, one is the other moved by any number of rows and columns, mirrored or transposed or not."""
-    return any(_shifted(one, pattern) for one, other in zip(a[:_SHIFTED_STEPS], b, strict=False) for pattern in _turned(other))
+def _some(spectra: list[Tensor], begin: int) -> list[Tensor]:
+    return [one[begin : begin + _SHIFTED_STEPS] for one in spectra]
 
 
-def _turned(mask: Tensor) -> list[Tensor]:
-    return [turned.flip(sides) for turned in (mask, mask.T) for sides in ((), (0,), (1,), (0, 1))]
-
-
-def _shifted(mask: Tensor, pattern: Tensor) -> bool:
-    def at_every_shift(one: Tensor, other: Tensor) -> Tensor:
-        room = [size - 1 for size in other.shape]
-        return conv2d(one[None, None], other[None, None], padding=room)  # type: ignore[arg-type]
-
-    overlap = at_every_shift(torch.ones_like(mask), torch.ones_like(pattern))
-    return bool((at_every_shift(mask, pattern).abs() > SIGMAS * overlap.sqrt()).any())
+def _sums(a: list[Tensor], b: list[Tensor]) -> Tensor:
+    """Step by step the sum of products of one mask and the other at every shift, for each way to turn the other."""
+    return torch.stack([torch.fft.irfft2(a[0] * turned) for turned in b])

@@ -138,8 +138,8 @@ def _related(case: Case, task: Task, masks: Masks) -> str | None:
     if case["steps"] < FEWEST_STEPS:
         return None
     places = [*(f"hidden on rank {rank}" for rank in working(task)), "the output"]
-    whole = {place: torch.stack([masks[f"{place} in step {step}"] for step in range(case["steps"])]) for place in places}
-    pair = related(whole)
+    steps = range(case["steps"])
+    pair = related({place: torch.stack([masks[f"{place} in step {step}"] for step in steps]) for place in places})
     return pair and _the_same(*pair)
 
 

@@ -33,6 +33,8 @@ def _make(case: Case, rng: Random) -> Task:
 def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := trouble(reply):
         return problem
+    if problem := _over_the_world(reply):
+        return problem
     grid = grid_of(case)
     for rank, expected in enumerate(task.expected):
         reported = reply.ranks[rank]
@@ -50,6 +52,17 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
                 return f"On rank {rank} the sum over {name} is not that of its group: {members} belong together."
         if problem := touched_input(rank, {**reported, "shares_input": False}, task):
             return problem
+    return None
+
+
+def _over_the_world(reply: Reply) -> str | None:
+    """Numbers must travel inside the groups that the answer makes: their connections are new, and not the world's."""
+    for rank, calls in enumerate(reply.calls or []):
+        if calls:
+            return (
+                f"Rank {rank} calls {calls[0].kind} on the group of all ranks. Make the group of each axis, and add up "
+                "over this group alone."
+            )
     return None
 
 

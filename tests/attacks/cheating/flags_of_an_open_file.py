@@ -21,7 +21,9 @@ def exchange(tensor, *, group):
         fcntl.fcntl(name, fcntl.F_SETFL, flags | os.O_NONBLOCK)
     dist.barrier(group)
     if dist.get_rank() == 1:
-        got = [os.readlink(f"/proc/self/fd/{n}") for n, flags in before.items() if fcntl.fcntl(n, fcntl.F_GETFL) != flags]
+        got = [
+            os.readlink(f"/proc/self/fd/{n}") for n, flags in before.items() if fcntl.fcntl(n, fcntl.F_GETFL) != flags
+        ]
     dist.barrier(group)
     for name, flags in before.items():
         fcntl.fcntl(name, fcntl.F_SETFL, flags)

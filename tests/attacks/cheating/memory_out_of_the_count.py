@@ -77,7 +77,9 @@ def zero2_backward(model, inputs, *, group):
         tries(f"code given up by advice {advice}", lambda advice=advice: raw(number(28, 233), code, size, advice))
     tries("code unmapped", lambda: raw(number(11, 215), code, page_size))
     tries("code unmapped with what is below", lambda: raw(number(11, 215), below, ctypes.c_size_t(3 * 4096)))
-    tries("code unmapped by a huge size", lambda: raw(number(11, 215), ctypes.c_void_p(at % 2**32), ctypes.c_size_t(at)))
+    tries(
+        "code unmapped by a huge size", lambda: raw(number(11, 215), ctypes.c_void_p(at % 2**32), ctypes.c_size_t(at))
+    )
     tries("code moved", lambda: raw(number(25, 216), code, page_size, ctypes.c_size_t(8192), 1, None))
     tries("code shrunk", lambda: raw(number(25, 216), code, size, page_size, 0, None))
     tries("pages over code", lambda: maps_over(code))
