@@ -38,9 +38,7 @@ def exchange() -> Finding:
         return Finding("exchange", f"{place}, which belongs to {folders.account(owner)}", OK)
     wrong = folders.problems(place, course, os.geteuid())
     if wrong:
-        return Finding(
-            "exchange", "; ".join(wrong), PROBLEM, "run `autograder exchange` before you release a week"
-        )
+        return Finding("exchange", "; ".join(wrong), PROBLEM, "run `autograder exchange` before you release a week")
     return Finding("exchange", f"{place} is safe for {course}", OK)
 
 

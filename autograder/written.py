@@ -1,7 +1,7 @@
 """Find written answers whose cells lost nbgrader's mark, as some editors and converters strip a notebook's metadata.
 
 A cell is found by its id, then by its place between cells of the page that the student has left alone. An answer that
-is found neither way is shown to the instructor, with all text that the student has added: it is never just 0 points.
+is found neither way is flagged for grading, and the instructor sees all text that the student has added.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 from nbformat import NotebookNode
 
 NOT_FOUND = "*No cell was found for this answer. The text cells that the student added:*"
-NOTHING = "*No cell was found for this answer, and the student added no text.*"
 MOST_TEXT = 100_000  # characters that are shown in place of an answer
 
 
@@ -35,7 +34,7 @@ def find(cells: Sequence[dict[str, Any]], ours: Sequence[NotebookNode], known: s
     marks = {_name(cell): at for at, cell in enumerate(ours) if _name(cell)}
     placed = [marks.get(_mark_of(cell), at_id.get(cell.get("id", ""))) for cell in cells]
     taken = {at: number for number, at in enumerate(placed) if at in wanted}  # the last of several cells
-    places, is_ours = _by_place(cells, ours, placed)
+    places = _by_place(cells, ours, placed)
     for at in wanted:
         if at not in taken and at in places:
             taken[at] = places[at]
@@ -43,23 +42,25 @@ def find(cells: Sequence[dict[str, Any]], ours: Sequence[NotebookNode], known: s
     given = {cell.source.strip() for cell in ours}
     claimed = {*taken.values(), *(number for number, at in enumerate(placed) if at is not None)}
     own = [cell["source"] for number, cell in enumerate(cells) if number not in claimed and _is_own(cell, given)]
-    unsure = [_name(ours[at]) for at in wanted if at not in taken and (is_ours or own)]
-    shown = "\n\n".join([NOT_FOUND, *own])[:MOST_TEXT] if own else NOTHING
+    blank = {
+        at
+        for at in wanted
+        if at in taken and at not in placed and cells[taken[at]]["source"].strip() == ours[at].source.strip()
+    }
+    unsure = [_name(ours[at]) for at in wanted if own and (at not in taken or at in blank)]
+    shown = "\n\n".join([NOT_FOUND, *own])[:MOST_TEXT]
     return Written(answers | dict.fromkeys(unsure, shown), unsure)
 
 
 def is_shown_instead(text: str) -> bool:
     """Whether a text stands for an answer for which no cell was found."""
-    return text.startswith((NOT_FOUND, NOTHING))
+    return text.startswith(NOT_FOUND)
 
 
 def _by_place(
     cells: Sequence[dict[str, Any]], ours: Sequence[NotebookNode], placed: Sequence[int | None]
-) -> tuple[dict[int, int], bool]:
-    """Match cells of the page to the student's cells by position, where that is unambiguous.
-
-    Also returns whether any cell of the page is present: without one, positions mean nothing.
-    """
+) -> dict[int, int]:
+    """Match cells of the page to the student's cells by position, where that is unambiguous."""
     keys = [f"{cell.cell_type}\n{cell.source.strip()}" for cell in ours]
     theirs = [
         keys[at] if at is not None else f"{cell['cell_type']}\n{cell['source'].strip()}"
@@ -67,7 +68,7 @@ def _by_place(
     ]
     steps = SequenceMatcher(None, keys, theirs, autojunk=False).get_opcodes()
     if not any(step[0] == "equal" for step in steps):
-        return {}, False
+        return {}  # it is another notebook
     found: dict[int, int] = {}
     for kind, a, b, c, d in steps:
         gaps = [at for at in range(a, b) if _is_written(ours[at])]
@@ -76,7 +77,7 @@ def _by_place(
             found |= dict(zip(range(a, b), range(c, d), strict=True))
         elif len(gaps) == len(texts):
             found |= dict(zip(gaps, texts, strict=True))
-    return found, True
+    return found
 
 
 def _is_written(cell: NotebookNode) -> bool:

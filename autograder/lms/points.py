@@ -58,9 +58,7 @@ def scores(week: str, lms: str, submitted: Path, root: Path) -> tuple[list[Score
         notes.append(f"Left out, because the machine failed while grading; grade again: {', '.join(sorted(faulty))}.")
     if changed:
         names = ", ".join(changed)
-        notes.append(
-            f"Left out, because no verdict holds for their submission; run `autograder grade`: {names}."
-        )
+        notes.append(f"Left out, because no verdict holds for their submission; run `autograder grade`: {names}.")
     if absent:
         notes.append(f"Left out, because nothing was handed in: {', '.join(sorted(absent))}.")
     if not found:
