@@ -19,9 +19,7 @@ from traitlets.config.loader import PyFileConfigLoader
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("autograder", "course", "labs/shardlab", "solutions", "nbgrader_config.py")
-MADE_LATER = shutil.ignore_patterns(
-    "submitted", "students.csv", "verdicts", "autograded", "feedback", "gradebook.db*"
-)
+MADE_LATER = shutil.ignore_patterns("submitted", "students.csv", "verdicts", "autograded", "feedback", "gradebook.db*")
 
 
 def pages(root: Path = ROOT) -> Path:

@@ -76,7 +76,9 @@ def publish_entered(
     config, week = load_config(root), notebooks.find_week(week, root)
     folder = Path(submitted).resolve() if submitted else root / config.CourseDirectory.submitted_directory
     with tempfile.TemporaryDirectory() as clean, shared_gradebook(config.CourseDirectory.db_url) as connection:
-        desk = _Desk(week, root, folder, Path(clean), config, roster.of_course(root), connection, *_steps(week, config, clean))
+        desk = _Desk(
+            week, root, folder, Path(clean), config, roster.of_course(root), connection, *_steps(week, config, clean)
+        )
         return [_publish_one(student, desk) for student in students]
 
 
