@@ -57,7 +57,7 @@ from autograder import check
 # the **model states** (模型状态). Eight data-parallel ranks hold eight equal copies of them.
 #
 # > **One convention.** Weeks 3 to 9 and 11 count as ZeRO's paper does: gradients are kept and sent in bf16, 2 bytes,
-# > 16 in all. Megatron, for a bf16 model, sums and sends gradients in float32: 4 bytes, 18 in all. So do the course's
+# > 16 in all. Megatron sums and sends the gradients of a bf16 model in float32: 4 bytes, 18 in all. So do the course's
 # > planner and weeks 10, 15 and 16, where a plan has to fit a real GPU.
 
 # %%
