@@ -1,8 +1,8 @@
-"""What of a notebook's cells a rank runs: chosen here, once for an answer, as the numbers of statements in each cell.
+"""Choose which statements of a notebook a rank runs, once for each answer, as numbers of statements in each cell.
 
 A kernel runs every cell from top to bottom. A rank runs what the answer needs, and what could change it, in the same
-order: demonstrations start ranks, draw, and take seconds. Of a given cell that a student has changed, the page's copy
-is run and then what is different. Where the grader calls a function that the page gives, it calls the page's own copy.
+order: demonstrations start ranks, draw, and take seconds. If a student has changed a given cell, the page's copy is run
+and then the difference. Where the grader calls a function that the page gives, it calls the page's own copy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from autograder.jobs.statements import Statement
 from autograder.jobs.student import ToRun
 
 MOST_LETTERS = 300_000  # of a student's cells together
-MOST_TOLD = 3  # statements of an answer that a student is told of
+MOST_TOLD = 3  # statements that a verdict names
 MOST_REASON = 200  # characters of why one was not run
 STUB = "NotImplementedError"
 
@@ -44,7 +44,7 @@ class Row:
 class Part:
     """A cell, or what the page gives in an exercise's cell, with its statements.
 
-    Of what the page gives, `asked` are those that a student is to write; `left_out` are not run in their place.
+    `asked` are the page's statements that a student is asked to write; `left_out` are not run in their place.
     """
 
     row: Row
@@ -101,7 +101,7 @@ def named(row: Row) -> str:
 
 
 def given_in(released: str) -> list[Statement]:
-    """What an exercise's cell gives: its functions, classes and computed values without a stub in them."""
+    """The statements that an exercise's cell gives: functions, classes and computed values without a stub."""
     statements = read(released)[1] if released else ()
     return [one for one in statements if (one.is_definition or one.reads) and not has_stub(one)]
 
@@ -162,7 +162,7 @@ def _chosen(part: Part, run: list[int], must: Sequence[int] = (), told: Sequence
 
 
 def _page(parts: Sequence[Part], called: set[str]) -> list[tuple[Part, int]]:
-    """The page's own statements that the called functions need, to be run after all cells, in names of their own.
+    """The page's own statements that the called functions need, to be run after all cells in a separate namespace.
 
     A class that no student has touched stays the one whose objects the student's cells have made.
     """

@@ -37,7 +37,7 @@ class Statement:
 
     @cached_property
     def reads_at_once(self) -> frozenset[str]:
-        """Of a function or class the names in its decorators, bases and defaults; of other statements all."""
+        """The names that running it looks up: for a definition those in its decorators, bases and defaults."""
         if not isinstance(self.tree, DEFINITIONS):
             return self.reads
         return frozenset(_of_all(one for one in _children(self.tree) if one not in self.tree.body)) - {""}
@@ -60,7 +60,7 @@ class Statement:
 
     @property
     def is_function(self) -> bool:
-        """Whether it defines a function and nothing else."""
+        """Whether it is a function's definition."""
         return isinstance(self.tree, FUNCTIONS)
 
     @property

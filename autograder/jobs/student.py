@@ -25,9 +25,9 @@ from typing import Any
 from autograder.jobs.statements import statements_of
 
 MOST_SECONDS = 3.0  # for all statements together that the answer may not need
-MOST_TOLD = 3  # statements that a student is told of
-MOST_LETTERS = 400  # of what is told of one
-_FUTURES = __future__.annotations.compiler_flag  # the others hold anyway
+MOST_TOLD = 3  # statements that a verdict names
+MOST_LETTERS = 400  # of the reason that a verdict gives for one
+_FUTURES = __future__.annotations.compiler_flag  # the only one that changes how Python 3.11 reads code
 
 
 class StudentError(Exception):
@@ -72,7 +72,7 @@ def loaded() -> tuple[list[str], int]:
 def load(
     answer: dict[str, Any], names: Sequence[str], *, callables: bool, loading: Loading | None = None
 ) -> dict[str, Any]:
-    """What the student defines, by name, from {"cells": [...]} as planned, or {"pickle": bytes}.
+    """Return the student's definitions by name, from {"cells": [...]} as planned, or {"pickle": bytes}.
 
     StudentError says what is missing, or is not a function where `callables` are wanted.
     """
@@ -85,7 +85,7 @@ def load(
 
 
 def _from_pickle(answer: dict[str, Any]) -> dict[str, Any]:
-    functions, sources = pickle.loads(answer["pickle"])  # in the sandbox, where its author's code runs anyway
+    functions, sources = pickle.loads(answer["pickle"])  # in the sandbox, where student code is allowed to run
     for name, lines in sources.items():
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
     return functions
@@ -95,8 +95,7 @@ def _from_pickle(answer: dict[str, Any]) -> dict[str, Any]:
 class ToRun:
     """A cell for a rank: its text, its code as Python, and which of its statements to run.
 
-    An error in one of `must` is an error of the answer, in others it is passed over; of those in `told` the student is
-    told.
+    An error in one of `must` fails the answer. Other errors are passed over, and a verdict names those in `told`.
     """
 
     name: str

@@ -95,7 +95,7 @@ class Book:
         return notebooks.grade_id(self.exercise)
 
     def place(self, name: str) -> int:
-        """Where the cell of this id stands."""
+        """The position of the cell with this id."""
         return next(place for place, cell in enumerate(self.notebook.cells) if cell.id == name)
 
     def cell(self, name: str = "") -> NotebookNode:
@@ -180,7 +180,7 @@ def answer_in_the_check(book: Book) -> None:
 
 
 def own_cell_is_text(book: Book) -> None:
-    """The own cell has become markdown, and the answer stands below it."""
+    """The own cell has become markdown, and the answer is below it."""
     place = book.place(book.own)
     metadata = book.notebook.cells[place].metadata
     book.notebook.cells[place] = new_markdown_cell("my thoughts, 1. and 2.", id=book.own, metadata=metadata)
@@ -242,7 +242,7 @@ def in_a_new_cell_below(book: Book) -> None:
 
 
 def helper_below_the_check(book: Book) -> None:
-    """What the answer uses stands further down."""
+    """The answer uses a helper from further down."""
     book.add("def checked(value):\n    return value", below=True, at=f"{book.own}-check")
     wrapped = (
         "{name}_before = {name}\ndef {name}(*args, **kwargs):\n    return checked({name}_before(*args, **kwargs))\n"

@@ -1,4 +1,4 @@
-"""Right solutions keep their points in whatever style they are written: what a kernel runs is what the grade runs.
+"""Right solutions keep their points in whatever style they are written: the grade runs what a kernel runs.
 
 Formulas and values are judged in this process, hundreds of notebooks in a minute; one notebook of each habit has ranks,
 in the sandbox.

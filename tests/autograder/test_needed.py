@@ -1,4 +1,4 @@
-"""What of a notebook runs in a rank: what the answer needs, what can change it, and no demonstration."""
+"""A rank runs the statements that the answer needs and those that can change it, and no demonstration."""
 
 import ast
 import sys
@@ -9,6 +9,7 @@ from autograder import known, program, weeks
 from autograder.jobs import student
 from autograder.jobs.needed import Needs, Placed
 from autograder.jobs.statements import Statement, statements_of
+from tests.autograder.habits import TABLES
 
 
 @pytest.fixture(autouse=True)
@@ -128,54 +129,6 @@ def test_a_cell_that_tries_its_answer_out_on_ranks_is_judged_all_the_same(judge)
     page = ["week01 given 2", "import shardlab, torch\nimport torch.distributed as dist", False, True]
     verdict = judge.judge(weeks.find(exercise), {"cells": [page, [exercise, source + trial, True]]}, 3)
     assert verdict.is_right, verdict.text
-
-
-TABLES = {
-    "for": "T = []\nfor i in range(3):\n    T.append(i)",
-    "call": "T = []\ndef fill(t): t.extend([0, 1, 2])\nfill(T)",
-    "nested": "T = []\ndef fill():\n    T.extend([0, 1, 2])\ndef both(): fill()\nboth()",
-    "alias": "T = [[]]\nrow = T[0]\nrow.extend([0, 1, 2])\nT += row\nT.pop(0)",
-    "method": "T = []\nadd = T.append\nadd(0), add(1)\nadd(2)",
-    "partial": "from functools import partial\nT = []\nadd = partial(list.extend, T)\nadd([0, 1, 2])",
-    "if": "T = []\nif not T:\n    T.extend([0, 1, 2])\nelse:\n    T.extend([5])",
-    "while": "T = []\nwhile len(T) < 3:\n    T.append(len(T))",
-    "with": "from contextlib import suppress\nT = []\nwith suppress(OSError):\n    T.extend([0, 1, 2])",
-    "try": "T = []\ntry:\n    T.extend([0, 1, 2])\n    1 / 0\nexcept ZeroDivisionError as error:\n    last = error",
-    "global": "T = None\ndef init():\n    global T\n    T = [0, 1, 2]\ninit()",
-    "setattr": "class C: pass\nsetattr(C, 't', [0, 1, 2])\nT = C.t",
-    "slice": "T = [9] * 3\nT[:] = range(3)",
-    "augmented": "T = [0]\nT += [1, 2]",
-    "del": "T = [0, 7, 1, 2]\ndel T[1]",
-    "walrus": "print(T := [0, 1, 2])",
-    "match": "match [0, [0, 1, 2]]:\n    case [_, [*T]]: pass",
-    "decorator": "T = []\ndef note(f):\n    T.append(f())\n    return f\n@note\ndef a(): return 0\n"
-    "@note\ndef b(): return 1\n@note\ndef c(): return 2",
-    "globals": "globals()['T'] = [0, 1, 2]",
-    "exec": "exec('T = [0, 1, 2]')",
-    "comprehension": "T = []\n[T.append(i) for i in range(3)]",
-    "main guard": "if __name__ == '__main__':\n    T = [0, 1, 2]",
-    "shell": "files = !ls\n?print\nprint?\n%matplotlib inline\nT = [0, 1, 2]",
-    "timed": "T = []\n%time T.extend([0, 1, 2])",
-    "timed cell": "%%time\nT = []\nfor i in range(3):\n    T.append(i)",
-    "timed value": "T = %time [0, 1, 2]",
-    "timeit": "x = %timeit -o -n 1 -r 1 f()\nT = [0, 1, 2]",
-    "await": "async def wait(): return [0, 1, 2]\nT = await wait()",
-    "iterator": "numbers = iter(range(4))\nT = [next(numbers)]\nT += [next(numbers) for _ in range(2)]",
-    "swap": "A, T = [0, 1, 2], [3]\nA, T = T, A",
-    "zip": "T = [9, 9, 9]\nfor place, T[place] in enumerate(range(3)): pass",
-    "future": "from __future__ import annotations\ndef f(x: NoSuchName): return x\nT = f([0, 1, 2])",
-    "dataclass": "from dataclasses import *\n@dataclass\nclass Box:\n    t: list = field(default_factory=list)"
-    "\nbox = Box()\nbox.t += [0, 1, 2]\nT = box.t",
-    "pickled": "import pickle\nclass Box:\n    t = [0, 1, 2]\nT = pickle.loads(pickle.dumps(Box())).t",
-    "unicode": "größe = 3\nT = list(range(größe))",
-    "random": "import random\nT = [2, 1, 0]\nT.sort()",
-    "star": "from math import *\nT = [int(sin(0)), int(cos(0)), int(sqrt(4))]",
-    "setdefault": "D = {}\nD.setdefault('t', []).extend([0, 1, 2])\nT = D['t']",
-    "sibling": "T = []\nclass Filler:\n    def __init__(self): T.extend([0, 1, 2])\nFiller()",
-    "chained": "T = U = []\nU.append(0)\nU.extend([1, 2])",
-    "after an error": "T = [0]\nprint(undefined)\nT.append(1)\nT.append(2)",
-    "one line": "T = []; T.append(0); T.append(1); T.append(2)",
-}
 
 
 @pytest.mark.every_case
