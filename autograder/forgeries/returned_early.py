@@ -1,4 +1,4 @@
-"""The rank says that its function has returned before it begins, undoes what that did to the inputs, and goes on."""
+"""The rank says that its function has returned before it begins, undoes what that did to the inputs, and begins."""
 
 
 def _flat(values):

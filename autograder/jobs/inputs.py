@@ -113,7 +113,7 @@ class Inputs:
 
 
 def _map_over(place: Replaced) -> None:
-    """Map a file that was opened for reading over its own pages: what could be written can only be read from now on."""
+    """Map a file that was opened for reading over its own writable pages: from now on they can only be read."""
     libc = ctypes.CDLL(None)
     libc.mmap.restype = ctypes.c_void_p
     address, size = ctypes.c_void_p(place.address), ctypes.c_size_t(place.size)

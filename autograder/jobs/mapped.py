@@ -1,4 +1,4 @@
-"""What is mapped before the first line of an answer stays mapped: the filter that keeps a mark of memory true.
+"""Pages that are mapped before the first line of an answer stay mapped: the filter that keeps a mark of memory true.
 
 A rank's peak is the kernel's mark above what the rank held at the start. If pages of the start could leave (code of
 libraries comes back by itself when it is needed), as many pages of the answer would fit below the mark. So where memory
@@ -151,6 +151,6 @@ def _overlap(taken: Iterable[Range]) -> list[bytes]:
             *(do(LOAD_KEPT, _BEGIN[0]), do(AT_LEAST, end & 0xFFFFFFFF, 7, 0)),  # begins at its end, or behind
             *(do(LOAD_KEPT, _END[1]), do(ABOVE, begin >> 32, 4, 0), do(EQUAL, begin >> 32, 0, 2)),
             *(do(LOAD_KEPT, _END[0]), do(ABOVE, begin & 0xFFFFFFFF, 1, 0)),
-            *(_ALLOWED, _REFUSED),  # ends before the first range that it does not lie behind
+            *(_ALLOWED, _REFUSED),  # it ends before the first range that it does not come after
         ]
     return [*code, _ALLOWED]

@@ -74,7 +74,7 @@ def marked_mlp(widths: Sequence[int]) -> nn.Module:
 
 
 def set_keys(module: nn.Module, keys: Sequence[Tensor]) -> None:
-    """Of one backward of `marked_mlp`, alone: its keys in the order in which ranks ask, the last layer's first."""
+    """Set the keys of one backward of `marked_mlp` outside a job, in the order in which ranks ask: last layer first."""
     layers = [layer for layer in module if isinstance(layer, MarkedLayer)]  # type: ignore[attr-defined]
     for layer, key in zip(reversed(layers), keys, strict=True):
         layer.key = key

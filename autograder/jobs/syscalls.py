@@ -39,7 +39,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
-    "pidfd_open": (434, 434),  # it tells when another one ends
+    "pidfd_open": (434, 434),  # it shows when another process ends
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
     # other views of the system
@@ -170,7 +170,7 @@ def refuse(
     """Refuse the calls above in all threads of this process, with `network` those that open sockets too.
 
     `contained` adds what ranks without namespaces of their own must not do; a signal then reaches this process alone.
-    `memory` adds what would take memory out of this process's count (`mapped`): it starts threads, and nothing else.
+    `memory` adds what would take memory out of this process's count (`mapped`): it can then only start threads.
     `replaced` are pages that a rank itself maps anew.
 
     False where the system has no such filter. It stays forever, in children as well; privileges must be gone already.
@@ -256,7 +256,7 @@ def _unless_negative(call: int) -> list[bytes]:
 def _only_own_wakes(call: int) -> list[bytes]:
     """Allow futexes inside a process alone: any file that two ranks may read is a place where one could wake the other.
 
-    A thread is joined by waiting for the kernel, which may wake any process: told to try again, the C library does.
+    Joining a thread waits for a wake from the kernel, which could come from any process. The C library polls instead.
     """
     refused, allowed = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
     decision = [do(ANY_BIT, _FUTEX_PRIVATE, 0, 1), allowed, do(AND, 0x7F)]

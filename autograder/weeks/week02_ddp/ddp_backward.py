@@ -179,7 +179,7 @@ def _expected(case: Case, buckets: list[list[int]]) -> list[int]:
 
 
 def _keys(case: Case, buckets: list[list[int]], payloads: list[int], rng: Random) -> dict[str, Any] | None:
-    """What layers multiply their gradients by, number by number, for each rank in the order of the asking."""
+    """The keys that layers multiply their gradients by, for each rank, in the order in which they ask."""
     if case["part"] != OVERLAP:
         return None
     num_ranks, widths = case["ranks"], case["widths"][:0:-1]

@@ -7,6 +7,7 @@ below 1e-7: a sum of n random signs exceeds z times the square root of n with a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations_with_replacement
 
 import torch
@@ -20,16 +21,15 @@ _LAGS, _SHIFTED_STEPS = 3, 4
 def related(masks: dict[str, Tensor]) -> tuple[str, str] | None:
     """The first two places whose masks, (steps, rows, columns), depend on each other; in one place, of two steps."""
     signs = {place: mask.float() * 2 - 1 for place, mask in masks.items()}
-    num_places = 2 * max(size for one in signs.values() for size in one.shape[1:])
-    spectra = {place: _spectra(one[: _SHIFTED_STEPS + _LAGS], num_places) for place, one in signs.items()}
+    size = 2 * max(num for one in signs.values() for num in one.shape[1:])
+    spectra = {place: _spectra(one[: _SHIFTED_STEPS + _LAGS], size) for place, one in signs.items()}
     for (first, a), (second, b) in combinations_with_replacement(signs.items(), 2):
-        overlap = _sums(*(_spectra(torch.ones_like(one[:1]), num_places) for one in (a, b))).clamp(min=1)
-        for lag in range(1 if first == second else -_LAGS, _LAGS + 1):
-            one, other = max(lag, 0), max(-lag, 0)
-            moved = _sums(_some(spectra[first], one), _some(spectra[second], other)) / overlap.sqrt()
-            same = _same_place(a[one : len(a) - other], b[other : len(b) - one])
-            if same or bool((moved.abs() > SIGMAS + 0.01).any()):
-                return first, second
+        lags = [(max(lag, 0), max(-lag, 0)) for lag in range(1 if first == second else -_LAGS, _LAGS + 1)]
+        overlap = _sums(*(_spectra(torch.ones_like(one[:1]), size) for one in (a, b)), [(0, 0)]).clamp(min=1)
+        moved = _sums(spectra[first], spectra[second], lags) / overlap.sqrt()
+        same = any(_same_place(a[one : len(a) - other], b[other : len(b) - one]) for one, other in lags)
+        if same or bool((moved.abs() > SIGMAS + 0.01).any()):
+            return first, second
     return None
 
 
@@ -42,16 +42,13 @@ def _same_place(a: Tensor, b: Tensor) -> bool:
     return bool((places[0].T @ places[1]).abs().max() > SIGMAS * len(a) ** 0.5)
 
 
-def _spectra(masks: Tensor, size: int) -> list[Tensor]:
-    """Of some steps' masks, as they are, mirrored and transposed: their Fourier transforms, (steps, size, ...)."""
-    turned = [one.flip(sides) for one in (masks, masks.mT) for sides in ((), (1,), (2,), (1, 2))]
-    return [torch.fft.rfft2(one, s=(size, size)) for one in turned]
+def _spectra(masks: Tensor, size: int) -> Tensor:
+    """The Fourier transforms of masks as they are, mirrored and transposed: (8, steps, size, size / 2 + 1)."""
+    ways = [torch.stack([one.flip(sides) for sides in ((), (1,), (2,), (1, 2))]) for one in (masks, masks.mT)]
+    return torch.cat([torch.fft.rfft2(one, s=(size, size)) for one in ways])
 
 
-def _some(spectra: list[Tensor], begin: int) -> list[Tensor]:
-    return [one[begin : begin + _SHIFTED_STEPS] for one in spectra]
-
-
-def _sums(a: list[Tensor], b: list[Tensor]) -> Tensor:
+def _sums(a: Tensor, b: Tensor, lags: Sequence[tuple[int, int]]) -> Tensor:
     """Step by step the sum of products of one mask and the other at every shift, for each way to turn the other."""
-    return torch.stack([torch.fft.irfft2(a[0] * turned) for turned in b])
+    products = [a[0, one : one + _SHIFTED_STEPS] * b[:, other : other + _SHIFTED_STEPS] for one, other in lags]
+    return torch.fft.irfft2(torch.stack(products))
