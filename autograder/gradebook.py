@@ -31,7 +31,7 @@ def url_of(root: Path) -> str:
 def exists(root: Path) -> bool:
     """Whether the gradebook exists; opening a missing SQLite file would create it."""
     parts = make_url(url_of(root))
-    return parts.get_backend_name() != "sqlite" or Path(parts.database or "").is_file()
+    return parts.get_backend_name() != "sqlite" or Path(parts.database or "").exists()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tiny_course import TINY_WEEK, hand_in, make_tiny_course, write_verdict
 from typer.testing import CliRunner
 
 from autograder import cli, desk, exchange, nbgrader_plugins, notebooks, publishing, solution
-from autograder.course import load_config
+from autograder.course import load_config, nbgrader_programs
 from autograder.lms import points
 
 
@@ -57,7 +57,8 @@ def test_the_formgraders_buttons_name_our_command(course):
     config = load_config(course)
     api = NbGraderAPI(CourseDirectory(config=config), config=config)
     assert "`autograder build WEEK`" in api.generate_assignment(TINY_WEEK)["log"]
-    assert "`autograder grade WEEK`" in api.autograde(TINY_WEEK, "ada")["log"]
+    with nbgrader_programs():
+        assert "`autograder grade WEEK`" in api.autograde(TINY_WEEK, "ada")["log"]
 
 
 def test_other_messages_are_left_alone(caplog):
