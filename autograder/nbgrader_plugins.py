@@ -60,15 +60,16 @@ class CollectSafely(ExchangeCollect):
 
     def copy_files(self) -> None:
         """Collect, and log what became of each submission."""
-        root = Path(self.coursedir.root)
+        names: Any = self.coursedir
+        root = Path(names.root)
         place, course = exchange.place_of(root)
-        submitted = root / self.coursedir.submitted_directory
+        submitted = root / names.submitted_directory
         wanted = from_exchange.Collection(
-            self.coursedir.assignment_id,
+            names.assignment_id,
             submitted,
             roster.of_course(root),
             replace=self.update,
-            student=self.coursedir.student_id or "*",
+            student=names.student_id or "*",
         )
         try:
             lines = from_exchange.collect(wanted, place, course)
