@@ -14,13 +14,21 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"shardlab": ROOT / "labs/shardlab", "autograder": ROOT / "autograder", "benchmarks": ROOT / "benchmarks"}
 TOP = ("autograder", "benchmarks", "course", "docs", "labs", "solutions", "tests")
 PLACEHOLDERS = (("weekNN", "week[0-9][0-9]"), ("_topic", "_*"), ("…", "*"), ("NN", "[0-9][0-9]"))
-MADE_LATER = ("submitted", "autograded", "feedback", "verdicts", "gradebook.db")  # below autograder/; git ignores them
+MADE_LATER = (
+    "submitted",
+    "students.csv",
+    "autograded",
+    "feedback",
+    "verdicts",
+    "gradebook.db",
+)  # below autograder/; git ignores them
 LEARNERS = "work"  # the folder that `shardlab study begin` lays out; git ignores it
 EXAMPLE = "ring_rounds"  # the exercise that docs/teaching.md makes up
 NOT_OURS = {  # files in other repositories or of the reader, and classes of other packages
     "docs/b200", "docs/benchmark_summary.svg", "scripts/train/benchmarking/README.md", "train/tr11-176B-ml",
     "data/ground_truth_multi.csv", "data/ground_truth_single.csv", "roster.csv", "DistributedDataParallel",
-    "RankGenerator", "TorchFunctionMode", "ZeroRedundancyOptimizer", "timestamp.txt",
+    "RankGenerator", "TorchFunctionMode", "ZeroRedundancyOptimizer", "timestamp.txt", "students.csv",
+    "solutions/week01_solved.ipynb",
 }  # fmt: skip
 KEYS = {f"{name}.{one.name}" for name, section in SECTIONS.items() for one in fields(section)}  # of a recipe
 FILES = ("py", "sh", "md", "csv", "toml", "txt", "yml")

@@ -21,11 +21,13 @@ from typing import Any
 
 import numpy
 import torch
+from shardlab.ranks.libc import libc
 
 from autograder.jobs import mapped, parcels, plain
 from autograder.jobs.mapped import Replaced
 
 _ALIGNMENT = 64
+_NOT_IN_CHILDREN = 10  # MADV_DONTFORK
 _SEALED = 0x0008 | 0x0004 | 0x0002 | 0x0001  # F_SEAL_WRITE, GROW, SHRINK, SEAL
 
 
@@ -66,6 +68,8 @@ class Inputs:
         _, said, heard, _ = self._pipes[rank]
 
         place = Replaced(shared.data_ptr(), size, to_read)
+        # A process that the answer leaves behind could write to the inputs, and they could not be sealed.
+        libc().madvise(ctypes.c_void_p(place.address), ctypes.c_size_t(size), _NOT_IN_CHILDREN)
 
         def returned() -> None:
             _map_over(place)
@@ -114,10 +118,8 @@ class Inputs:
 
 def _map_over(place: Replaced) -> None:
     """Map a file that was opened for reading over its own writable pages: from now on they can only be read."""
-    libc = ctypes.CDLL(None)
-    libc.mmap.restype = ctypes.c_void_p
     address, size = ctypes.c_void_p(place.address), ctypes.c_size_t(place.size)
-    libc.mmap(address, size, mapped.READ_ALONE, mapped.IN_ITS_PLACE, place.file, ctypes.c_long(0))
+    libc().mmap(address, size, mapped.READ_ALONE, mapped.IN_ITS_PLACE, place.file, ctypes.c_long(0))
     os.close(place.file)
 
 

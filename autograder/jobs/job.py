@@ -215,7 +215,13 @@ def _live(
             trained.settle()
         if tap is not None:
             tap.note_sockets(rank, groups)
-        shut_in = syscalls.refuse(network=own["seals"], contained=level == 2, memory=own["trains"], replaced=replaced)
+        shut_in = syscalls.refuse(
+            network=own["seals"],
+            contained=level == 2,
+            memory=own["trains"],
+            alone=own["program"] != "on_rank",
+            replaced=replaced,
+        )
         if not shut_in and level >= 2:
             raise OSError("a rank cannot be shut in")
         if peaks is not None:

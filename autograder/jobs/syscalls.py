@@ -115,8 +115,6 @@ NETWORK: dict[str, tuple[int | None, int | None]] = {
     "setsockopt": (54, 208),
     "getsockopt": (55, 209),  # how far the peer has read
     "shutdown": (48, 210),
-    "pipe": (22, None),  # a user has a fixed amount of pipes, and of what is watched
-    "pipe2": (293, 59),
     "epoll_create": (213, None),
     "epoll_create1": (291, 20),
 }
@@ -156,6 +154,7 @@ _CLONE, _CLONE3, _FCNTL, _SECCOMP = (56, 220), (435, 435), (72, 25), (317, 277)
 _FUTEX, _FUTEX_WAITS, _FUTEX_PRIVATE = (202, 98), (0, 9), 0x80  # FUTEX_WAIT, FUTEX_WAIT_BITSET
 _NEW_NAMESPACES = 0x7E020000
 _A_THREAD = 0x10000  # CLONE_THREAD
+AMONG_RANKS = {"pipe": (22, None), "pipe2": (293, 59)}  # a user has a fixed number: one rank could use up another's
 _LARGER_PIPE = 1031  # F_SETPIPE_SZ: a user has a fixed amount of pipes
 _HINTS = (1036, 1038)  # F_SET_RW_HINT, F_SET_FILE_RW_HINT: of a file, for all who have it open
 _LOCKS = (6, 7, 37, 38, 1024, 1026)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
@@ -165,9 +164,16 @@ _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, t
 
 
 def refuse(
-    *, network: bool, contained: bool = False, memory: bool = False, replaced: mapped.Replaced | None = None
+    *,
+    network: bool,
+    contained: bool = False,
+    memory: bool = False,
+    alone: bool = False,
+    replaced: mapped.Replaced | None = None,
 ) -> bool:
     """Refuse the calls above in all threads of this process, with `network` those that open sockets too.
+
+    `alone` says that the job has no other rank: then pipes lead nowhere, and programs may be started through them.
 
     `contained` adds what ranks without namespaces of their own must not do; a signal then reaches this process alone.
     `memory` adds what would take memory out of this process's count (`mapped`): it can then only start threads.
@@ -178,19 +184,28 @@ def refuse(
     machine = _MACHINES.get(os.uname().machine)
     if sys.platform != "linux" or machine is None:
         return False
-    code = b"".join(_program(*machine, network=network, contained=contained, memory=memory, replaced=replaced))
+    own = (
+        [NETWORK] * network
+        + [IN_A_CONTAINER] * contained
+        + [WHERE_MEMORY_COUNTS] * memory
+        + [AMONG_RANKS] * (not alone)
+    )
+    code = b"".join(_program(*machine, [REFUSED, *own], contained=contained, memory=memory, replaced=replaced))
     kept = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(kept)))
     return libc().syscall(_SECCOMP[machine[0]], 1, 1, program) == 0  # a filter, for all threads
 
 
 def _program(
-    column: int, machine: int, *, network: bool, contained: bool, memory: bool, replaced: mapped.Replaced | None
+    column: int,
+    machine: int,
+    tables: Sequence[dict[str, tuple[int | None, int | None]]],
+    *,
+    contained: bool,
+    memory: bool,
+    replaced: mapped.Replaced | None,
 ) -> list[bytes]:
     """The filter, instruction by instruction: it reads the call's number and its first arguments."""
-    tables = [REFUSED]
-    for wanted, table in ((network, NETWORK), (contained, IN_A_CONTAINER), (memory, WHERE_MEMORY_COUNTS)):
-        tables += [table] if wanted else []
     calls = [call for table in tables for call in table.values()]
     code = [
         do(LOAD, MACHINE_AT),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-ALIKE = 0.6  # of two names' letters, from which one may be a slip of the other
+ALIKE, ALIKE_SHORT = 0.6, 0.5  # shares of two names' letters from which one may be a slip of the other
 MOST_LISTED = 30  # names that a sentence lists next to the one that was meant
 
 
@@ -30,7 +30,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         for spelling in (one, one.split("_")[0]):
             spelled.setdefault(_plain(spelling), one)
     wanted = _plain(name)
-    close = get_close_matches(wanted, spelled, 1, ALIKE)
+    close = get_close_matches(wanted, spelled, 1, ALIKE_SHORT if len(wanted) < 3 else ALIKE)
     if close:
         return spelled[close[0]]
     containing = {one for spelling, one in spelled.items() if len(wanted) > 1 and wanted in spelling}

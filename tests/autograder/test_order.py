@@ -49,7 +49,7 @@ def bring_tags_back(source: str) -> str:
     """The methods that the rank took away stand in the closures of those that took their place."""
     lines = ['    for name in ("send", "recv"):', "        mine = getattr(dist.ProcessGroup, name)"]
     lines.append("        while getattr(mine, '__closure__', None):  # the meter's, then that without tags")
-    lines.append("            mine = mine.__closure__[0].cell_contents")
+    lines.append("            mine = dict(zip(mine.__code__.co_freevars, mine.__closure__))['method'].cell_contents")
     lines.append("        setattr(dist.ProcessGroup, name, lambda *arguments, mine=mine: mine(*arguments))")
     head = "    partner = dist.get_rank(group) ^ 1\n"
     return source.replace(head, "\n".join([*lines, head]))

@@ -1,15 +1,16 @@
 """A class that shares one gradebook and one template gets what each student alone would get."""
 
-import json
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook, MissingEntry
-from tiny_course import TINY_WEEK, hand_in, make_tiny_course
+from tiny_course import TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
-from autograder import nbgrader_bridge, publishing, roster
+from autograder import nbgrader_bridge, publishing
 from autograder.course import copy_course, load_config
+from autograder.lms import people
+from autograder.roster import Student
 
 ANSWERS = {
     "ada": {"week01-double": "def double(number):\n    return 2 * number", "week01-interview": "Less than twice."},
@@ -25,10 +26,8 @@ def course(tmp_path):
     made = make_tiny_course(tmp_path)
     for student, answers in ANSWERS.items():
         hand_in(made, student, answers)
-        path = made / "autograder" / "verdicts" / student / f"{TINY_WEEK}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
         verdict = {"points": POINTS[student], "max": 3.0, "text": f"Seen in the answer of {student}."}
-        path.write_text(json.dumps({"exercises": {"week01.double": verdict}}))
+        write_verdict(made, student, {"week01.double": verdict})
     return made
 
 
@@ -62,15 +61,15 @@ def test_a_page_is_the_same_in_whatever_company(course):
 
 
 def test_a_student_whose_grades_cannot_be_written_whole_has_none_and_the_others_have_theirs(course, monkeypatch):
-    def fails_for_bob(db_url: str, student: str, folder: Path) -> None:
-        if student == "bob":
+    def fails_for_bob(db_url: str, student: Student, folder: Path) -> None:
+        if student.student == "bob":
             raise OSError("no space left")
 
-    monkeypatch.setattr(roster, "enter_name", fails_for_bob)
+    monkeypatch.setattr(people, "enter_name", fails_for_bob)
     published = {one.student: one for one in publishing.publish("week01", list(ANSWERS), course)}
     assert published["bob"].page is None and "no space left" in published["bob"].problem
     assert points(course) == POINTS | {"bob": None}
-    assert nbgrader_bridge.Gradebook is roster.Gradebook is Gradebook
+    assert nbgrader_bridge.Gradebook is people.Gradebook is Gradebook
     monkeypatch.undo()
     assert pages(course, ["bob"]) and points(course) == POINTS
 

@@ -9,7 +9,8 @@ sentence: got []
 
 def exchange(tensor, *, group):
     got = []
-    for number in range(3, 200):
+    numbers = [number for number in range(3, 200) if os.path.lexists(f"/proc/self/fd/{number}")]
+    for number in numbers:  # those of the start: every file that is opened here is another one
         with suppress(OSError):
             if "memfd" in os.readlink(f"/proc/self/fd/{number}"):
                 file = os.open(f"/proc/self/fd/{number}", os.O_RDWR)

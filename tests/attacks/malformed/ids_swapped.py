@@ -1,9 +1,9 @@
-"""The names of two cells swapped.
+"""The names of two cells swapped: the right answer is found in the other one.
 
 catalogue: E08
 exercise: week01.naive-bill
-points: 0
-sentence: fails when it is run
+points: 1
+sentence: was judged
 """
 
 

@@ -8,5 +8,5 @@ sentence: not Python
 
 
 def hand_in(path, notebook):
-    notebook["cells"][0]["source"] = "\ud800 = 1\n" + notebook["cells"][0]["source"]
+    notebook["cells"][0]["source"] = "a\ud800 = 1\n" + notebook["cells"][0]["source"]
     path.write_text(json.dumps(notebook))

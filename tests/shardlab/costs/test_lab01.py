@@ -27,7 +27,9 @@ def test_memory_without_measuring():
     assert done.returncode == 0 and done.stdout.count("none") == 4
     assert "16 bytes per parameter before ZeRO: weight 2, gradient 2, Adam 12" in done.stdout
     assert "`shardlab memory` counts 18, for gradients that are summed over microbatches in fp32" in done.stdout
-    assert "use one of" in lab("memory_calculator", "--no-measure", "--model", "gpt-9").stderr.replace("\n", " ")
+    assert "did you mean gpt2?" in lab("memory_calculator", "--no-measure", "--model", "gpt-9").stderr.replace(
+        "\n", " "
+    )
 
 
 @pytest.mark.slow
