@@ -436,30 +436,25 @@ cases = [{"num_ranks": n, "num_bytes": 14e9, **link, "algorithm": name} for n in
 check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 
 # %% [markdown]
-# **Can an all-reduce send less than the ring?** *One* rank can: in a tree of four, ranks 1 and 3 send S each, which is
-# less than 1.5 S. *All together* cannot: each number needs N−1 messages to be added up and N−1 more to reach the
-# others, 2(N−1) · S in all. So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring nobody sends more. This
-# holds where ranks do the adding. A switch (交换机) that adds, as SHARP's do, lets each rank send S once.
+# **Can an all-reduce send less than the ring?** *One* rank can: in a tree of four, ranks 1 and 3 send S each. *All together*
+# cannot: each number needs N−1 messages to be added up and N−1 more to reach the others, 2(N−1) · S in all. So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring nobody sends more. A
+# switch (交换机) that adds, as SHARP's do, lets each rank send S once.
 #
 # | algorithm | messages in a row | bytes of the busiest rank | where you meet it |
 # |---|---|---|---|
-# | ring | 2(N−1) | 2(N−1)/N · S | NCCL, long messages where no switch adds |
+# | ring | 2(N−1) | 2(N−1)/N · S | NCCL, long messages |
 # | binomial tree | 2⌈log₂ N⌉ | ⌈log₂ N⌉ · S | yours above, MPI's reduce and broadcast |
 # | recursive halving-doubling (递归折半倍增) | 2 log₂ N | 2(N−1)/N · S | MPI, long messages |
 # | double binary tree (双二叉树) | ~ 2 log₂ N, pipelined | ~ 2 S | NCCL between nodes |
-# | the switch adds (NVLS, NVLink SHARP) | one up, one down | about S | NCCL on 8 H100 in a server |
+# | NVLS (NVLink SHARP) | one up, one down | about S | NCCL on 8 H100 |
 #
 # *Halving-doubling* exchanges half of the tensor with the partner at distance 1, a quarter at distance 2, and so on,
-# then the same backward: the tree's steps and the ring's bytes, but N must be a power of two, and distant partners as
-# fast to reach as neighbours. *Double binary trees* send half of the tensor through each of two trees; a leaf of one is
-# an inner node of the other, so that no link is idle.
+# then the same backward: the tree's steps and the ring's bytes, for powers of two. *Double binary trees* send half of
+# the tensor through each of two trees; a leaf of one is an inner node of the other.
 #
-# NCCL 2.30 chooses, for each call, one of seven algorithms and three protocols (协议), by an estimate of latency and
-# bandwidth like yours (`src/graph/tuning.cc`). *NVLS* lets NVLink's switches add; between two servers it is combined
-# with a tree. *PAT* is a tree for all-gathers and reduce-scatters. The protocol says how a message is packed: *Simple*
-# waits for whole chunks; *LL* adds a flag to every few bytes, which saves latency and costs half of the bandwidth;
-# *LL128* keeps 120 of 128 bytes. And a "ring" is many rings at once, one through each network card: section 12 needs
-# that.
+# NCCL estimates as you do, for each call (`src/graph/tuning.cc`). It also knows *NVLS*, where switches add, and *PAT*, a
+# tree for all-gathers. Protocols (协议) pack bytes: *Simple* for long messages, *LL*, *LL128* for short ones. A "ring"
+# is several, one through each network card.
 #
 # ### Build the tree
 #
@@ -637,9 +632,8 @@ print(f"a NIC per GPU: the busiest carries {flat} S with a flat ring, {cross} S 
 print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat / (2 * cross):g} times less")
 
 # %% [markdown]
-# Both answers are right, for different machines. Two flat rings, one through each NIC (网卡), with half of the tensor
-# each, would share the load as well: then 1.5× is left with a NIC per GPU, too. NCCL does this. `costs.links`, which
-# all later weeks use, counts such rings: a group that leaves its node has the cards of all its members there.
+# Both are right, for different machines. Two flat rings, one through each NIC (网卡), share the load as well: then 1.5×
+# is left with a NIC per GPU, too. NCCL does this; later weeks count so (`costs.links`).
 #
 # **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor, and
 # **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other nodes.
@@ -734,11 +728,11 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 # ## 15 · Going further
 #
 # - Thakur, Rabenseifner and Gropp, *Optimization of collective communication operations in MPICH* (2005). Look for:
-#   at which sizes they change the algorithm, and why.
+#   at which sizes they change the algorithm.
 # - Patarasuk and Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations* (2009). Look for: the
 #   lower bound of section 8, and where it needs that ranks do the adding.
-# - NVIDIA/nccl, `src/graph/trees.cc`. Look for: the two trees, drawn in a comment; is any rank a leaf of both?
-# - Nanotron, *The Ultra-Scale Playbook*, on collectives. Look for: the ring's two halves, and what NCCL adds.
+# - NVIDIA/nccl, `src/graph/trees.cc`. Look for: the two trees, drawn in a comment.
+# - Nanotron, *The Ultra-Scale Playbook*, on collectives. Look for: what NCCL adds to the ring.
 #
-# **An experiment, not graded.** Let N grow from 4 to 1024 in `costs.traffic.tree_ring_crossover_bytes(N, *my_link)`:
-# from which N on does the tree win for 1 MB? Measure one point with `ranks=8`, and explain what your cores do to it.
+# **An experiment, not graded.** Let N grow in `costs.traffic.tree_ring_crossover_bytes(N, *my_link)`: from which N on
+# does the tree win for 1 MB?

@@ -74,8 +74,8 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
         print(f"{name}, {label}: adds {added:.0%} to the compute, which is {share:.0%} of the step, without overlap")
 
 # %% [markdown]
-# Lecture notes say that DDP over PCIe adds 20–40% to the time of a step and over NVLink 5–10%. You see what such
-# ranges are made of: bytes, bandwidth, seconds of compute. The number to watch is the **communication efficiency**:
+# Lecture notes say that DDP over PCIe adds 20–40% to a step and over NVLink 5–10%. You see what such ranges are made
+# of: bytes, bandwidth, seconds of compute. The number to watch is the **communication efficiency**:
 # compute / (compute + *exposed* communication), where exposed means that nothing is computed meanwhile.
 #
 # ### Warm-up: efficiency

@@ -673,8 +673,8 @@ check("week05.heads", attention_step, cases=[one_for_all, table, fewer])
 #
 # The messages are those of a layer in your bill. While all ranks fit on one node of `per_node` GPUs they go over
 # NVLink, `inside` bytes per second. Beyond that NCCL runs several rings at once. Every GPU has its own network card
-# (网卡) of `between` bytes per second, and each ring leaves the node through another one (a *rail*, 轨). So together
-# the rings have `per_node` times `between`, but never more than `inside`, for every ring runs over NVLink, too. *About
+# (网卡) of `between` bytes per second, and each ring leaves the node through another one (a *rail*, 轨). Together they
+# have `per_node` times `between`, but never more than `inside`, for every ring runs over NVLink, too. *About
 # 6 lines.*
 #
 # **By hand**, one rank, h = 2 and s = 1: forward 24·4 + 4·1·2 = 104 operations, with the backward 312. At 100
@@ -725,11 +725,10 @@ table_of("gb200")
 table_of("h100", cards=1, sizes=(8, 16))
 
 # %% [markdown]
-# Not slower: 16 H100 beat 8. The last table is the server of older tutorials, with *one* card for eight GPUs: there 16
-# really are slower. Users measure 330 to 430 GB/s of "bus bandwidth" for all-reduces over two servers of eight H100
-# with eight cards each ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)); another cluster of this kind reached
-# only 216 ([nccl 2409](https://github.com/NVIDIA/nccl/issues/2409)). Measure yours. One thing is still missing, the
-# latency (延迟) of all those messages:
+# Not slower: 16 H100 beat 8. The last table has *one* card for eight GPUs, as older servers do: there 16 are
+# slower. Users measure 330 to 430 GB/s of "bus bandwidth" for all-reduces over two servers of eight H100
+# with eight cards each ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), in one report only 216
+# ([2409](https://github.com/NVIDIA/nccl/issues/2409)). Still missing: the latency (延迟) of all those messages.
 
 # %%
 h100 = costs.links_of(costs.find_accelerator("h100"))
@@ -842,8 +841,7 @@ else:
 # - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and what it
 #   gains where a model is split.
 # - [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): a report, written by a program and not
-#   verified in every point, of thirteen gradients that are wrong in silence. Look for: which of them a comparison with
-#   one process would have found.
+#   verified in every point, of thirteen gradients that are wrong in silence. Look for: which of them one process would show.
 # - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and `run_tp_experiment.py` with Megatron's
 #   own layers.
 #
