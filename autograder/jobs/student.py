@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from types import ModuleType
@@ -161,9 +161,9 @@ class Loading:
         self._flags |= code.co_flags & _FUTURES
         coroutine = eval(code, space)
         if code.co_flags & inspect.CO_COROUTINE:
-            import asyncio
-
-            asyncio.run(coroutine)
+            with suppress(StopIteration):
+                while True:  # without an event loop, which would open sockets: nothing from outside can be awaited
+                    coroutine.send(None)
 
     def _pass_over(self, cell: ToRun, line: int, error: Exception, *, is_told: bool) -> None:
         if cell.is_own:

@@ -188,7 +188,7 @@ def refuse(
         [NETWORK] * network
         + [IN_A_CONTAINER] * contained
         + [WHERE_MEMORY_COUNTS] * memory
-        + [AMONG_RANKS] * (not alone)
+        + [AMONG_RANKS] * (network and not alone)
     )
     code = b"".join(_program(*machine, [REFUSED, *own], contained=contained, memory=memory, replaced=replaced))
     kept = ctypes.create_string_buffer(code, len(code))
