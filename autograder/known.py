@@ -90,7 +90,7 @@ def _changed(path: Path, exercise: str, whole: dict[str, Known]) -> Iterator[Kno
             source = _apply(table, whole)
         except ValueError as error:
             raise ValueError(f"{path}: [{name}] {error}") from None
-        story = f"Wrong: {table['story']}"
+        story = f"{'Different' if name.startswith('right_') else 'Wrong'}: {table['story']}"
         yield Known(exercise, name, story, f'"""{story}"""\n\n{source}', table.get("not_in_sight", ""))
 
 

@@ -25,7 +25,8 @@ def related(masks: dict[str, Tensor]) -> tuple[str, str] | None:
     spectra = {place: _spectra(one[: _SHIFTED_STEPS + _LAGS], size) for place, one in signs.items()}
     for (first, a), (second, b) in combinations_with_replacement(signs.items(), 2):
         lags = [(max(lag, 0), max(-lag, 0)) for lag in range(1 if first == second else -_LAGS, _LAGS + 1)]
-        overlap = _sums(*(_spectra(torch.ones_like(one[:1]), size) for one in (a, b)), [(0, 0)]).clamp(min=1)
+        ones_a, ones_b = (_spectra(torch.ones_like(one[:1]), size) for one in (a, b))
+        overlap = _sums(ones_a, ones_b, [(0, 0)]).clamp(min=1)
         moved = _sums(spectra[first], spectra[second], lags) / overlap.sqrt()
         same = any(_same_place(a[one : len(a) - other], b[other : len(b) - one]) for one, other in lags)
         if same or bool((moved.abs() > SIGMAS + 0.01).any()):
