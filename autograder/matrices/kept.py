@@ -85,7 +85,7 @@ def grader_of(week: str) -> str:
         *(AUTOGRADER / "checks").glob("*.py"),
         *(AUTOGRADER / "weeks").glob(f"{week}_*/*.py"),
         *(AUTOGRADER / "jobs").glob("*.py"),
-        *(AUTOGRADER / name for name in ("judge.py", "sandbox.py")),
+        *(AUTOGRADER / name for name in ("cell_text.py", "judge.py", "program.py", "sandbox.py")),
         *(path for part in ("meter", "ranks") for path in (LABS / part).glob("*.py")),
     ]
     return key_of(*(without_words(path.read_text()) for path in sorted(files)))
