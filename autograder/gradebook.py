@@ -1,6 +1,6 @@
 """nbgrader's gradebook: whatever is wrong with it is one sentence, and it is prepared before a class is judged.
 
-A write lock on the SQLite file, a server that does not answer and a file that is no database all end as ValueError.
+A write lock on the SQLite file, a server that does not answer and a file that is not a database all end as ValueError.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _OF_A_RANK = re.compile(r'ranks[/\\](?:inside|cold)\.py", line \d+ in (?:live|_b
 
 @dataclass(frozen=True)
 class Wait:
-    """Something that a thread waits for which is no message, and what to do about it."""
+    """Something that a thread waits for that is not a message, and what to do about it."""
 
     said: str
     remedy: str
