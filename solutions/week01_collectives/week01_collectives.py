@@ -436,9 +436,10 @@ cases = [{"num_ranks": n, "num_bytes": 14e9, **link, "algorithm": name} for n in
 check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 
 # %% [markdown]
-# **Can an all-reduce send less than the ring?** *One* rank can: in a tree of four, ranks 1 and 3 send S each. *All together*
-# cannot: each number needs N−1 messages to be added up and N−1 more to reach the others, 2(N−1) · S in all. So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring nobody sends more. A
-# switch (交换机) that adds, as SHARP's do, lets each rank send S once.
+# **Can an all-reduce send less than the ring?** *One* rank can: in a tree of four, ranks 1 and 3 send S each. *All
+# together* cannot: each number needs N−1 messages to be added up and N−1 more to reach the others, 2(N−1) · S in all.
+# So the **busiest** rank sends at least 2(N−1)/N · S, and in a ring nobody sends more. A switch (交换机) that adds, as
+# SHARP's do, lets each rank send S once.
 #
 # | algorithm | messages in a row | bytes of the busiest rank | where you meet it |
 # |---|---|---|---|
@@ -452,8 +453,8 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 # then the same backward: the tree's steps and the ring's bytes, for powers of two. *Double binary trees* send half of
 # the tensor through each of two trees; a leaf of one is an inner node of the other.
 #
-# NCCL estimates as you do, for each call (`src/graph/tuning.cc`). It also knows *NVLS*, where switches add, and *PAT*, a
-# tree for all-gathers. Protocols (协议) pack bytes: *Simple* for long messages, *LL*, *LL128* for short ones. A "ring"
+# NCCL estimates as you do, for each call (`src/graph/tuning.cc`). It also knows *NVLS*, where switches add, and *PAT*,
+# a tree for all-gathers. Protocols (协议) pack bytes: *Simple* for long messages, *LL*, *LL128* for short ones. A "ring"
 # is several, one through each network card.
 #
 # ### Build the tree

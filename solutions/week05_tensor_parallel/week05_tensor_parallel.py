@@ -841,7 +841,8 @@ else:
 # - Ainslie and others, *GQA*, arXiv 2305.13245. Look for: what sharing keys costs in quality, and what it
 #   gains where a model is split.
 # - [Megatron-LM 7452](https://github.com/NVIDIA/Megatron-LM/issues/7452): a report, written by a program and not
-#   verified in every point, of thirteen gradients that are wrong in silence. Look for: which of them one process would show.
+#   verified in every point, of thirteen gradients that are wrong in silence. Look for: which of them one process would
+#   show.
 # - **Labs 1 and 2**: `labs/README.md` says how to run `tp_simulation.py`, and `run_tp_experiment.py` with Megatron's
 #   own layers.
 #
