@@ -454,8 +454,8 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 # the tensor through each of two trees; a leaf of one is an inner node of the other.
 #
 # NCCL estimates as you do, for each call (`src/graph/tuning.cc`). It also knows *NVLS*, where switches add, and *PAT*,
-# a tree for all-gathers. Protocols (协议) pack bytes: *Simple* for long messages, *LL*, *LL128* for short ones. A "ring"
-# is several, one through each network card.
+# a tree for all-gathers. Protocols (协议) pack bytes: *Simple* for long messages, *LL*, *LL128* for short ones. A
+# "ring" is several, one through each network card.
 #
 # ### Build the tree
 #
