@@ -159,7 +159,7 @@ def _statements(source: str) -> Sequence[Statement]:
 
 
 def _stubs(released: str) -> Iterator[str]:
-    """The statements that stand where code is still missing, as syntax trees."""
+    """The stub statements, which mark missing code, as syntax trees."""
     for statement in filter(has_stub, _statements(released)):
         yield from (ast.dump(node) for node in ast.walk(statement.tree) if isinstance(node, ast.Raise))
 

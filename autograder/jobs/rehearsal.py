@@ -1,7 +1,7 @@
-"""What a rank does first, done once before any is forked.
+"""Run a rank's first steps once, before any rank is forked.
 
 Torch and Python make much at its first use: operators by name, caches, code that adapts to what it meets. Made before a
-fork, it is shared by all ranks. Made after it, each rank makes its own, in pages of its own.
+fork, it is shared by all ranks. Made after it, each rank makes its own copy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def rehearse() -> None:
 
 
 def _in_a_file(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor in memory that lies in a file, as a rank's inputs do."""
+    """A tensor in file-backed memory, like a rank's inputs do."""
     if sys.platform != "linux":
         return tensor
     file = parcels.anonymous()

@@ -47,7 +47,7 @@ def _displayed(output: RichOutput) -> dict:
 
 
 def _as_html(output: dict) -> str:
-    """An output as it stands on a page without widgets."""
+    """An output as a page without widgets shows it."""
     data = output.get("data", {})
     if "image/png" in data:
         about = output["metadata"].get("image/png", {})
