@@ -10,13 +10,13 @@ import os
 import signal
 import socket
 import sys
+from importlib import import_module
 from multiprocessing.connection import Client, Connection
 from typing import Any
 
 import cloudpickle  # noqa: F401 - forked ranks find these imported
 import numpy  # noqa: F401
 import torch
-import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
 
 from shardlab.ranks.call import Call
 from shardlab.ranks.rendezvous import claim_torchrun
@@ -90,6 +90,7 @@ def send_at_once(connection: Connection) -> None:
 
 def main() -> None:
     """Connect to the notebook that started this worker, and serve it."""
+    import_module("torch._dynamo")  # a rank's first optimizer imports it: 800 modules, a second or two
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the notebook's: it asks for a cancel
     end_with_parent()
     adopt_orphans()
