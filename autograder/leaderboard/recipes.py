@@ -8,10 +8,10 @@ from random import Random
 from shardlab.hybrid.race import Recipe, from_dict
 
 from autograder import weeks
+from autograder.authoring.course import ROOT
 from autograder.checks.formulas import value_of
-from autograder.course import ROOT
-from autograder.dossier import open_dossier
-from autograder.judge import Judge
+from autograder.judging.judge import Judge
+from autograder.reading.dossier import open_dossier
 from autograder.weeks.week15_capstone_build.recipe import CHECK, LOSS, _over_cap, _wrong_loss, laps_of
 
 EXERCISE, WEEK = CHECK.exercise, "week15_capstone_build"

@@ -1,7 +1,7 @@
 """Every wrong answer behind every forgery: a lie about what a rank does must not earn a point.
 
-A forgery is a prefix of the answer's cell (`autograder/forgeries`). It knows the case at hand and which calls an honest
-answer makes in it, and makes what the rank says about itself agree with that.
+A forgery (`autograder/matrices/forgeries`) is a prefix of the answer's cell. It knows the case at hand and which calls
+an honest answer makes in it, and makes what the rank says about itself agree with that.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from autograder import known
 from autograder.checks.base import Check, Reply, calls_of, claimed_calls
 from autograder.jobs import plain
-from autograder.judge import Judge, JudgePool, Verdict
-from autograder.kill_matrix import PREAMBLE
-from autograder.matrices import sample
+from autograder.judging.judge import Judge, JudgePool, Verdict
+from autograder.matrices import known, sample
 from autograder.matrices.kept import Kept, Row, grader_of, key_of
+from autograder.matrices.kill_matrix import PREAMBLE
 
-FORGERIES = Path(__file__).parents[1] / "forgeries"
+FORGERIES = Path(__file__).parent / "forgeries"
 KNOWN = FORGERIES / "_known.py"
 SEED = 1
 TRIES = 3  # judgements of the answer alone, and behind the forgery, before a point counts as undeserved

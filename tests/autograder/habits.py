@@ -13,8 +13,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from autograder import notebooks
-from autograder.answers import Cell
+from autograder.authoring import notebooks
+from autograder.reading.answers import Cell
 from autograder.weeks import find
 
 TABLES = {

@@ -10,11 +10,12 @@ import sys
 import nbformat
 import pytest
 
-from autograder import notebooks, weeks
-from autograder.answers import answer_of
-from autograder.ingest import parse, take_cells
+from autograder import weeks
+from autograder.authoring import notebooks
 from autograder.jobs import call, plain
-from autograder.judge import Judge
+from autograder.judging.judge import Judge
+from autograder.reading.answers import answer_of
+from autograder.reading.ingest import parse, take_cells
 from tests.autograder.habits import HABITS, book_of
 
 CHECKS = [check for checks in weeks.WEEKS.values() for check in checks]

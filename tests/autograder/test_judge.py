@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from autograder import kill_matrix, known, weeks
-from autograder.judge import Judge, seed_for
-from autograder.sandbox import SandboxLost
+from autograder import weeks
+from autograder.judging.judge import Judge, seed_for
+from autograder.matrices import kill_matrix, known
+from autograder.sandboxes.zygote import SandboxLost
 
 
 def judged(judge, exercise, source, seed=1, others=()):

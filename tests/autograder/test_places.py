@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder import surroundings
 from autograder.jobs import places
+from autograder.sandboxes import surroundings
 
 
 def test_of_paths_that_contain_each_other_the_outermost_is_shown():

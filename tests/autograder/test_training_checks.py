@@ -20,7 +20,7 @@ from autograder.checks.training import (
     wrong_weights,
 )
 from autograder.jobs import peaks, trained
-from autograder.kill_matrix import PREAMBLE
+from autograder.matrices.kill_matrix import PREAMBLE
 
 
 def judged(judge, check, source):

@@ -6,14 +6,16 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, grade, hashes, judging
+from autograder import demo
+from autograder.authoring.course import ROOT
 from autograder.cli import app
-from autograder.course import ROOT
-from autograder.dossier import open_dossier
+from autograder.grading import grade, hashes
 from autograder.integrity import reports
 from autograder.integrity.audit import audit
 from autograder.integrity.replay import replay
-from autograder.judge import Judge, Verdict
+from autograder.judging import submission
+from autograder.judging.judge import Judge, Verdict
+from autograder.reading.dossier import open_dossier
 from autograder.weeks import of_week
 
 WEEK = demo.WEEK
@@ -29,7 +31,7 @@ def graded(tmp_path, monkeypatch):
     submitted = tmp_path / "submitted"
     demo.write_submission(submitted, "ada", {})
     dossier = open_dossier("ada", WEEK, submitted, tmp_path)
-    judged = judging.Judged([Verdict(BILL, 1.0, 1.0, "Correct.")], 3, 0.5)
+    judged = submission.Judged([Verdict(BILL, 1.0, 1.0, "Correct.")], 3, 0.5)
     path = grade.write_verdicts(grade.verdicts_of(dossier, judged, 7), tmp_path)
     return tmp_path, submitted, path
 

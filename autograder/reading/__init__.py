@@ -1,0 +1,1 @@
+"""Read a submission as data; nothing of it runs."""
