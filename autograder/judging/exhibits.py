@@ -20,6 +20,7 @@ from nbformat.v4 import new_output
 from PIL import Image
 
 from autograder.checks.base import MEMORY_ALL_BYTES, MEMORY_BYTES
+from autograder.jobs.message import Job, Request
 from autograder.judging.judge import Judge, clean
 from autograder.sandboxes.zygote import SandboxLost
 
@@ -29,6 +30,9 @@ MOST_PICTURES = 6
 MOST_SIDE = 1200  # pixels
 MOST_PNG_BYTES = 250_000
 MOST_FILE_BYTES = 4 << 20
+
+
+_REQUEST = Request("exhibit", 1, TIMEOUT, MEMORY_BYTES, MEMORY_ALL_BYTES, kept_output=2 * MOST_TEXT)
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ def show(judge: Judge, answer: dict[str, Any]) -> Exhibit:
     """Run the cell of an answer in a job of its own, after the student's other cells, whatever comes of it."""
     (source,) = [cell[1] for cell in answer["cells"] if cell[2]]
     try:
-        came = judge.ask(_request(answer))
+        came = judge.ask(Job(_REQUEST, answer, [None]))
     except SandboxLost as error:
         return Exhibit("", note=f"The cell was not run: {error}.", source=source_hash(source))
     report, notes = came.ranks[0], []
@@ -63,29 +67,6 @@ def show(judge: Judge, answer: dict[str, Any]) -> Exhibit:
         notes.append(f"Only the first {MOST_PICTURES} pictures are kept.")
     text = clean(came.printed.replace("\r\n", "\n").replace("\r", "\n").expandtabs(), MOST_TEXT)
     return Exhibit(text, pictures, clean("\n".join(notes)), source_hash(source))
-
-
-def _request(answer: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "program": "exhibit",
-        "ranks": 1,
-        "timeout": TIMEOUT,
-        "memory_bytes": MEMORY_BYTES,
-        "memory_all_bytes": MEMORY_ALL_BYTES,
-        "kept_output": 2 * MOST_TEXT,
-        "seals": True,
-        "trains": False,
-        "reads_calls": False,
-        "keeps_inputs": False,
-        "returns_inputs": False,
-        "masked": [],
-        "groups": [],
-        "answer": answer,
-        "functions": [],
-        "call": None,
-        "inputs": [None],
-        "keys": None,
-    }
 
 
 def _pictures(claimed: Any, notes: list[str]) -> list[bytes]:

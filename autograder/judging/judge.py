@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from autograder.checks import packets
 from autograder.checks.base import Case, Check, Reply, Task, touched_input, trouble
 from autograder.jobs import plain
+from autograder.jobs.message import Job, Report
 from autograder.reading.program import passed_over, planned
 from autograder.sandboxes.zygote import SandboxLost, Zygote
 
@@ -100,33 +101,34 @@ class Judge:
         tasks = [check.make(case, rng) for case in chosen]
         parts = {case.get("part", "") for case in chosen}
         problems: dict[str, Problem] = {}
-        for job in _jobs(check, chosen, tasks):
-            if job[0][0].get("part", "") in problems:
+        for cases_of_job in _jobs(check, chosen, tasks):
+            if cases_of_job[0][0].get("part", "") in problems:
                 continue
-            request = check.request(_merged(job), answer)
+            job = check.job(_merged(cases_of_job), answer)
             try:
-                self._judge_job(check, job, request, problems)
+                self._judge_job(check, cases_of_job, job, problems)
             except SandboxLost as error:
-                return _lost(check, error, its_own=self._serves_others(request))
+                return _lost(check, error, its_own=self._serves_others(job))
             if until_in_sight and _in_sight(check, problems):
                 return _verdict(check, set(problems), problems)
         return _verdict(check, parts, problems)
 
-    def _serves_others(self, request: dict[str, Any]) -> bool:
-        """Whether the sandbox answers the same request, with the same inputs, when the answer is a harmless one."""
-        value = "\n".join(f"{name} = 0" for name in request["functions"])
-        function = "\n".join(f"def {name}(*_, **__): return 0" for name in request["functions"])
-        source = value if request["call"] is None else function
+    def _serves_others(self, job: Job) -> bool:
+        """Whether the sandbox runs the same job, with the same inputs, when the answer is a harmless one."""
+        names = job.request.functions
+        value = "\n".join(f"{name} = 0" for name in names)
+        function = "\n".join(f"def {name}(*_, **__): return 0" for name in names)
+        source = value if job.request.call is None else function
         try:
-            self._ask(request | {"answer": {"preamble": "", "cells": [["harmless", source, True]]}})
+            self._ask(replace(job, answer={"preamble": "", "cells": [["harmless", source, True]]}))
         except SandboxLost:
             return False
         return True
 
-    def _judge_job(self, check: Check, job: JobCases, request: dict[str, Any], problems: dict[str, Problem]) -> None:
+    def _judge_job(self, check: Check, cases: JobCases, job: Job, problems: dict[str, Problem]) -> None:
         """Run the cases of a job and note the first problem of their part."""
-        replies = _split(self.ask(request), len(job))
-        for (case, task), reply in zip(job, replies, strict=True):
+        replies = _split(self.ask(job), len(cases))
+        for (case, task), reply in zip(cases, replies, strict=True):
             failed = False
             try:
                 problem = check.judge(case, task, reply)
@@ -138,55 +140,60 @@ class Judge:
                 hint = not (failed or problem.startswith(NO_HINT))
                 text = f"{_name(case)}: {problem}" if "ranks" in case else problem
                 claims = next((one["not_run"] for one in reply.ranks if "not_run" in one), [])
-                text = "\n".join([text, *passed_over(request["answer"], claims)])
-                is_whole = len(job) > 1 and replies[0] is replies[1]
+                text = "\n".join([text, *passed_over(job.answer, claims)])
+                is_whole = len(cases) > 1 and replies[0] is replies[1]
                 problems[case.get("part", "")] = Problem(text, None if is_whole else case, failed, hint)
                 return
 
-    def ask(self, request: dict[str, Any]) -> Reply:
+    def ask(self, job: Job) -> Reply:
         """Ask; ask a new sandbox if this one was lost, and once more if time ran out, as a busy machine can be late."""
         for _ in range(ATTEMPTS - 1):
             try:
-                reply = self._ask(request)
+                reply = self._ask(job)
             except SandboxLost:
                 continue
-            return self._ask(request) if reply.timed_out else reply
-        return self._ask(request)
+            return self._ask(job) if reply.timed_out else reply
+        return self._ask(job)
 
-    def _ask(self, request: dict[str, Any]) -> Reply:
+    def _ask(self, job: Job) -> Reply:
         if self.zygote is None or not self.zygote.is_alive:
             try:
                 self.zygote = Zygote()
             except OSError as error:
                 raise SandboxLost(f"the sandbox cannot be started: {error}") from error
-        shows = request["program"] == "exhibit"
-        answer = planned(request["answer"], request["functions"], shows=shows)
-        reply = self.zygote.ask(request | {"answer": answer})
-        report = reply["report"]
-        ranks = []
-        for end in reply["ends"]:
-            reported: Any = {}
-            if end["result"] is not None:
-                try:
-                    reported = plain.decode(end["result"])
-                except plain.NotPlain as error:
-                    report = report or f"What a rank handed in is not a result: {error}."
-            ranks.append(reported if isinstance(reported, dict) else {})
-        for reported, touched in zip(ranks, reply["touched"], strict=False):
-            reported["touched"] = touched
+        request = job.request
+        answer = planned(job.answer, request.functions, shows=request.program == "exhibit")
+        report = self.zygote.ask(replace(job, answer=answer))
+        ranks, unreadable = _reported(report)
         return Reply(
             ranks,
-            report,
-            reply["loopback_bytes"],
-            reply["printed"],
-            reply["wire"],
-            calls=packets.calls_of_ranks(reply["calls"], request["groups"], request["ranks"]),
-            unread=reply["unread"],
-            reads_calls=request["reads_calls"],
-            asked=reply["asked"],
-            timed_out=reply["timed_out"],
-            peak_bytes=[end["peak_bytes"] for end in reply["ends"]],
+            report.report or unreadable,
+            report.loopback_bytes,
+            report.printed,
+            report.wire,
+            calls=packets.calls_of_ranks(report.calls, request.groups, request.ranks),
+            unread=report.unread,
+            reads_calls=request.reads_calls,
+            asked=report.asked,
+            timed_out=report.timed_out,
+            peak_bytes=[end.peak_bytes for end in report.ends],
         )
+
+
+def _reported(report: Report) -> tuple[list[dict[str, Any]], str | None]:
+    """What each rank claims, and a sentence where that is no result; what the supervisor saw of inputs is added."""
+    ranks, sentence = [], None
+    for end in report.ends:
+        claimed: Any = {}
+        if end.result is not None:
+            try:
+                claimed = plain.decode(end.result)
+            except plain.NotPlain as error:
+                sentence = sentence or f"What a rank handed in is not a result: {error}."
+        ranks.append(claimed if isinstance(claimed, dict) else {})
+    for claimed, touched in zip(ranks, report.touched, strict=False):
+        claimed["touched"] = touched
+    return ranks, sentence
 
 
 class JudgePool:

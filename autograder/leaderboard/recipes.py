@@ -23,7 +23,7 @@ def recipe_of(student: str, submitted: Path, judge: Judge, root: Path = ROOT) ->
     if answer is None:
         raise ValueError("no answer")
     check = weeks.find(EXERCISE)
-    reply = judge.ask(check.request(check.make({"part": LOSS, "seed": 0}, Random(0)), answer))
+    reply = judge.ask(check.job(check.make({"part": LOSS, "seed": 0}, Random(0)), answer))
     given = value_of(reply)
     if not isinstance(given, dict):
         raise ValueError("the recipe is not a dict")

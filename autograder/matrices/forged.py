@@ -15,6 +15,7 @@ from typing import Any
 
 from autograder.checks.base import Check, Reply, calls_of, claimed_calls
 from autograder.jobs import plain
+from autograder.jobs.message import Job
 from autograder.judging.judge import Judge, JudgePool, Verdict
 from autograder.matrices import known, sample
 from autograder.matrices.kept import Kept, Row, grader_of, key_of
@@ -48,12 +49,12 @@ class Forged:
 class Listening(Judge):
     """A judge that keeps what it asked, and what came back."""
 
-    heard: list[tuple[dict[str, Any], Reply]] = field(default_factory=list)
+    heard: list[tuple[Job, Reply]] = field(default_factory=list)
 
-    def ask(self, request: dict[str, Any]) -> Reply:
+    def ask(self, job: Job) -> Reply:
         """As `Judge.ask`."""
-        answer = super().ask(request)
-        self.heard.append((request, answer))
+        answer = super().ask(job)
+        self.heard.append((job, answer))
         return answer
 
 
@@ -131,12 +132,12 @@ def honest(check: Check, source: str, judge: Judge) -> Honest:
     if not verdict.is_right:
         raise ValueError(f"an honest answer of {check.exercise} gets {verdict.points:g} points: {verdict.text}")
     claims: Honest = {}
-    for request, answer in listening.heard:
+    for job, answer in listening.heard:
         for rank, came in enumerate(answer.ranks):
             held = came.get("trained", {}).get("held_bytes", {})
             made = calls_of(answer, rank) if answer.reads_calls else claimed_calls(answer, rank)
             calls = [list(call[:5]) for call in sorted(made, key=lambda call: call.number)]
-            claims[_case(rank, request["inputs"][rank])] = {"calls": calls, "held": held}
+            claims[_case(rank, job.inputs[rank])] = {"calls": calls, "held": held}
     return claims
 
 

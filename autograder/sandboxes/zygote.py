@@ -1,4 +1,4 @@
-"""The trusted end of the sandbox: start zygotes, send them requests, read their answers, end them."""
+"""The trusted end of the sandbox: start zygotes, send them jobs, read their reports, end them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Any
 
-from autograder.jobs import places, plain
+from autograder.jobs import message, places, plain
 from autograder.jobs.loading import MOST_SECONDS
+from autograder.jobs.message import Job, Report
 from autograder.sandboxes import bubblewrap, containers
 from autograder.sandboxes.cgroups import ControlGroup
 from autograder.sandboxes.surroundings import environment
@@ -95,31 +95,31 @@ class Zygote:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run one job and return its answer, decoded; SandboxLost if the zygote dies or stays silent.
+    def ask(self, job: Job) -> Report:
+        """Run one job and return its report; SandboxLost if the zygote dies or stays silent.
 
         The answer to be judged, each rank's input and the keys travel apart, because the zygote must not read them.
         """
         assert self._process.stdin is not None
-        parts = [plain.encode(one) for one in (request["answer"], *request["inputs"], request["keys"])]
-        rest = {name: value for name, value in request.items() if name not in ("answer", "inputs", "keys")}
-        head = plain.encode(rest | {"parts": len(parts)})
-        message = b"".join(_LENGTH.pack(len(data)) + data for data in (head, *parts))
-        deadline = time.monotonic() + request["timeout"] + MOST_SECONDS + JOB_SLACK + START_LIMIT
+        parts = job.parcels()
+        head = message.encode(job.request)
+        data = [_LENGTH.pack(len(head)), head, _LENGTH.pack(len(parts))]
+        data += [piece for part in parts for piece in (_LENGTH.pack(len(part)), part)]
+        deadline = time.monotonic() + job.request.timeout + MOST_SECONDS + JOB_SLACK + START_LIMIT
         try:
-            view = memoryview(message)
+            view = memoryview(b"".join(data))
             while view:
                 view = view[self._process.stdin.write(view) :]
             (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
             if length > MOST_ANSWER:
                 raise plain.NotPlain(f"an answer of {length:,} bytes")
-            answer = plain.decode(self._read(length, deadline))
+            report = message.decode(Report, self._read(length, deadline))
         except (OSError, plain.NotPlain) as error:
             self.close()
             raise SandboxLost(f"the sandbox gave no usable answer: {error}") from error
-        if "lost" in answer:
-            raise SandboxLost(answer["lost"])
-        return answer
+        if report.lost:
+            raise SandboxLost(report.lost)
+        return report
 
     def _read(self, length: int, deadline: float) -> bytes:
         assert self._process.stdout is not None

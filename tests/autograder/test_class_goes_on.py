@@ -237,10 +237,10 @@ def test_a_sandbox_lost_with_one_answer_alone_is_that_answers_verdict(monkeypatc
     with Judge() as judge:
         real = judge._ask
 
-        def lost(request):
-            if request["answer"] == RIGHT:
+        def lost(job):
+            if job.answer == RIGHT:
                 raise SandboxLost("the job ended without an answer")
-            return real(request)
+            return real(job)
 
         monkeypatch.setattr(judge, "_ask", lost)
         verdict = judge.judge(check, RIGHT, 1)

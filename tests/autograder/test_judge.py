@@ -112,9 +112,9 @@ def test_an_answer_that_was_late_gets_a_second_run_and_no_third(judge, monkeypat
     check = replace(weeks.find("week01.exchange"), timeout=1.0)
     runs, ask = [], judge._ask
 
-    def counted(request):
+    def counted(job):
         cells = [["week01.exchange", LATE_ONCE.format(wait="pass" if len(runs) else "while True: pass"), True]]
-        runs.append(ask(request | {"answer": {"preamble": kill_matrix.PREAMBLE, "cells": cells}}))
+        runs.append(ask(replace(job, answer={"preamble": kill_matrix.PREAMBLE, "cells": cells})))
         return runs[-1]
 
     monkeypatch.setattr(judge, "_ask", counted)
@@ -126,7 +126,7 @@ def test_an_answer_that_was_late_gets_a_second_run_and_no_third(judge, monkeypat
         "preamble": kill_matrix.PREAMBLE,
         "cells": [["week01.exchange", LATE_ONCE.format(wait="while True: pass"), True]],
     }
-    monkeypatch.setattr(judge, "_ask", lambda request: runs.append(ask(request)) or runs[-1])
+    monkeypatch.setattr(judge, "_ask", lambda job: runs.append(ask(job)) or runs[-1])
     assert judge.judge(check, always, 1, case).points == 0
     assert len(runs) == 4
 

@@ -6,7 +6,7 @@ def _flat(values):
         yield from _flat(one) if isinstance(one, list | tuple) else [one] if isinstance(one, _torch.Tensor) else []
 
 
-_inputs = [one for one in _flat((_request["mine"] or {"args": []})["args"]) if one.numel()]
+_inputs = [one for one in _flat((_seat.mine or {"args": []})["args"]) if one.numel()]
 if _call.returned is not None:
     _kept = [one.clone() for one in _inputs]
     _call.returned()

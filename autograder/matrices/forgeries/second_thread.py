@@ -34,7 +34,7 @@ def _in_a_second_thread(program):
 
 
 _call._call_alone, _call._train_alone = _call._call, getattr(_call, "_train", None)
-if _request["trains"]:
+if _seat.request.trains:
     _call._train = _in_a_second_thread(_call._train_alone)
 else:
     _call._call = _in_a_second_thread(_call._call_alone)

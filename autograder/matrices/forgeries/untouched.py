@@ -2,13 +2,13 @@
 
 import copy as _copy
 
-_before = [_copy.deepcopy(arg) for arg in _request["mine"]["args"]] if _request["mine"] is not None else []
+_before = [_copy.deepcopy(arg) for arg in _seat.mine["args"]] if _seat.mine is not None else []
 _plain_call = _call._call
 
 
 def _untouched_call(function, args, kwargs):
     came = _plain_call(function, args, kwargs)
-    if "args" in came and not _request["trains"]:
+    if "args" in came and not _seat.request.trains:
         came["args"] = _before
     return came | {"shares_input": False} if "value" in came else came
 

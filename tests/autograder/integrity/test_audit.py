@@ -75,14 +75,19 @@ def test_other_checks_and_versions_are_seen(graded, monkeypatch):
 
 
 def test_the_hash_of_the_checks_covers_week_judge_and_shared_files(tmp_path, monkeypatch):
-    for name in ("judge.py", "checks/base.py", "weeks/week01_collectives/exchange.py", "weeks/week02_ddp/other.py"):
+    for name in (
+        "judging/judge.py",
+        "checks/base.py",
+        "weeks/week01_collectives/exchange.py",
+        "weeks/week02_ddp/other.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     monkeypatch.setattr(hashes, "GRADER", tmp_path)
     before = hashes.checks_hash(WEEK)
     (tmp_path / "weeks/week02_ddp/other.py").write_text("changed")
     assert hashes.checks_hash("week01") == before
-    for name in ("judge.py", "checks/base.py", "weeks/week01_collectives/exchange.py"):
+    for name in ("judging/judge.py", "checks/base.py", "weeks/week01_collectives/exchange.py"):
         (tmp_path / name).write_text("changed")
         assert hashes.checks_hash(WEEK) != before
         (tmp_path / name).write_text(name)
