@@ -55,6 +55,7 @@ class Zero3(Zero2):
         self._order: list[nn.Module] = []  # in which the units of the first forward began
         self._knows_order = False
         self._began: dict[nn.Module, int] = {module: 0}  # the number of the first node of a unit's last forward
+        self._first_began: dict[nn.Module, int] = {}  # and of its first forward since the last backward
         self._entered: dict[nn.Module, int] = {}  # units that this backward has entered, and their first nodes
         for unit in units:
             unit.register_forward_pre_hook(self._before_forward)
@@ -139,13 +140,16 @@ class Zero3(Zero2):
 
     def _before_forward(self, unit: nn.Module, _: Any) -> None:
         if backward.is_running():  # a recomputation, which reads the weights even if their gradients have left
-            self._complete_passed(self._entered.get(unit, 0))
+            node = backward.current_node()
+            self._complete_passed(node)
+            self._entered.setdefault(unit, min(node, self._first_began.get(unit, node)))  # no output was watched
             self._gather(self._vectors_of[unit])
             return
         self._forget_one_that_raised()
         if not self._knows_order and unit not in self._order:
             self._order.append(unit)
         self._began[unit] = backward.next_node()
+        self._first_began.setdefault(unit, self._began[unit])
         self._gather(self._vectors_of[unit])
         self._gather_ahead(unit, +1)
 
@@ -177,7 +181,7 @@ class Zero3(Zero2):
         for unit in [unit for unit, first in self._entered.items() if first > node]:
             buckets = [self.buckets[self._place_of[vector]] for vector in self._vectors_of[unit]]
             unreached = [p for bucket in buckets for p in bucket.waiting if not self._reaches(p)]
-            if unreached and any(map(self._reaches, self._accumulators)):
+            if unreached and (self._has_arrived or any(map(self._reaches, self._accumulators))):
                 for parameter in unreached:
                     self.buckets[self._number_of[parameter]].take(parameter)
                 self._send_full_buckets()
@@ -199,6 +203,7 @@ class Zero3(Zero2):
     def _has_ended(self) -> None:
         """All gradients of a backward have arrived."""
         self._entered.clear()
+        self._first_began.clear()
         for unit in self._vectors_of:
             self._free(unit)
         self._gathers.end_pass()
@@ -211,6 +216,7 @@ class Zero3(Zero2):
         super()._forget_backward()
         self._gathers.forget()
         self._entered.clear()
+        self._first_began.clear()
 
     def _has_stepped(self) -> None:
         """Nothing may be gathered when a step ends: the next forward would use the old weights."""
