@@ -93,7 +93,7 @@ class Check:
     makes_groups: bool = False  # a student's code needs new process groups; their store is a way past the wire
 
     def job(self, task: Task, answer: dict[str, Any]) -> Job:
-        """What the sandbox is asked to run for a task."""
+        """The job that runs a task in the sandbox."""
         request = Request(
             self.program,
             ranks=task.ranks,

@@ -1,4 +1,4 @@
-"""What grading prints: a progress bar, the class as a table, why no grades can be given here."""
+"""Terminal output of grading: a progress bar, the class as a table, the reason why no grades can be given here."""
 
 from __future__ import annotations
 

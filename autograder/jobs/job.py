@@ -43,8 +43,8 @@ class Setting:
     """Where a job runs, and what its ranks inherit.
 
     `parts` are the files with the answer, each rank's input and the keys; `ours` are descriptors that no rank may keep;
-    `meeting` is the file of the ranks' rendezvous, -1 where they form no group. At `level` 3 the supervisor is the
-    first process of its own namespaces, at 2 it is in a container that serves one submission.
+    `meeting` is the file of the ranks' rendezvous, -1 where they form no group. At `level` 3 the supervisor is
+    process 1 of new namespaces; at 2 it runs in a container that serves one submission.
     """
 
     parts: Sequence[int]
@@ -85,7 +85,7 @@ def work(request: Request, parts: Sequence[int], ours: Sequence[int], listening:
 
 
 def _supervised(request: Request, setting: Setting, watching: Sequence[Observer], printed: list[str]) -> Outcome:
-    """Run the ranks while the observers look; what ranks print is added to `printed`, up to a limit."""
+    """Run the ranks while the observers look. Prints of the ranks are added to `printed`, up to a limit."""
 
     def emit(rank: int, text: str) -> None:
         if sum(map(len, printed)) < request.kept_output:
@@ -143,7 +143,7 @@ def _live(rank: int, request: Request, setting: Setting, watching: Sequence[Obse
 
 
 def _settle(seat: Seat, level: int) -> None:
-    """Give a new rank folders, processes and limits of its own. Raises OSError where the system does not allow it."""
+    """Give a new rank private folders, processes and limits. Raises OSError where the system does not allow it."""
     request = seat.request
     if level == 3 and not confine.settle_rank():
         raise OSError("a rank cannot be shut in")

@@ -1,4 +1,4 @@
-"""What crosses the trust boundary: a request goes into the sandbox and a report comes back.
+"""Messages across the trust boundary: a request goes into the sandbox and a report comes back.
 
 One encoder and one decoder serve both. The decoder checks every field and its type, so no reader has to.
 """
@@ -50,7 +50,7 @@ class Job:
     keys: dict[str, Any] | None = None
 
     def parcels(self) -> list[bytes]:
-        """What travels separately, in the order that `job.Parcels` reads."""
+        """The parts that travel separately: answer, inputs by rank, keys."""
         return [plain.encode(one) for one in (self.answer, *self.inputs, self.keys)]
 
 
@@ -66,7 +66,7 @@ class End:
 
 @dataclass(frozen=True)
 class Report:
-    """What a job's supervisor observed. `lost` says why there is nothing else to report."""
+    """A job as its supervisor observed it. If `lost` is set, the other fields are empty and it says why."""
 
     ends: list[End] = field(default_factory=list)
     report: str | None = None

@@ -1,4 +1,4 @@
-"""What watches a job from outside its ranks: a list of small parts with one interface.
+"""Observers watch a job from outside its ranks: a list of small parts with one interface.
 
 Each is made before the ranks are forked. In a rank, before any student code, `enter` is called after the fork, `seal`
 just before the last door is closed and `begin` just after. In the supervisor, `look` is called at every turn of its
@@ -85,7 +85,7 @@ def _loopback() -> Observer:
 
 
 def _listening(listener: Listener) -> Observer:
-    """What travels between ranks: packets, or bytes per connection."""
+    """Traffic between ranks: packets, or bytes per connection."""
 
     def look() -> bool:
         if isinstance(listener, Connections):

@@ -7,6 +7,7 @@ submissions are judged by another.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +53,7 @@ def judge_all(
     A submission that no worker finished gets a fault of the machine. Raises ValueError when there is no cluster at that
     address.
     """
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Dask drops a timer when it closes, which would be printed
     settings = SILENT | {"distributed.scheduler.allowed-failures": RETRIES}
     with config.set(settings), _client(workers, scheduler) as client:
         _patiently(client.register_plugin, CloseJudges())

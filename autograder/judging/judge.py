@@ -181,7 +181,7 @@ class Judge:
 
 
 def _reported(report: Report) -> tuple[list[dict[str, Any]], str | None]:
-    """What each rank claims, and a sentence where that is no result; what the supervisor saw of inputs is added."""
+    """Each rank's claim, with what the supervisor saw of its inputs; and a sentence if a claim cannot be decoded."""
     ranks, sentence = [], None
     for end in report.ends:
         claimed: Any = {}
@@ -189,7 +189,7 @@ def _reported(report: Report) -> tuple[list[dict[str, Any]], str | None]:
             try:
                 claimed = plain.decode(end.result)
             except plain.NotPlain as error:
-                sentence = sentence or f"What a rank handed in is not a result: {error}."
+                sentence = sentence or f"A rank returned bytes that are not a result: {error}."
         ranks.append(claimed if isinstance(claimed, dict) else {})
     for claimed, touched in zip(ranks, report.touched, strict=False):
         claimed["touched"] = touched

@@ -1,1 +1,1 @@
-"""Read a submission as data; nothing of it runs."""
+"""Read a submission as data, without running any of it."""

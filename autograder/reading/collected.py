@@ -1,4 +1,4 @@
-"""What was noted about a submission when it was collected."""
+"""The record that is written next to a submission when it is collected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def read_collected(folder: Path) -> dict[str, str] | None:
-    """What was noted when the submission in STUDENT/WEEK was collected; None when it came another way."""
+    """The record in STUDENT/WEEK; None if the submission arrived in another way."""
     try:
         facts = json.loads((folder / "collected.json").read_text(encoding="utf-8"))
         return {key: facts[key] for key in ("lms", "id", "name", "late", "file", "sha256")}

@@ -1,4 +1,4 @@
-"""What crosses the trust boundary is checked field by field when it arrives."""
+"""Messages across the trust boundary are checked field by field on arrival."""
 
 from dataclasses import asdict, fields
 

@@ -19,7 +19,9 @@ def test_same_as_one_process(wrapper, ranks):
 def branches_in_a_recomputed_block(seed: int) -> bool:
     """Whether ranks take different branches in a block that is recomputed as a whole, so that no hook sees it begin."""
     case = model_case(seed, same_routes=True)
-    blocks = {number for number, plan in enumerate(case.blocks) if plan.branch and plan.recomputed.startswith("outside")}
+    blocks = {
+        number for number, plan in enumerate(case.blocks) if plan.branch and plan.recomputed.startswith("outside")
+    }
     used = [one for step in case.microbatches for one in step if blocks & {*one.routes[0]}]
     return any(len(set(one.both)) > 1 for one in used)
 
