@@ -54,7 +54,7 @@ lab: setup  ## look at the machine and open JupyterLab in work/, which is yours 
 	$(if $(LEARNER),@"$(BIN)/shardlab" study --folder "$(AT)" begin)
 	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(if $(LEARNER),start.ipynb) $(LAB_FLAGS)
 
-test: setup $(if $(FAST),style,check)  ## style, types, tests, a sixth of many cases, a fifth of the slow ones (WHOLE=1: all; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
+test: setup $(if $(FAST),style,check)  ## style, types, tests, a fixed set: every test, few of many cases (WHOLE=1: all cases; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
 	"$(BIN)/python" -m pytest -q -n $(JOBS) --reruns 1 --durations=20 --durations-min=1 $(CHOSEN)
 
 check: style  ## as style, and pyright

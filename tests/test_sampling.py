@@ -1,6 +1,10 @@
-"""`pytest --sample` keeps a share of the cases, alike in every process; `every_case` keeps all of them."""
+"""`pytest --sample` keeps a fixed set, the same in every process; `every_case` keeps all cases of a test."""
+
+from pathlib import Path
 
 import pytest
+
+from tests.whole import WHOLE_ONLY
 
 TESTS = """
     import pytest
@@ -28,8 +32,8 @@ def test_slow_{name}(number): pass
 """
     for name in range(30)
 )
-MARKERS = "[pytest]\nmarkers =\n    every_case: runs whole\n    slow: takes long\n    together: all or none\n"
-ALL, KEPT = 30 + 5 + 4 + 12 + 1, 5 + 3 + 3 + 12 + 1
+MARKERS = "[pytest]\nmarkers =\n    every_case: runs whole\n    slow: takes long\n"
+ALL, KEPT = 30 + 5 + 4 + 12 + 1, 2 + 2 + 2 + 12 + 1
 
 
 @pytest.mark.parametrize(("arguments", "passed"), [((), ALL), (("--sample",), KEPT)], ids=["whole", "sample"])
@@ -47,21 +51,14 @@ def test_two_processes_take_the_same(pytester: pytest.Pytester):
     result.assert_outcomes(passed=KEPT)
 
 
-def test_of_the_slow_ones_about_a_fifth_run_and_each_a_sixth_of_its_cases(pytester: pytest.Pytester):
+def test_every_slow_test_runs_its_first_case(pytester: pytest.Pytester):
     pytester.makepyfile(SLOW)
     pytester.makeini(MARKERS)
-    result = pytester.runpytest_subprocess("-p", "tests.whole", "--sample")
-    passed = result.parseoutcomes()["passed"]
-    assert passed % 2 == 0 and 1 <= passed / 2 <= 15  # of 30, each with 2 of 12 cases
-
-
-def test_a_file_whose_tests_share_what_takes_long_runs_whole_or_not_at_all(pytester: pytest.Pytester):
-    mark = "import pytest\npytestmark = [pytest.mark.slow, pytest.mark.together]\n"
-    tests = "".join(f"def test_{name}(): pass\n" for name in "abc")
-    pytester.makepyfile(**{f"test_file_{number}": mark + tests for number in range(32)})
-    pytester.makeini(MARKERS)
     result = pytester.runpytest_subprocess("-p", "tests.whole", "--sample", "-v")
-    passed = result.parseoutcomes()["passed"]
-    assert passed % 3 == 0 and 1 <= passed / 3 <= 15
-    files = [line.split("::")[0] for line in result.outlines if "PASSED" in line]
-    assert {files.count(file) for file in files} == {3}
+    result.assert_outcomes(passed=30, deselected=30 * 11)
+    assert all("[0]" in line for line in result.outlines if "PASSED" in line)
+
+
+def test_what_only_the_whole_suite_runs_is_there():
+    source = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
+    assert [name for name in WHOLE_ONLY if f"def {name}(" not in source] == []

@@ -1,10 +1,7 @@
-"""`pytest --sample`, as CI runs: a sixth of a test's cases where there are many, and a fifth of the slow tests.
+"""`pytest --sample`, as CI runs: a fixed set, the same on every commit, so that a regression fails its own commit.
 
-Which ones, the commit decides, so that three dozen commits try nearly everything. Tests of a file marked `together`
-share what takes long, a browser or a built site: all of them run, or none.
-
-`make test WHOLE=1` runs all of them. A test marked `every_case` runs whole in every run, and one marked `sampled` takes
-a sample of its own.
+Every test function runs, but for the few that `WHOLE_ONLY` names. The first of its cases runs, and others at equal
+distances: more where points and secrets are protected, none of a slow test. `make test WHOLE=1` runs all cases.
 """
 
 import os
@@ -12,40 +9,41 @@ import os
 import pytest
 from hypothesis import settings
 
-from autograder.matrices import sample
-
 WHOLE = bool(os.environ.get("WHOLE"))
-HOSTILE_VALUES = settings(max_examples=10_000 if WHOLE else 2_000, deadline=None, derandomize=False)
-FEW = 3  # cases that a test runs at least; a slow one runs one, or none
-SHARE, OF_SLOW = 6, 1 / 5  # one of so many cases; the chance of a slow test
-OF_THEIR_OWN = ("every_case", "sampled")
+HOSTILE_VALUES = settings(max_examples=10_000 if WHOLE else 2_000, deadline=None, derandomize=not WHOLE)
+TRUST = ("tests/attacks/", "tests/autograder/test_plain.py", "tests/autograder/test_wire.py")
+CASES, SHARE_OF_TRUST = 2, 6  # at most two cases of a test; of one that protects trust a sixth
+WHOLE_ONLY = {  # a minute or more alone, on a busy machine; what else covers it in the fixed set
+    "test_from_the_release_to_the_tables_of_the_lms": "a class of 40, four minutes; test_attacks grades a class of 12",
+    "test_a_student_works_through_the_week": "95 s of browser; test_study drives a week's page as well",
+    "test_a_grade_and_its_page_reach_the_student_alone": "95 s; the other tests of three accounts",
+    "test_each_message_has_a_line_a_function_and_a_module": "70 s; the other Megatron comparisons of lab 2",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--sample`, which `make test` gives but for FAST=1, WHOLE=1 and WEEK=."""
-    parser.addoption("--sample", action="store_true", help="a sixth of many cases; a fifth of the slow tests")
+    parser.addoption("--sample", action="store_true", help="the fixed set: every test function, few of many cases")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect most cases of every test that has more than a few, or is slow."""
+    """Deselect all but the fixed set."""
     if not config.getoption("sample"):
         return
     by_test: dict[str, list[pytest.Item]] = {}
     for item in items:
-        file, _, test = item.nodeid.partition("::")
-        test = file if item.get_closest_marker("together") else f"{file}::{test.split('[')[0]}"
-        by_test.setdefault(test, []).append(item)
+        by_test.setdefault(item.nodeid.split("[")[0], []).append(item)
     kept = {id(item) for test, cases in by_test.items() for item in _of_test(test, cases)}
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
     items[:] = [item for item in items if id(item) in kept]
 
 
 def _of_test(test: str, cases: list[pytest.Item]) -> list[pytest.Item]:
-    if any(cases[0].get_closest_marker(name) for name in OF_THEIR_OWN):
-        return cases
-    numbers, share = sample.of_this_commit(test), -(-len(cases) // SHARE)
-    if cases[0].get_closest_marker("slow") is None:
-        return sample.some(numbers, cases, max(FEW, share))
-    if numbers.random() >= OF_SLOW:
+    if test.rsplit("::", maxsplit=1)[-1] in WHOLE_ONLY:
         return []
-    return cases if cases[0].get_closest_marker("together") else sample.some(numbers, cases, share)
+    if cases[0].get_closest_marker("every_case"):
+        return cases
+    if cases[0].get_closest_marker("slow"):
+        return cases[:1]
+    most = max(CASES, -(-len(cases) // SHARE_OF_TRUST)) if test.startswith(TRUST) else CASES
+    return cases[:: -(-len(cases) // most)]

@@ -1,7 +1,7 @@
 """Every kept wrong answer dies and every honest variant lives; what a student sees is nearly what is graded.
 
 Of the answers that `make stability` has judged alike under many seeds, with the grader and the week's checks as they
-are now, a twelfth of every third exercise's is judged here, others with every commit. A change of the grader has all
+are now, a twelfth of every third exercise's is judged here, the same on every commit. A change of the grader has all
 answers judged again, a change of a week all of that week's. One of `shardlab` beside meter and ranks has not: WHOLE=1
 does.
 """
@@ -35,7 +35,7 @@ def with_marks(check):
 
 def chosen(check, fast):
     """The answers to judge: those that no kept row speaks for, and of every third exercise a few others."""
-    answers, numbers = answers_of(check.exercise), sample.of_this_commit(check.exercise)
+    answers, numbers = answers_of(check.exercise), sample.fixed(check.exercise)
     wrong = [one for one in answers if not one.is_right]
     if fast or WHOLE:
         return sample.some(numbers, wrong, 1) if fast else answers

@@ -72,9 +72,9 @@ def test_a_forgery_leaves_what_is_right_alone(judge, name):
 @pytest.mark.isolated
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_no_lie_earns_a_point_in_this_commits_sample():
+def test_no_lie_earns_a_point_in_the_fixed_sample():
     quick = [replace(check, timeout=min(check.timeout, LONGEST)) for check in CHECKS]  # some lies end in a hang
-    rows = forged.some(sample.of_this_commit("forged"), forged.everything(quick), 3, 2, 3)
+    rows = forged.some(sample.fixed("forged"), forged.everything(quick), 3, 2, 3)
     rights = {row.check.exercise: known.right_of(row.check.exercise).source for row in rows}
     assert [row for row in forged.judged(rows, rights) if forged.is_undeserved(row)] == []
 
@@ -117,9 +117,9 @@ def test_right_answers_get_more_seeds_than_wrong_ones_and_formulas_the_most():
 @pytest.mark.isolated
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_points_do_not_differ_in_this_commits_sample():
+def test_points_do_not_differ_in_the_fixed_sample():
     rows = stability.everything(CHECKS, seeds=6)
-    rng = sample.of_this_commit("stability")
+    rng = sample.fixed("stability")
     chosen = [
         row
         for program, most in (("on_rank", 4), ("without_ranks", 6))
@@ -203,8 +203,8 @@ def test_the_tables_count(tmp_path, capsys):
     assert "1 under seeds 1; 0.5 under seeds 3" in (tmp_path / "stability.md").read_text()
 
 
-def test_a_sample_is_the_same_for_the_same_commit():
+def test_a_sample_is_the_same_on_every_commit():
     rows = list(range(100))
-    first, again = (sample.some(sample.of_this_commit("x"), rows, 5) for _ in range(2))
+    first, again = (sample.some(sample.fixed("x"), rows, 5) for _ in range(2))
     assert first == again == sorted(first) and len(set(first)) == 5
-    assert sample.some(sample.of_this_commit("y"), rows, 5) != first
+    assert sample.some(sample.fixed("y"), rows, 5) != first

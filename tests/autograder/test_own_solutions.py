@@ -1,7 +1,5 @@
 """The course's own solutions, handed in as students do, get every automatic point."""
 
-import subprocess
-
 import pytest
 from nbformat import NotebookNode
 
@@ -13,11 +11,7 @@ from autograder.judging.self_check import close
 from autograder.matrices import own_solutions
 from tests.autograder.tiny_course import make_tiny_course
 
-
-def seed_of_the_day() -> int:
-    """Another draw of the inputs for each commit; the failure that it finds names it."""
-    answer = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return int(answer.stdout[:8] or "1", 16)
+SEED = 602  # fixed: a failure belongs to the commit that shows it; other seeds are judged by `make own-solutions`
 
 
 @pytest.mark.every_case
@@ -26,10 +20,8 @@ def seed_of_the_day() -> int:
 @pytest.mark.isolated
 @pytest.mark.parametrize("week", notebooks.weeks())
 def test_a_week_gets_every_automatic_point(week, judge, tmp_path):
-    seed = seed_of_the_day()
-    print(f"autograder own-solutions {week.split('_')[0]} --first-seed {seed} --seeds 1")
     own_solutions.hand_in(week, tmp_path)
-    row = own_solutions.row_of(judge, week, seed, tmp_path)
+    row = own_solutions.row_of(judge, week, SEED, tmp_path)
     assert row.lost == []
     assert (row.week, row.points) == (week, sum(check.points for check in weeks.of_week(week)))
 

@@ -22,7 +22,7 @@ from autograder.matrices import kill_matrix, known
 sys.path.insert(0, str(Path(__file__).parents[1] / "autograder"))
 from tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
-pytestmark = [pytest.mark.slow, pytest.mark.together]
+pytestmark = pytest.mark.slow
 WRONG = {
     "week01.exchange": "both_send_first",
     "week01.ring-all-reduce": "two_ranks_only",

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests import built_site
 
-pytestmark = [pytest.mark.slow, pytest.mark.together]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from autograder.site.shown import solution_lines
 from autograder.site.write import write_site
 from tests import built_site
 
-pytestmark = [pytest.mark.slow, pytest.mark.together]
+pytestmark = pytest.mark.slow
 LOADS = {
     "img": "src",
     "script": "src",
