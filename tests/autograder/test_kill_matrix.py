@@ -1,15 +1,11 @@
-"""Every kept wrong answer dies and every honest variant lives; what a student sees is nearly what is graded.
+"""Every known wrong answer dies and every honest variant lives; what a student sees is nearly what is graded.
 
-Of the answers that `make stability` has judged alike under many seeds, with the grader and the week's checks as they
-are now, a twelfth of every third exercise's is judged here, the same on every commit. A change of the grader has all
-answers judged again, a change of a week all of that week's. One of `shardlab` beside meter and ranks has not: WHOLE=1
-does.
+The fixed set judges one honest answer and two wrong ones of each exercise; WHOLE=1, like `make kill-matrix`, all.
 """
 
 import pytest
 
-from autograder.matrices import sample, stability
-from autograder.matrices.kept import RESULTS, Kept
+from autograder.matrices import sample
 from autograder.matrices.kill_matrix import IN_SIGHT, row_of
 from autograder.matrices.known import answers_of
 from autograder.weeks import WEEKS
@@ -17,7 +13,7 @@ from tests.whole import WHOLE
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
 LONGEST_FIRST = sorted(CHECKS, key=lambda check: -check.timeout)  # side by side, nobody waits for them in the end
-JUDGED_AGAIN = 1 / 3  # the share of the exercises of which a commit judges kept answers again
+FEW_WRONG = 2  # of each exercise in the fixed set
 QUICK = 20  # seconds that an answer may take: --fast judges one wrong answer of each exercise that takes less
 
 
@@ -34,22 +30,13 @@ def with_marks(check):
 
 
 def chosen(check, fast):
-    """The answers to judge: those that no kept row speaks for, and of every third exercise a few others."""
+    """The answers to judge: all under WHOLE=1, else a few, the same on every commit."""
     answers, numbers = answers_of(check.exercise), sample.fixed(check.exercise)
+    if WHOLE:
+        return answers
     wrong = [one for one in answers if not one.is_right]
-    if fast or WHOLE:
-        return sample.some(numbers, wrong, 1) if fast else answers
-    kept = Kept(RESULTS / "stability.jsonl")
-    known = {seeded.answer for seeded in stability.everything([check]) if speaks_for(kept.get(seeded.key), seeded)}
-    old = [[one for one in kind if one.name in known] for kind in (wrong, [one for one in answers if one.is_right])]
-    is_judged_again = numbers.random() < JUDGED_AGAIN
-    again = [one for kind in old for one in sample.some(numbers, kind, -(-len(kind) // 12) if is_judged_again else 0)]
-    return [one for one in answers if one.name not in known or one in again]
-
-
-def speaks_for(row, seeded):
-    """Whether a kept row has all seeds that the answer is judged under, and the same points under each."""
-    return row is not None and len(row["points"]) >= seeded.num_seeds and not stability.differs(row)
+    right = [] if fast else [next(one for one in answers if one.is_right)]
+    return [*right, *sample.some(numbers, wrong, 1 if fast else FEW_WRONG)]
 
 
 @pytest.mark.every_case

