@@ -10,11 +10,13 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)  # what parsing a stranger's text can raise
+PARSING = Lock()  # Python 3.11 counts the depth of all threads' trees together, and raises SystemError
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _RUNS_ITS_CODE = {"time", "prun", "capture"}  # magics whose code a notebook runs once, with its names
 
@@ -89,7 +91,7 @@ def statements_of(code: str, filename: str = "<cell>") -> tuple[Statement, ...]:
 
 def parsed(code: str, filename: str) -> ast.Module:
     """A cell that is Python already as a tree, in which the code of `%time` and its like is code."""
-    with warnings.catch_warnings():
+    with PARSING, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a stranger's "\d"
         return _Magics().visit(ast.parse(code, filename))
 

@@ -6,6 +6,8 @@ import ast
 import io
 import tokenize
 
+from autograder.jobs.statements import PARSING
+
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 Span = tuple[int, int, int, int, str]  # first line and column, last line and column, what stands there instead
 
@@ -34,7 +36,9 @@ def _comments(source: str) -> list[Span]:
 
 def _docstrings(source: str, lines: list[str]) -> list[Span]:
     found = []
-    for node in ast.walk(ast.parse(source)):
+    with PARSING:
+        tree = ast.parse(source)
+    for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             text = node.body[0]
             first, last = text.lineno - 1, (text.end_lineno or text.lineno) - 1

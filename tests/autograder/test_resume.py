@@ -33,7 +33,7 @@ def course(tmp_path):
 @pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_ended(course):
     program = (
-        "from pathlib import Path; from autograder import grade;"
+        "from pathlib import Path; from autograder.grading import grade;"
         f"grade.grade({WEEK!r}, Path({str(course / 'submitted')!r}), root=Path({str(course)!r}), workers=1)"
     )
     run = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
