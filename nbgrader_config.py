@@ -63,7 +63,7 @@ c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 c.Autograde.autograde_preprocessors = [
-    "autograder.grading.nbgrader_bridge.ImportVerdict",  # stands where nbgrader would execute the notebook
+    "autograder.grading.nbgrader_bridge.ImportVerdict",  # replaces the step that executes the notebook
     "nbgrader.preprocessors.LimitOutput",
     "nbgrader.preprocessors.SaveAutoGrades",
     "nbgrader.preprocessors.AssignLatePenalties",

@@ -1,6 +1,6 @@
 """`pytest --fast`: what tells most in three minutes; no browser, nothing slow, and of a test with many cases one.
 
-Of all cases marked `sampled` a dozen run, the same on every commit: more weeks do not make it longer.
+A dozen of the cases marked `sampled` run, the same on every commit, so that more weeks do not make it longer.
 """
 
 from collections.abc import Sequence

@@ -36,7 +36,7 @@ class Observer:
     enter: Callable[[Seat], None] = lambda seat: None
     seal: Callable[[Seat], None] = lambda seat: None
     begin: Callable[[Seat], None] = lambda seat: None
-    look: Callable[[], bool] = lambda: False
+    look: Callable[[], bool | None] = lambda: None
     finish: Callable[[Outcome], dict[str, Any]] = lambda outcome: {}
     uncounted: Callable[[], float] = float  # seconds so far that do not count against the ranks' own limit
 
@@ -87,11 +87,6 @@ def _loopback() -> Observer:
 def _listening(listener: Listener) -> Observer:
     """Traffic between ranks: packets, or bytes per connection."""
 
-    def look() -> bool:
-        if isinstance(listener, Connections):
-            listener.look()
-        return False
-
     def finish(_: Outcome) -> dict[str, Any]:
         found = _read(listener)
         if listener.num_noted == 0:  # no line of student code has run
@@ -101,7 +96,7 @@ def _listening(listener: Listener) -> Observer:
     return Observer(
         enter=lambda _: listener.keep_only_notes(),
         seal=lambda seat: listener.note_sockets(seat.rank, seat.groups),
-        look=look,
+        look=listener.look if isinstance(listener, Connections) else lambda: None,
         finish=finish,
     )
 
@@ -118,14 +113,10 @@ def _read(listener: Listener) -> tuple[list, list | None] | None:
 
 
 def _memory(peaks: Peaks, num_ranks: int) -> Observer:
-    def look() -> bool:
-        peaks.look()
-        return False
-
     return Observer(
         enter=lambda _: peaks.keep_only_notes(),
         begin=lambda seat: peaks.note(seat.rank),
-        look=look,
+        look=peaks.look,
         finish=lambda _: {"peaks": peaks.of(num_ranks)},
     )
 
@@ -134,15 +125,11 @@ def _asking(keys: Keys) -> Observer:
     def enter(seat: Seat) -> None:
         marked.ask = keys.keep_own(seat.rank)
 
-    def look() -> bool:
-        keys.serve()
-        return False
-
     def finish(_: Outcome) -> dict[str, Any]:
         keys.close()
         return {"asked": keys.asked}
 
-    return Observer(enter=enter, look=look, finish=finish)
+    return Observer(enter=enter, look=keys.serve, finish=finish)
 
 
 def _reading(inputs: Inputs) -> Observer:
@@ -152,12 +139,8 @@ def _reading(inputs: Inputs) -> Observer:
         mine = seat.mine or {"args": []}
         mine["args"], call.returned, seat.replaced = inputs.keep_own(seat.rank, mine["args"])
 
-    def look() -> bool:
-        inputs.look()
-        return False
-
     def finish(_: Outcome) -> dict[str, Any]:
         inputs.close()
         return {"touched": inputs.touched}
 
-    return Observer(enter=enter, look=look, finish=finish)
+    return Observer(enter=enter, look=inputs.look, finish=finish)

@@ -50,7 +50,7 @@ def _checks(weeks: list[str] | None) -> list:
     from autograder.sandboxes import zygote
     from autograder.weeks import WEEKS
 
-    if zygote.level() < zygote.OFFICIAL:  # no packets are read there: rows would say nothing of grades
+    if zygote.level() < zygote.OFFICIAL:  # no packets are read there, so rows would not predict grades
         typer.echo(f"this machine isolates at level {zygote.level()}; the matrices need {zygote.OFFICIAL}", err=True)
         raise typer.Exit(2)
     unknown = [name for name in weeks or [] if name not in WEEKS]

@@ -1,4 +1,4 @@
-"""Every known wrong answer dies and every honest variant lives; what a student sees is nearly what is graded.
+"""Every known wrong answer dies and every honest variant lives; the visible check catches nearly all of the wrong ones.
 
 The fixed set judges one honest answer and two wrong ones of each exercise; WHOLE=1, like `make kill-matrix`, all.
 """

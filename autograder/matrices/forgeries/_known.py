@@ -18,10 +18,10 @@ from autograder.jobs import plain as _plain
 _record = _sys.modules["shardlab.meter.record"]  # the package calls a function by that name
 
 
-def _of_a_caller(name):
-    """The variable of that name in the nearest frame above this cell that has one."""
+def _of_a_caller(name, kind=object):
+    """The variable of that name and kind in the nearest frame above this cell that has one."""
     frame = _sys._getframe(1)
-    while frame is not None and name not in frame.f_locals:
+    while frame is not None and not (name in frame.f_locals and isinstance(frame.f_locals[name], kind)):
         frame = frame.f_back
     return None if frame is None else frame.f_locals[name]
 

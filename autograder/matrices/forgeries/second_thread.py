@@ -7,10 +7,7 @@ import time as _time
 
 from shardlab.ranks import inside as _inside
 
-_frame = _sys._getframe()
-while not isinstance(_frame.f_locals.get("seat"), _inside.Seat):  # of the process, not of the job
-    _frame = _frame.f_back
-_result = _frame.f_locals["seat"].result
+_result = _of_a_caller("seat", _inside.Seat).result  # of the process, not of the job
 _EXIT = {"x86_64": 60, "aarch64": 93}[_platform.machine()]  # of this thread alone
 _begun = _threading.Event()
 
