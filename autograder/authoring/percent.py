@@ -29,7 +29,7 @@ def named_cells(path: Path) -> list[Cell]:
     found: dict[str, Cell] = {}
     for cell in cells_of(path):
         if not cell.name or cell.name in found:
-            what = f"[{cell.name}] is there twice" if cell.name else "a cell has no name"
+            what = f"[{cell.name}] is the name of two cells" if cell.name else "a cell has no name"
             raise ValueError(f"{path}: {what}: write `# %% some_name`, another name for each cell")
         found[cell.name] = cell
     return list(found.values())

@@ -94,7 +94,7 @@ def _read(path: Path, exercise: str) -> Iterator[Known]:
 
 
 def _docstring(cell: percent.Cell) -> str:
-    """What an answer does. Raises ValueError where a cell is not Python, says nothing, or has unknown marks."""
+    """The docstring of an answer. Raises ValueError if a cell is not Python, has no docstring or has unknown marks."""
     if cell.marks.keys() - {"of"} and cell.marks != {"from": "page"}:
         raise ValueError('has unknown marks: write of="another_answer", from="page", or none')
     try:

@@ -92,7 +92,7 @@ def test_a_cell_that_does_not_fit_is_refused(answers, marks, body, words):
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
-        ("# %% right_sum", r"\[right_sum\] is there twice"),
+        ("# %% right_sum", r"\[right_sum\] is the name of two cells"),
         ("# %%", "a cell has no name"),
         ("# %% two words", "cannot read `# %% two words`"),
     ],
