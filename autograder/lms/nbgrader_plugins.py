@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from nbgrader.api import Gradebook
-from nbgrader.exchange.abc import ExchangeCollect
+from nbgrader.exchange.default import ExchangeCollect
 from nbgrader.plugins import CsvExportPlugin, ExportPlugin, LateSubmissionPlugin
 from nbgrader.plugins.zipcollect import ExtractorPlugin
 from traitlets import Float
 
 from autograder.grading import grade, roster
 from autograder.grading.verdict_files import graded_weeks
-from autograder.lms import exchange, from_exchange
+from autograder.lms import from_exchange
 
 ADVICE = {
     r"No notebooks were matched by '.*/solutions/[^*]*'": "`autograder build WEEK` builds a week's notebook, and "
@@ -62,7 +62,6 @@ class CollectSafely(ExchangeCollect):
         """Collect, and log what became of each submission."""
         names: Any = self.coursedir
         root = Path(names.root)
-        place, course = exchange.place_of(root)
         submitted = root / names.submitted_directory
         wanted = from_exchange.Collection(
             names.assignment_id,
@@ -72,7 +71,7 @@ class CollectSafely(ExchangeCollect):
             student=names.student_id or "*",
         )
         try:
-            lines = from_exchange.collect(wanted, place, course)
+            lines = from_exchange.collect(wanted, Path(self.root), str(names.course_id))
         except ValueError as error:
             self.fail(str(error))
         for line in lines:

@@ -190,16 +190,16 @@ WITHOUT_USER_NAMESPACES = """
 import ctypes, os, struct
 from autograder.sandboxes import bubblewrap
 from autograder.sandboxes import zygote
-from autograder.jobs import syscalls as calls
+from autograder.jobs import bpf, syscalls as calls
 
 column, machine = calls._MACHINES[os.uname().machine]
-code = [calls._do(calls._LOAD, calls._NUMBER_AT)]
-code += [calls._do(calls._EQUAL, calls._CLONE3[column], 0, 1), calls._do(calls._RETURN, calls._ERROR | calls._ENOSYS)]
+code = [bpf.do(bpf.LOAD, bpf.NUMBER_AT)]
+code += [bpf.do(bpf.EQUAL, calls._CLONE3[column], 0, 1), bpf.do(bpf.RETURN, bpf.ERROR | bpf.ENOSYS)]
 for call in (calls.REFUSED["unshare"], calls._CLONE):
-    decision = [calls._do(calls._ANY_BIT, 0x10000000, 0, 1), calls._do(calls._RETURN, calls._ERROR | calls._EPERM)]
-    decision = [calls._do(calls._LOAD, calls._FIRST_AT), *decision, calls._do(calls._RETURN, calls._ALLOW)]
-    code += [calls._do(calls._EQUAL, call[column], 0, len(decision)), *decision]
-kept = ctypes.create_string_buffer(b"".join([*code, calls._do(calls._RETURN, calls._ALLOW)]))
+    decision = [bpf.do(bpf.ANY_BIT, 0x10000000, 0, 1), bpf.do(bpf.RETURN, bpf.ERROR | bpf.EPERM)]
+    decision = [bpf.do(bpf.LOAD, bpf.FIRST_AT), *decision, bpf.do(bpf.RETURN, bpf.ALLOW)]
+    code += [bpf.do(bpf.EQUAL, call[column], 0, len(decision)), *decision]
+kept = ctypes.create_string_buffer(b"".join([*code, bpf.do(bpf.RETURN, bpf.ALLOW)]))
 program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) + 1, ctypes.addressof(kept)))
 assert ctypes.CDLL(None).syscall(calls._SECCOMP[column], 1, 1, program) == 0
 print(bubblewrap.problem() is None, zygote.level())

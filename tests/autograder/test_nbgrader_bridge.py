@@ -18,6 +18,7 @@ from autograder.authoring.course import load_config
 from autograder.grading import nbgrader_bridge, people, publishing
 from autograder.grading.roster import Student
 from autograder.grading.verdict_files import Standing
+from autograder.lms import exchange
 from autograder.reading import ingest
 
 TRAP = "def double(number):\n    return 2 * number\n\nopen('{mark}', 'w').close()"
@@ -140,16 +141,15 @@ def test_a_student_fetches_the_feedback_of_what_was_handed_in_through_the_exchan
     shutil.copytree(folder, tmp_path / "home" / TINY_WEEK)
 
     def nbgrader(where, *typed):
-        exchange = [f"--Exchange.root={tmp_path / 'exchange'}", f"--Exchange.cache={tmp_path / 'cache'}"]
+        places = [f"--Exchange.root={tmp_path / 'exchange'}", f"--Exchange.cache={tmp_path / 'cache'}"]
         ours = ["--CourseDirectory.course_id=sys602", "--Exchange.path_includes_course=False"]
-        command = [sys.executable, "-m", "nbgrader", *typed, TINY_WEEK, *exchange, *ours]
+        command = [sys.executable, "-m", "nbgrader", *typed, TINY_WEEK, *places, *ours]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # nbgrader calls alembic
         environment, told = os.environ | {"PATH": path}, {"capture_output": True, "text": True}
         done = subprocess.run(command, cwd=where, env=environment, check=False, timeout=120, **told)
         assert done.returncode == 0, done.stderr
 
-    (tmp_path / "exchange").mkdir(mode=0o777)
-    (tmp_path / "exchange").chmod(0o777)
+    exchange.make(tmp_path / "exchange", "sys602", os.getuid())
     nbgrader(course, "release_assignment")
     nbgrader(tmp_path / "home", "submit")
     nbgrader(course, "collect")
