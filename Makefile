@@ -74,10 +74,10 @@ grade: setup  ## grade WEEK=week01_collectives from SUBMITTED=autograder/submitt
 kill-matrix: setup  ## every known wrong answer against every check, and how many die in sight
 	"$(BIN)/autograder" kill-matrix
 
-forged-matrix: setup  ## every wrong answer behind every forgery: hours; goes on where it stopped (WEEKS="week02 week03")
+forged-matrix: setup  ## every wrong answer behind every forgery: hours; its rows stay in build/, and it goes on where it stopped (WEEKS="week02 week03")
 	"$(BIN)/autograder" forged-matrix $(WEEKS)
 
-stability: setup  ## every known answer under many seeds: hours; goes on where it stopped (WEEKS="week02 week03")
+stability: setup  ## every known answer under many seeds: hours; its rows stay in build/, and it goes on where it stopped (WEEKS="week02 week03")
 	"$(BIN)/autograder" stability $(WEEKS)
 
 own-solutions: setup  ## the course's own solutions handed in, three seeds: every automatic point
@@ -102,6 +102,7 @@ docker:  ## build the image sys602 (DOCKER=podman; BASE=, TORCH_INDEX= as in the
 	$(DOCKER) build -t sys602 $(if $(BASE),--build-arg BASE='$(BASE)') \
 	  $(if $(filter-out undefined,$(origin TORCH_INDEX)),--build-arg TORCH_INDEX='$(TORCH_INDEX)') .
 
-clean:  ## remove what can be made again (the gradebook stays)
-	rm -rf build .pytest_cache .ruff_cache autograder/autograded autograder/feedback
+clean:  ## remove what can be made again (the gradebook and the rows of long tables stay)
+	find build -mindepth 1 -maxdepth 1 -not -name '*.jsonl' -exec rm -rf {} + 2>/dev/null || true
+	rm -rf .pytest_cache .ruff_cache autograder/autograded autograder/feedback
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -2,8 +2,8 @@
 
 The cases of one mesh run one after another on the same ranks. Those come first that give every (dp, pp, cp, tp, ep)
 with every schedule and ZeRO stage one row; then other models on them, and experts that tp cuts. Rows are kept in
-results/all-meshes.jsonl, one for each case; results/all-meshes.md is made from them. A row is not judged again when the
-code changes: remove the file to begin anew.
+build/all-meshes.jsonl, one for each case, and build/all-meshes.md sums them up (KEPT_ROWS names another folder). A row
+is not judged again when the code changes: remove the file to begin anew.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from shardlab.hybrid.groups import training_groups
 from shardlab.mesh import Mesh
 from shardlab.mesh.process_groups import ProcessGroups, create_process_groups
 
+from autograder.matrices.kept import kept_folder
 from benchmarks.row import Row, at_most
 from tests.shardlab.hybrid.all_meshes import WORLDS, cases
 from tests.shardlab.hybrid.five_axes import Case, differences, trained, trained_alone
 
-RESULTS = Path(__file__).with_name("results")
-FILE, TABLE = RESULTS / "all-meshes.jsonl", RESULTS / "all-meshes.md"
 MOST_APART = 1e-5
 AT_ONCE = 8  # cases that one world trains, so that a failure loses few
 
@@ -38,7 +37,8 @@ def measure() -> list[Row]:
     ALL_MESHES=n in the environment stops after so many new cases.
     """
     torch.set_num_threads(1)
-    every, kept = cases(), read()
+    file = kept_folder() / "all-meshes.jsonl"
+    every, kept = cases(), read(file)
     left = int(os.environ.get("ALL_MESHES", "1000000"))
     progress = Console(stderr=True)
     alone: dict[Any, Any] = {}
@@ -48,10 +48,10 @@ def measure() -> list[Row]:
         left -= len(together)
         for row in judged(together, alone):
             kept[row["case"]] = row
-            with FILE.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            with file.open("a") as lines:
+                lines.write(json.dumps(row) + "\n")
             progress.print(f"{len(kept)} of {len(every)}: {row}", highlight=False)
-    TABLE.write_text(table(list(kept.values()), every))
+    file.with_suffix(".md").write_text(table(list(kept.values()), every))
     trained_rows = [row for row in kept.values() if "weight" in row]
     return [
         at_most(
@@ -126,9 +126,9 @@ def _trained_or_refused(case: Case, groups: ProcessGroups) -> Any:
         return str(error)
 
 
-def read() -> dict[str, dict[str, Any]]:
-    """The rows that are there, by case."""
-    lines = FILE.read_text().splitlines() if FILE.exists() else []
+def read(file: Path) -> dict[str, dict[str, Any]]:
+    """The rows of a file, by case; none if it does not exist."""
+    lines = file.read_text().splitlines() if file.exists() else []
     return {row["case"]: row for row in map(json.loads, lines)}
 
 

@@ -1,7 +1,8 @@
 """Ranks are killed at random moments, and while a checkpoint is written: is the end that of a run without any?
 
 A training of two replicas in float64, 15 steps, a checkpoint every 3. Some go on with both ranks, some on another mesh:
-with one. Rows are kept in results/kills.jsonl; results/kills.md is made from them. Remove the file to begin anew.
+with one. Rows are kept in build/kills.jsonl, and build/kills.md sums them up (KEPT_ROWS names another folder). Remove
+the file to begin anew.
 """
 
 from __future__ import annotations
@@ -29,10 +30,9 @@ from shardlab.train.recipe import from_tables
 from torch.distributed.checkpoint import FileSystemReader, load
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
+from autograder.matrices.kept import kept_folder
 from benchmarks.row import Row, at_most
 
-RESULTS = Path(__file__).with_name("results")
-FILE, TABLE = RESULTS / "kills.jsonl", RESULTS / "kills.md"
 OF_A_KIND, STEPS, EVERY, LONG = 20, 15, 3, 240.0
 MOST_APART = 1e-5  # on another mesh sums have another order; on the same one nothing may differ
 TABLES: dict[str, dict[str, Any]] = {
@@ -68,7 +68,8 @@ class Kill:
 
 def measure() -> list[Row]:
     """Kill until there are twenty of each kind, write the table, and count what went wrong. KILLS=n: so many more."""
-    kept = [Kill(**json.loads(line)) for line in FILE.read_text().splitlines()] if FILE.exists() else []
+    file = kept_folder() / "kills.jsonl"
+    kept = [Kill(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
     most, progress = int(os.environ.get("KILLS", "1000")), Console(stderr=True)
     there = {(one.kind, one.number) for one in kept}
     wanted = [(kind, number) for number in range(OF_A_KIND) for kind in ("any moment", "in a checkpoint")]
@@ -77,10 +78,10 @@ def measure() -> list[Row]:
         for kind, number in [one for one in wanted if one not in there][:most]:
             whole = whole or unbroken(Path(name, "whole"))
             kept.append(one := killed(Path(name, f"{kind} {number}"), kind, number, whole))
-            with FILE.open("a") as file:
-                file.write(json.dumps(asdict(one)) + "\n")
+            with file.open("a") as lines:
+                lines.write(json.dumps(asdict(one)) + "\n")
             progress.print(str(one), highlight=False)
-    TABLE.write_text("\n".join(table(kept)) + "\n")
+    file.with_suffix(".md").write_text("\n".join(table(kept)) + "\n")
     return [at_most(f"of {len(kept)} kills, not as it should be", sum(not one.is_right for one in kept), 0)]
 
 

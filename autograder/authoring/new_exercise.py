@@ -59,16 +59,14 @@ def _lay_out(exercise: str, week: str, points: float, root: Path) -> list[Path]:
     words = {"exercise": exercise, "function": module, "points": f"{points:g}", "title": _title(name)}
     page = root / "solutions" / week / f"{week}.py"
     check = root / "autograder" / "weeks" / week / f"{module}.py"
-    known = root / "solutions" / week / "known"
+    known = root / "solutions" / week / "known" / f"{module}.py"
     if check.exists() or f'"{exercise}"' in page.read_text(encoding="utf-8"):
         raise ValueError(f"{exercise} is there already: choose another name")
     _write(check, "check", words)
-    for right in ("right_by_rounds", "right_in_one_line"):
-        _write(known / module / f"{right}.py", right, words)
-    _write(known / f"{module}.toml", "wrong", words)
+    _write(known, "known", words)
     with page.open("a", encoding="utf-8") as file:
         file.write(_filled("cells", words))
-    return [page, check, known / f"{module}.toml"]
+    return [page, check, known]
 
 
 def _write(path: Path, template: str, words: dict[str, str]) -> None:

@@ -16,14 +16,14 @@ Judges = Annotated[int, typer.Option(help="judges side by side")]
 def forged_matrix(week: Weeks = None, judges: Judges = 2) -> None:
     """Judge every wrong answer behind every forgery: status 1 if a lie about messages, order or memory earns points."""
     from autograder.matrices import forged, known, reports
-    from autograder.matrices.kept import RESULTS, Kept
+    from autograder.matrices.kept import Kept, kept_folder
 
     checks = _checks(week)
-    rows, kept = forged.everything(checks), Kept(RESULTS / "forged-matrix.jsonl")
+    rows, kept = forged.everything(checks), Kept(kept_folder() / "forged-matrix.jsonl")
     rights = {row.check.exercise: known.right_of(row.check.exercise).source for row in rows}
     seen = reports.print_forged(forged.judged(rows, rights, kept, judges))
     kept.settle({check.exercise.split(".")[0] for check in checks}, {row.key for row in rows})
-    reports.write_forged(kept.rows(), RESULTS / "forged-matrix.md")
+    reports.write_forged(kept.rows(), kept_folder() / "forged-matrix.md")
     raise typer.Exit(1 if any(map(forged.is_undeserved, seen)) else 0)
 
 
@@ -36,13 +36,13 @@ def stability(
     """Judge every kept answer under many seeds: status 1 if the points of one differ."""
     from autograder.matrices import reports
     from autograder.matrices import stability as matrix
-    from autograder.matrices.kept import RESULTS, Kept
+    from autograder.matrices.kept import Kept, kept_folder
 
     checks = _checks(week)
-    rows, kept = matrix.everything(checks, seeds), Kept(RESULTS / "stability.jsonl")
+    rows, kept = matrix.everything(checks, seeds), Kept(kept_folder() / "stability.jsonl")
     seen = reports.print_stability(matrix.judged(rows, kept, judges))
     kept.settle({check.exercise.split(".")[0] for check in checks}, {row.key for row in rows})
-    reports.write_stability(kept.rows(), RESULTS / "stability.md")
+    reports.write_stability(kept.rows(), kept_folder() / "stability.md")
     raise typer.Exit(1 if any(map(matrix.differs, seen)) else 0)
 
 

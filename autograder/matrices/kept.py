@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,15 @@ from autograder.matrices.program import without_words
 AUTOGRADER = Path(__file__).parents[1]
 LABS = AUTOGRADER.parent / "labs" / "shardlab"
 DECIDE = ("reading/cell_text.py", "reading/program.py", "judging/judge.py", "sandboxes/zygote.py")
-RESULTS = AUTOGRADER.parent / "benchmarks" / "results"
+BUILD = AUTOGRADER.parent / "build"
 Row = dict[str, Any]
+
+
+def kept_folder() -> Path:
+    """Where long tables keep their rows and write their summaries: build/, or the folder named by KEPT_ROWS."""
+    found = Path(os.environ.get("KEPT_ROWS") or BUILD)
+    found.mkdir(parents=True, exist_ok=True)
+    return found
 
 
 class Kept:

@@ -1,31 +1,39 @@
 """Known answers of every exercise: honest ones, which must live, and wrong ones, which must die.
 
-`solutions/weekNN_topic/known/exercise/*.py` are whole answers: `right_*.py` are honest, the others wrong. In
-`known/exercise.toml` each table is a wrong answer that is another one with one change:
+`solutions/weekNN_topic/known/exercise.py` has a cell for each answer. Names that begin with `right_` are honest. The
+docstring's first line says what the answer does; a wrong one that passes the visible check says in another line why it
+may. An answer that is another one with a few changed lines is written as a diff of it:
 
-    [sends_whole_tensors]
-    story = "every rank sends all it has"
-    of = "right_in_order"
-    old = "piece = pieces[(rank - step) % size]"
-    new = "piece = tensor"
+    # %% right_in_order
+    \"\"\"Different: begins with the own piece.\"\"\"
+    ...
 
-`old` and `new` are lists where a change needs several places. A wrong answer that passes the visible check says why it
-may: `not_in_sight = "…"`, in a file a docstring line `Not in sight: …`.
+    # %% sends_whole_tensors of="right_in_order"
+    \"\"\"Wrong: every rank sends all it has.
+
+    Not in sight: one rank has nothing to send.
+    \"\"\"
+
+    # -    piece = pieces[(rank - step) % size]
+    # +    piece = tensor
+
+A block of the diff replaces its unchanged lines (`#  `, two spaces) and its old ones (`# -`), which must occur exactly
+once in the answer. `# %% right_as_taught from="page"` is the page's own solution, below the imports in the cell.
 """
 
 from __future__ import annotations
 
 import ast
-import tomllib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from autograder.authoring import percent
 from autograder.authoring.course import ROOT
 
 NOT_IN_SIGHT = "Not in sight: "
-NEEDED = {"story", "of", "old", "new"}
+SOLUTION = re.compile(r"^ *### (BEGIN|END) SOLUTION\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -50,14 +58,8 @@ def answers_of(exercise: str, root: Path = ROOT) -> list[Known]:
     Raises ValueError for a change that does not apply exactly once.
     """
     week, name = exercise.split(".")
-    folders = [folder / name.replace("-", "_") for folder in (root / "solutions").glob(f"{week}_*/known")]
-    found = {one.name: one for folder in folders for one in _whole(exercise, folder)}
-    for folder in folders:
-        for one in _changed(folder.with_suffix(".toml"), exercise, dict(found)):
-            if one.name in found:
-                raise ValueError(f"{folder}.toml: [{one.name}] is also a file: give it another name")
-            found[one.name] = one
-    return [found[key] for key in sorted(found)]
+    paths = (root / "solutions").glob(f"{week}_*/known/{name.replace('-', '_')}.py")
+    return sorted((one for path in paths for one in _read(path, exercise)), key=lambda one: one.name)
 
 
 def find(exercise: str, name: str) -> Known:
@@ -73,56 +75,75 @@ def right_of(exercise: str) -> Known:
     for one in answers_of(exercise):
         if one.is_right:
             return one
-    raise ValueError(f"no right answer of {exercise} is known: add right_….py")
+    raise ValueError(f"no right answer of {exercise} is known: add a cell `# %% right_…`")
 
 
-def _whole(exercise: str, folder: Path) -> Iterator[Known]:
-    for path in sorted(folder.glob("*.py")):
-        source = path.read_text(encoding="utf-8")
-        told = (ast.get_docstring(ast.parse(source)) or path.stem).splitlines()
-        reasons = [line.removeprefix(NOT_IN_SIGHT) for line in told if line.startswith(NOT_IN_SIGHT)]
-        yield Known(exercise, path.stem, told[0], source, "".join(reasons))
-
-
-def _changed(path: Path, exercise: str, whole: dict[str, Known]) -> Iterator[Known]:
-    for name, table in _tables(path).items():
+def _read(path: Path, exercise: str) -> Iterator[Known]:
+    whole: dict[str, str] = {}
+    for cell in percent.named_cells(path):
         try:
-            source = _apply(table, whole)
+            told = _docstring(cell).splitlines()
+            if "of" in cell.marks:
+                source = f'"""{told[0]}"""\n\n{_changed(cell, whole)}'
+            else:
+                source = whole[cell.name] = cell.text + _of_the_page(cell, path, exercise)
         except ValueError as error:
-            raise ValueError(f"{path}: [{name}] {error}") from None
-        story = f"{'Different' if name.startswith('right_') else 'Wrong'}: {table['story']}"
-        yield Known(exercise, name, story, f'"""{story}"""\n\n{source}', table.get("not_in_sight", ""))
+            raise ValueError(f"{path}: [{cell.name}] {error}") from None
+        reasons = [line.removeprefix(NOT_IN_SIGHT) for line in told if line.startswith(NOT_IN_SIGHT)]
+        yield Known(exercise, cell.name, told[0], source, "".join(reasons))
 
 
-def _tables(path: Path) -> dict[str, dict[str, Any]]:
-    """The tables of a TOML file; none where there is no file. Raises ValueError that names a broken one."""
+def _docstring(cell: percent.Cell) -> str:
+    """The docstring of an answer. Raises ValueError if a cell is not Python, has no docstring or has unknown marks."""
+    if cell.marks.keys() - {"of"} and cell.marks != {"from": "page"}:
+        raise ValueError('has unknown marks: write of="another_answer", from="page", or none')
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: {error}") from None
+        told = ast.get_docstring(ast.parse(cell.text))
+    except SyntaxError as error:
+        raise ValueError(f"is not Python: {error}") from None
+    if not told:
+        raise ValueError("has no docstring: say in a line what it does")
+    return told
 
 
-def _apply(table: dict[str, Any], whole: dict[str, Known]) -> str:
-    """The code of the answer that a table names, changed. Raises ValueError where that cannot be done."""
-    if missing := sorted(NEEDED - set(table)):
-        raise ValueError(f"lacks {', '.join(missing)}")
-    if unknown := sorted(set(table) - NEEDED - {"not_in_sight"}):
-        raise ValueError(f"has {', '.join(unknown)}: write {', '.join(sorted(NEEDED))}, and not_in_sight if it is so")
-    if table["of"] not in whole:
-        raise ValueError(f"changes {table['of']!r}, and there is no such file: use one of {', '.join(whole)}")
-    code = _without_docstring(whole[table["of"]].source)
-    places, texts = _listed(table["old"]), _listed(table["new"])
-    if len(places) != len(texts):
-        raise ValueError(f"changes {len(places)} places, and {len(texts)} texts are given for them")
-    for old, new in zip(places, texts, strict=True):
-        if code.count(old) != 1:
-            raise ValueError(f"changes text that occurs {code.count(old)} times in {table['of']}: {old!r}")
-        code = code.replace(old, new)
-    return code
+def _of_the_page(cell: percent.Cell, path: Path, exercise: str) -> str:
+    """The page's solution, where a cell asks for it. Raises ValueError where the page has none."""
+    if "from" not in cell.marks:
+        return ""
+    page = path.parents[1] / f"{path.parents[1].name}.py"
+    texts = [one.text for one in percent.cells_of(page) if one.marks.get("exercise") == exercise]
+    if not texts:
+        raise ValueError(f'takes the solution of {page.name}, which has no cell exercise="{exercise}"')
+    return "\n\n" + SOLUTION.sub("", "\n\n".join(texts))
 
 
-def _listed(texts: str | list[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else texts
+def _changed(cell: percent.Cell, whole: dict[str, str]) -> str:
+    """The code of the answer that a cell changes, changed. Raises ValueError where that cannot be done."""
+    base = cell.marks["of"]
+    if base not in whole:
+        raise ValueError(f"changes {base!r}, and there is no such whole answer above it: use one of {', '.join(whole)}")
+    code, end, parts = _without_docstring(whole[base]), 0, []
+    for old, new in _blocks(_without_docstring(cell.text)):
+        places = [match.start() for match in re.finditer(f"^(?={re.escape(old)})", code, re.MULTILINE)]
+        if len(places) != 1:
+            raise ValueError(f"changes lines that occur {len(places)} times in {base}:\n{old}")
+        if places[0] < end:
+            raise ValueError(f"changes these lines after ones that follow them; put its blocks in order:\n{old}")
+        parts.append(code[end : places[0]] + new)
+        end = places[0] + len(old)
+    return "".join(parts) + code[end:]
+
+
+def _blocks(diff: str) -> Iterator[tuple[str, str]]:
+    """Old and new lines of each block of a diff. Raises ValueError for one that changes nothing, or nothing known."""
+    for block in re.split(r"\n{2,}", diff.strip("\n")):
+        lines = [line.removeprefix("# ") if line != "#" else " " for line in block.split("\n")]
+        if any(line[:1] not in ("-", "+", " ") for line in lines) or not block.startswith("#"):
+            raise ValueError(f"lines of a diff begin with `# -`, `# +`, or `#` and two spaces:\n{block}")
+        old, new = ("".join(f"{line[1:]}\n" for line in lines if line[0] in signs) for signs in (" -", " +"))
+        if not old or old == new:
+            raise ValueError(f"this block changes nothing, or names no line to change:\n{block}")
+        yield old, new
 
 
 def _without_docstring(source: str) -> str:

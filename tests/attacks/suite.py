@@ -1,9 +1,9 @@
-"""Hostile and broken submissions, one file a case: read its header, judge it, look at what it leaves behind.
+"""Hostile and broken submissions, one file per group with a cell for each: read, judge, look for leftovers.
 
-A case begins with a docstring: what it tries, then lines of `key: value`. `catalogue` is the attack's number in the
-list it comes from, `points` and `sentence` are what is expected; `timeout`, `cases` (first, all, part:NAME) and
-`sealed: no` change how it is run. The rest of the file is the student's cell, or for `malformed` cases a function
-`hand_in(path, notebook)` that writes the submission.
+A cell `# %% name` begins with a docstring: what the attack tries, then lines of `key: value`. `catalogue` is its number
+in the list it comes from, `points` and `sentence` are what is expected; `timeout`, `cases` (first, all, part:NAME) and
+`sealed: no` change how it is run. The rest of the cell is the student's cell, or in `malformed.py` a function
+`hand_in(path, notebook)` that writes the submission. An attack that is not Python is a cell `# %% name [raw]`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 import psutil
 
 from autograder import weeks
+from autograder.authoring import percent
 from autograder.grading.grade import grade_one
 from autograder.judging.judge import Judge, Verdict
 
@@ -49,7 +51,8 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
 class Case:
     """One attack and the outcome it must get."""
 
-    path: Path
+    name: str  # group/name, as pytest shows it
+    code: str
     story: str
     exercise: str
     points: float
@@ -60,34 +63,38 @@ class Case:
     sealed: str = "yes"
 
     @property
-    def name(self) -> str:
-        """group/name, as pytest shows it."""
-        return f"{self.path.parent.name}/{self.path.stem}"
+    def group(self) -> str:
+        """The file it is in."""
+        return self.name.split("/")[0]
 
     @property
     def is_malformed(self) -> bool:
-        """Whether the file writes a submission instead of being one cell of it."""
-        return self.path.parent.name == "malformed"
+        """Whether its code writes a submission instead of being one cell of it."""
+        return self.group == "malformed"
 
 
 def load() -> list[Case]:
     """All cases, by group and name."""
-    return [_read(path) for group in GROUPS for path in sorted((FOLDER / group).glob("*.[pt][yx]*"))]
+    return [_case(f"{group}/{name}", marks, code) for group in GROUPS for name, marks, code in cells(group)]
 
 
-def _read(path: Path) -> Case:
-    head = path.read_text().split('"""')[1]
-    story, *lines = head.strip().split("\n")
-    marks = dict(line.split(": ", 1) for line in lines if ": " in line)
-    marks["points"] = float(marks["points"])  # type: ignore[assignment]
-    if "timeout" in marks:
-        marks["timeout"] = float(marks["timeout"])  # type: ignore[assignment]
-    return Case(path=path, story=story, **marks)  # type: ignore[arg-type]
+def cells(group: str) -> Iterator[tuple[str, dict[str, str], str]]:
+    """(name, story and the header's lines by key, code) of every attack of a group, by name."""
+    for cell in sorted(percent.named_cells(FOLDER / f"{group}.py"), key=lambda cell: cell.name):
+        _, head, code = cell.text.split('"""', 2)
+        story, *lines = head.strip().split("\n")
+        marks = dict(line.split(": ", 1) for line in lines if ": " in line)
+        yield cell.name, {"story": story} | marks, code.lstrip("\n")
+
+
+def _case(name: str, marks: dict[str, Any], code: str) -> Case:
+    numbers = {key: float(marks[key]) for key in ("points", "timeout") if key in marks}
+    return Case(name=name, code=code, **(marks | numbers))
 
 
 def source_of(case: Case, places: dict[str, str]) -> str:
     """The student's cell of a case; `places` are the words between @ signs in it."""
-    return with_places(case.path.read_text().split('"""', 2)[2].lstrip("\n"), places)
+    return with_places(case.code, places)
 
 
 def with_places(source: str, places: dict[str, str]) -> str:
@@ -114,7 +121,7 @@ def judge_case(case: Case, judge: Judge, folder: Path, places: dict[str, str]) -
 
 
 def _judge_submission(case: Case, judge: Judge, folder: Path) -> Verdict:
-    student = case.path.stem
+    student = case.name.split("/")[1]
     hand_in(case, folder / "submitted", student)
     graded = grade_one(student, WEEK, folder / "submitted", judge, SEED)["exercises"][case.exercise]
     return Verdict(case.exercise, graded["points"], graded["max"], graded["text"], graded["fault"])
@@ -125,7 +132,7 @@ def hand_in(case: Case, submitted: Path, student: str) -> None:
     path = submitted / student / WEEK / f"{WEEK}.ipynb"
     path.parent.mkdir(parents=True)
     space: dict[str, Any] = {"json": json, "os": os}
-    exec(compile(case.path.read_text(), str(case.path), "exec"), space)
+    exec(compile(case.code, case.name, "exec"), space)
     space["hand_in"](path, notebook_of({"week01-naive-bill": RIGHT_BILL}))
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from autograder.judging import exhibits
 from autograder.judging.judge import Judge
 
-FILES = sorted((Path(__file__).parent / "exhibits").glob("*.py"))
+ATTACKS = {name: (marks, code) for name, marks, code in suite.cells("exhibits")}
 pytestmark = [pytest.mark.timeout(300), pytest.mark.sandbox(3)]
 
 
@@ -23,13 +23,12 @@ def pot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honeypot]:
     assert one.is_untouched
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("name", ATTACKS)
 @pytest.mark.slow
-def test_it_shows_text_and_small_pictures(path: Path, judge: Judge, pot: Honeypot, tmp_path: Path, monkeypatch):
-    _, head, source = path.read_text().split('"""', 2)
-    marks = dict(line.split(": ", 1) for line in head.split("\n") if ": " in line)
+def test_it_shows_text_and_small_pictures(name: str, judge: Judge, pot: Honeypot, tmp_path: Path, monkeypatch):
+    marks, code = ATTACKS[name]
     monkeypatch.setattr(exhibits, "TIMEOUT", float(marks.get("timeout", exhibits.TIMEOUT)))
-    source = suite.with_places(source, pot.places)
+    source = suite.with_places(code, pot.places)
     shown = exhibits.show(judge, {"preamble": suite.PREAMBLE, "cells": [["week01.plot", source, True]]})
     said = shown.text + shown.note
     assert "was not run" not in shown.note and SECRET not in said and "\x1b" not in said

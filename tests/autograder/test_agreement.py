@@ -139,8 +139,8 @@ def test_what_is_laid_out_passes_as_it_is(course, command, name, week):
     assert "ring_rounds" in (course / "course" / week / f"{week}.ipynb").read_text()
     judged = in_the_course(course, "-c", KNOWN_ARE_JUDGED, f"{week[:6]}.ring-rounds")
     assert judged.returncode == 0 and int(judged.stdout) >= 6, judged.stderr
-    (wrong,) = [text for text in tables_on_the_page("toml") if text.startswith("[one_phase]")]
-    assert wrong in (course / "solutions" / week / "known" / "ring_rounds.toml").read_text()
+    (wrong,) = [text for text in tables_on_the_page("python") if text.startswith("# %% one_phase")]
+    assert wrong in (course / "solutions" / week / "known" / "ring_rounds.py").read_text()
     test = course / "solutions" / week / f"test_{week}.py"
     if command == "new-week":
         assert in_the_course(course, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)).returncode == 0

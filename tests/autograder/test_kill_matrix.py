@@ -51,7 +51,7 @@ def test_all_end_as_they_must(check, judge, pytestconfig):
     bad = [f"{row.name}: {'lived' if row.lived else 'died'}: {row.text}" for row in rows if not row.ended_as_expected]
     assert not bad, "\n".join(bad)
     unexplained = [row.name for row in rows if row.is_unexplained]
-    assert not unexplained, f"these pass the visible check; say why, not_in_sight = …: {unexplained}"
+    assert not unexplained, f"these pass the visible check; say why, `Not in sight: …`: {unexplained}"
 
 
 def test_nine_of_ten_wrong_answers_die_in_sight():

@@ -1,4 +1,4 @@
-"""Known answers are found by listing folders, and a change that does not fit its answer is refused."""
+"""Known answers are cells of one file per exercise; a change that does not fit its answer is refused."""
 
 import pytest
 
@@ -6,61 +6,106 @@ from autograder.matrices import known
 from autograder.weeks import FOLDERS, WEEKS
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]
-RIGHT = '"""Different: adds."""\n\n\ndef total(a, b):\n    return a + b\n'
+RIGHT = '"""Different: adds."""\n\n\ndef total(a, b):\n    c = a\n    c = a\n    return c + b\n'
+PAGE = """# %% exercise="week01.total"
+def total(a, b):
+    ### BEGIN SOLUTION
+    return a + b
+    ### END SOLUTION
+
+
+# %% check="week01.total" points=1
+check("week01.total", total)
+"""
 
 
 @pytest.fixture
-def course(tmp_path):
-    """A course with one exercise, week01.total, of which one right answer is known."""
-    folder = tmp_path / "solutions" / "week01_sums" / "known" / "total"
-    folder.mkdir(parents=True)
-    (folder / "right_sum.py").write_text(RIGHT)
-    return tmp_path
+def answers(tmp_path):
+    """Adds cells to the known answers of week01.total, of which one right answer is known, and returns all by name."""
+    week = tmp_path / "solutions" / "week01_sums"
+    (week / "known").mkdir(parents=True)
+    (week / "week01_sums.py").write_text(PAGE)
+
+    def with_cells(cells: str) -> dict[str, known.Known]:
+        (week / "known" / "total.py").write_text(f"# %% right_sum\n{RIGHT}\n\n{cells}")
+        return {one.name: one for one in known.answers_of("week01.total", tmp_path)}
+
+    return with_cells
 
 
-def changed(course, table: str) -> list[known.Known]:
-    (course / "solutions" / "week01_sums" / "known" / "total.toml").write_text(table)
-    return known.answers_of("week01.total", course)
-
-
-def test_a_change_makes_another_answer(course):
-    table = '[minus]\nstory = "subtracts."\nof = "right_sum"\nold = "a + b"\nnew = "a - b"\nnot_in_sight = "b is 0."'
-    minus, right = changed(course, table)
-    assert (minus.name, minus.is_right, minus.reason) == ("minus", False, "b is 0.")
-    assert minus.source == '"""Wrong: subtracts."""\n\ndef total(a, b):\n    return a - b\n'
+def test_a_change_makes_another_answer(answers):
+    story = '"""Wrong: subtracts.\n\nNot in sight: b is 0.\n"""'
+    both = answers(f'# %% minus of="right_sum"\n{story}\n\n# -    return c + b\n# +    return c - b\n')
+    minus, right = both["minus"], both["right_sum"]
+    assert list(both) == ["minus", "right_sum"]
+    assert (minus.story, minus.is_right, minus.reason) == ("Wrong: subtracts.", False, "b is 0.")
+    assert minus.source == RIGHT.replace("Different: adds", "Wrong: subtracts").replace("+", "-").replace(
+        "\n\n\n", "\n\n"
+    )
     assert right.is_right and right.source == RIGHT and right.story == "Different: adds."
 
 
-def test_a_change_may_have_several_places(course):
-    table = '[c]\nstory = "other names."\nof = "right_sum"\nold = ["(a, b)", "a + b"]\nnew = ["(c, d)", "c * d"]'
-    assert "def total(c, d):\n    return c * d\n" in changed(course, table)[0].source
+def test_a_change_has_blocks_with_context_and_empty_lines(answers):
+    first = "# -def total(a, b):\n# +def total(c, d):\n# +\n#      c = a\n#      c = a\n"
+    diff = f"{first}\n# -    return c + b\n# +    return d\n"
+    source = answers(f'# %% d of="right_sum"\n"""Wrong: d."""\n\n{diff}')["d"].source
+    assert source == '"""Wrong: d."""\n\ndef total(c, d):\n\n    c = a\n    c = a\n    return d\n'
+
+
+def test_the_page_s_own_solution_is_an_answer_and_can_be_changed(answers):
+    change = '# %% less of="right_page"\n"""Wrong: less."""\n\n# -    return a + b\n# +    return a - b\n'
+    found = answers(f'# %% right_page from="page"\n"""Different: the page."""\n\nimport torch\n\n{change}')
+    code = "import torch\n\n\ndef total(a, b):\n    return a + b\n"
+    assert found["right_page"].source == f'"""Different: the page."""\n\n{code}'
+    assert found["less"].source == f'"""Wrong: less."""\n\n{code.replace("+", "-")}'
+
+
+STORY = '"""Wrong: wrong."""\n\n'
 
 
 @pytest.mark.parametrize(
-    ("table", "words"),
+    ("marks", "body", "words"),
     [
-        ('story = "s"\nof = "right_sum"\nold = "a * b"\nnew = "a"', "occurs 0 times in right_sum"),
-        ('story = "s"\nof = "right_sum"\nold = "a"\nnew = "c"', "occurs 3 times in right_sum"),
-        ('story = "s"\nof = "gone"\nold = "a + b"\nnew = "a"', "changes 'gone', and there is no such file"),
-        ('story = "s"\nof = "right_sum"\nold = "a + b"', "lacks new"),
-        ('story = "s"\nof = "right_sum"\nold = "a + b"\nnew = "a"\nwhy = "so"', "has why"),
-        ('story = "s"\nof = "right_sum"\nold = ["a + b", "def"]\nnew = ["a"]', "changes 2 places, and 1 texts"),
+        ('of="right_sum"', f"{STORY}# -    return a\n# +    b", "occur 0 times in right_sum"),
+        ('of="right_sum"', f"{STORY}# -    c = a\n# +    c = b", "occur 2 times in right_sum"),
+        ('of="right_sum"', f"{STORY}# -   return c + b\n# +   b", "occur 0 times in right_sum"),
+        ('of="right_sum"', f"{STORY}# -    return c + b\n\n# -def total(a, b):", "put its blocks in order"),
+        ('of="gone"', f"{STORY}# -    return c + b", "no such whole answer above it: use one of right_sum"),
+        ('of="right_sum"', f"{STORY}# +    return c", "names no line to change"),
+        ('of="right_sum"', f"{STORY}#      return c + b", "changes nothing"),
+        ('of="right_sum"', STORY, "lines of a diff begin with"),
+        ('of="right_sum"', f"{STORY}#     return c + b\n# -   b", "occur 0 times in right_sum"),
+        ('of="right_sum"', f"{STORY}# return c + b", "lines of a diff begin with"),
+        ('of="right_sum"', f"{STORY}return_c", "lines of a diff begin with"),
+        ('of="right_sum"', "# -    return c + b", "has no docstring"),
+        ('why="so"', STORY, "has unknown marks"),
+        ('from="book"', STORY, "has unknown marks"),
+        ("", "def total(", "is not Python"),
     ],
 )
-def test_a_change_that_does_not_fit_is_refused(course, table, words):
-    with pytest.raises(ValueError, match=r"total\.toml: \[wrong\]") as refused:
-        changed(course, f"[wrong]\n{table}")
+def test_a_cell_that_does_not_fit_is_refused(answers, marks, body, words):
+    with pytest.raises(ValueError, match=r"total\.py: \[wrong\]") as refused:
+        answers(f"# %% wrong {marks}".rstrip() + f"\n{body}\n")
     assert words in str(refused.value)
 
 
-def test_a_broken_file_is_named(course):
-    with pytest.raises(ValueError, match=r"total\.toml: Expected"):
-        changed(course, "[wrong")
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("# %% right_sum", r"\[right_sum\] is the name of two cells"),
+        ("# %%", "a cell has no name"),
+        ("# %% two words", "cannot read `# %% two words`"),
+    ],
+)
+def test_a_cell_has_a_name_which_is_taken_once(answers, cell, words):
+    with pytest.raises(ValueError, match=rf"total\.py: {words}"):
+        answers(f"{cell}\n{STORY}")
 
 
-def test_a_name_is_taken_once(course):
-    with pytest.raises(ValueError, match="is also a file"):
-        changed(course, '[right_sum]\nstory = "s"\nof = "right_sum"\nold = "a + b"\nnew = "a"')
+def test_a_page_without_the_exercise_has_no_solution(answers, tmp_path):
+    (tmp_path / "solutions" / "week01_sums" / "week01_sums.py").write_text(PAGE.replace("total", "other"))
+    with pytest.raises(ValueError, match=r"\[right_page\] takes the solution of week01_sums.py"):
+        answers('# %% right_page from="page"\n"""Different: the page."""')
 
 
 def test_a_file_is_named_after_its_exercise():
@@ -69,6 +114,6 @@ def test_a_file_is_named_after_its_exercise():
 
 
 def test_every_known_answer_belongs_to_an_exercise():
-    folders = (known.ROOT / "solutions").glob("week*/known/*")
-    kept = {f"{path.parts[-3].split('_')[0]}.{path.stem}" for path in folders}
-    assert kept == {check.exercise.replace("-", "_") for check in CHECKS}
+    files = (known.ROOT / "solutions").glob("week*/known/*")
+    kept = {f"{path.parts[-3].split('_')[0]}.{path.name}" for path in files}
+    assert kept == {check.exercise.replace("-", "_") + ".py" for check in CHECKS}

@@ -9,7 +9,7 @@ from sample_checks import DOUBLE_ANSWERS, LUCKY, ONE_MESSAGE_ANSWERS, TRUSTING
 
 from autograder.judging.judge import seed_for
 from autograder.matrices import forged, kill_matrix, known, reports, sample, stability
-from autograder.matrices.kept import Kept
+from autograder.matrices.kept import BUILD, Kept, kept_folder
 from autograder.matrices.reports import print_forged, print_stability, write_forged, write_stability
 from autograder.weeks import WEEKS
 
@@ -188,6 +188,13 @@ def test_rows_of_another_version_go_when_their_week_is_settled(tmp_path):
         kept.add({"key": key, "exercise": f"{week}.x", "answer": "a"})
     kept.settle({"week02"}, {"new"})
     assert [row["key"] for row in kept.rows()] == ["other", "new"]
+
+
+def test_rows_stay_in_build_or_where_the_environment_says(tmp_path, monkeypatch):
+    monkeypatch.delenv("KEPT_ROWS", raising=False)
+    assert kept_folder() == BUILD
+    monkeypatch.setenv("KEPT_ROWS", str(tmp_path / "new" / "rows"))
+    assert kept_folder() == tmp_path / "new" / "rows" and kept_folder().is_dir()
 
 
 def test_the_tables_count(tmp_path, capsys):

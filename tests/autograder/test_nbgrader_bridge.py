@@ -29,9 +29,9 @@ def published(tmp_path_factory):
     """A class of five, graded and published once: by name, what became of each; and the course's folder."""
     course = make_tiny_course(tmp_path_factory.mktemp("course"))
     mark = course / "was_executed"
-    answers = course / "solutions" / TINY_WEEK / "known" / "week01.double.toml"
+    answers = course / "solutions" / TINY_WEEK / "known" / "double.py"
     answers.parent.mkdir()
-    answers.write_text("right = 'return 2 * number'")
+    answers.write_text("# %% right\nreturn 2 * number\n")
     hand_in(course, "ada", {"week01-double": TRAP.format(mark=mark), "week01-interview": "Less than twice."})
     write_verdict(
         course,
@@ -92,7 +92,7 @@ def test_known_answers_beside_the_source_reach_no_student(published):
     _, course = published
     given = [path for name in ("autograded", "feedback") for path in (course / "autograder" / name).rglob("*")]
     assert any(path.suffix == ".html" for path in given)
-    assert not [path for path in given if "known" in path.name or path.suffix == ".toml"]
+    assert not [path for path in given if "known" in path.name or path.suffix == ".py"]
 
 
 def test_a_broken_or_missing_submission_does_not_stop_the_others(published):

@@ -1,5 +1,0 @@
-"""Wrong: returns its own tensor, nothing was exchanged."""
-
-
-def exchange(tensor, *, group):
-    return tensor.clone()

@@ -1,3 +1,0 @@
-"""Wrong: nothing is answered."""
-
-reading_answers = {"default_order": None, "counts": None, "order": None}

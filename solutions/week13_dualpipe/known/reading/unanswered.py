@@ -1,3 +1,0 @@
-"""Wrong: nothing filled in."""
-
-reading_answers = {"main_steps": None, "weights_in": None, "order": None}
