@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from autograder import known, weeks
-from autograder.judge import Judge, Verdict
-from autograder.kill_matrix import PREAMBLE
+from autograder import weeks
+from autograder.judging.judge import Judge, Verdict
+from autograder.matrices import known
+from autograder.matrices.kill_matrix import PREAMBLE
 from tests import levels
 
 pytest_plugins = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nbgrader
 
-from autograder import nbgrader_plugins
+from autograder.lms import nbgrader_plugins
 
 c = get_config()  # noqa: F821  (nbgrader defines it)
 course_root = Path(__file__).resolve().parent
@@ -34,13 +34,13 @@ c.Exchange.root = os.environ.get("NBGRADER_EXCHANGE", "/usr/local/share/nbgrader
 c.Exchange.path_includes_course = False
 
 # Collect, Export and zip_collect take a submission for its owner's, a grade for the submission's, and no link at all.
-c.ExchangeFactory.collect = "autograder.nbgrader_plugins.CollectSafely"
-c.ExportApp.plugin_class = "autograder.nbgrader_plugins.CurrentGrades"
-c.ZipCollectApp.extractor_plugin = "autograder.nbgrader_plugins.UseAutograderCollect"
+c.ExchangeFactory.collect = "autograder.lms.nbgrader_plugins.CollectSafely"
+c.ExportApp.plugin_class = "autograder.lms.nbgrader_plugins.CurrentGrades"
+c.ZipCollectApp.extractor_plugin = "autograder.lms.nbgrader_plugins.UseAutograderCollect"
 nbgrader_plugins.name_our_commands()
 
 # Late submissions: nothing is taken off unless you write a number here, such as 10.0.
-c.AssignLatePenalties.plugin_class = "autograder.nbgrader_plugins.PerDay"
+c.AssignLatePenalties.plugin_class = "autograder.lms.nbgrader_plugins.PerDay"
 c.PerDay.percent_per_day = 0.0
 c.PerDay.grace_minutes = 0.0
 
@@ -51,19 +51,19 @@ c.ClearSolutions.text_stub = "*Your answer here.*"
 
 c.GenerateAssignment.preprocessors = [
     "nbgrader.preprocessors.LockCells",
-    "autograder.notebooks.LeaveStubs",
+    "autograder.authoring.notebooks.LeaveStubs",
     "nbgrader.preprocessors.ClearOutput",
     "nbgrader.preprocessors.ComputeChecksums",
     "nbgrader.preprocessors.SaveCells",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 c.Autograde.sanitize_preprocessors = [
-    "autograder.nbgrader_bridge.RestoreNotebook",  # our cells, the student's answers; metadata is never trusted
+    "autograder.grading.nbgrader_bridge.RestoreNotebook",  # our cells, the student's answers; metadata is never trusted
     "nbgrader.preprocessors.OverwriteCells",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 c.Autograde.autograde_preprocessors = [
-    "autograder.nbgrader_bridge.ImportVerdict",  # stands where nbgrader would execute the notebook
+    "autograder.grading.nbgrader_bridge.ImportVerdict",  # stands where nbgrader would execute the notebook
     "nbgrader.preprocessors.LimitOutput",
     "nbgrader.preprocessors.SaveAutoGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
@@ -71,10 +71,10 @@ c.Autograde.autograde_preprocessors = [
 ]
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
-    "autograder.nbgrader_bridge.FeedbackTable",
+    "autograder.grading.nbgrader_bridge.FeedbackTable",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
-c.HTMLExporter.filters = {"answer_html": "autograder.answer_html.answer_html"}
+c.HTMLExporter.filters = {"answer_html": "autograder.grading.answer_html.answer_html"}
 # Our feedback page; the formgrader finds its own template in the second folder.
 c.HTMLExporter.extra_template_basedirs = [
     str(course_root / "autograder" / "templates"),

@@ -10,7 +10,7 @@ __all__ = ["check"]  # pyright: ignore[reportUnsupportedDunderAll] - it comes at
 def __getattr__(name: str) -> Any:
     """Import `check` at first use: inside the sandbox this file exists alone."""
     if name == "check":
-        from autograder.self_check import check
+        from autograder.judging.self_check import check
 
         globals()[name] = check  # importing the file autograder/check.py has put the module under this name
         return check

@@ -37,7 +37,7 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="overwrite a notebook that holds answers")] = False,
 ) -> None:
     """Build the students' notebooks of course/ from solutions/, and the file with all hints."""
-    from autograder import agreement, hints, notebooks
+    from autograder.authoring import agreement, hints, notebooks
 
     try:
         chosen = [notebooks.find_week(week)] if week else notebooks.weeks()
@@ -61,7 +61,7 @@ def hide(
     show: Annotated[bool, typer.Option("--show", help="bring the weeks back")] = False,
 ) -> None:
     """Keep weeks from students for now: they are not laid out, listed or counted, until --show."""
-    from autograder import hiding, notebooks
+    from autograder.authoring import hiding, notebooks
 
     try:
         hidden = hiding.change([notebooks.find_week(one) for one in week or []], show=show)
@@ -76,7 +76,7 @@ def solution(
     to: Annotated[Path, typer.Argument(help="the notebook to write")],
 ) -> None:
     """Write a week's notebook with its solutions, to give out after the due date."""
-    from autograder import solution as solved
+    from autograder.authoring import solution as solved
 
     try:
         print(solved.write(week, to))
@@ -87,7 +87,7 @@ def solution(
 @app.command()
 def measure(exercise: Annotated[str, typer.Argument(help="week02.assign-buckets")]) -> None:
     """Print as JSON what the course's own solution sends and holds on an exercise's visible cases."""
-    from autograder.own_solutions import measured
+    from autograder.matrices.own_solutions import measured
 
     try:
         print(json.dumps(measured(exercise)))
@@ -101,7 +101,7 @@ def new_exercise(
     points: Annotated[float, typer.Option(help="what it is worth", min=0.5)] = 2,
 ) -> None:
     """Lay out an exercise that works: cells of the page, check, known answers."""
-    from autograder.new_exercise import add_exercise
+    from autograder.authoring.new_exercise import add_exercise
 
     _laid_out(lambda: add_exercise(exercise, points))
 
@@ -109,7 +109,7 @@ def new_exercise(
 @app.command("new-week")
 def new_week(week: Annotated[str, typer.Argument(help="week17_own_topic: the number, and its topic")]) -> None:
     """Lay out a week with a page, one exercise that works, and a test."""
-    from autograder.new_exercise import add_week
+    from autograder.authoring.new_exercise import add_week
 
     _laid_out(lambda: add_week(week))
 
@@ -142,12 +142,14 @@ def grade(
     publish: Annotated[bool, typer.Option(help="write gradebook and feedback pages")] = True,
 ) -> None:
     """Grade a week, or what has changed in all of them: verdicts, nbgrader's gradebook, feedback pages, a CSV."""
-    from autograder import desk, notebooks, reports, sandbox
+    from autograder.authoring import notebooks
+    from autograder.grading import desk, reports
+    from autograder.sandboxes import zygote
 
     try:
         until = datetime.fromisoformat(due).astimezone() if due else None
         judges_here = scheduler is None  # else the cluster's workers have the sandboxes, and say which
-        if judges_here and sandbox.level() < sandbox.OFFICIAL and not (self_check and not publish):
+        if judges_here and zygote.level() < zygote.OFFICIAL and not (self_check and not publish):
             _fail(reports.no_isolation())
         wishes = desk.Wishes(submitted, seed, workers, scheduler, until, publish, json_file)
         if week is not None:
@@ -166,7 +168,7 @@ def kill_matrix(
     week: Annotated[list[str] | None, typer.Argument(help="week01 …; all weeks without it")] = None,
 ) -> None:
     """Judge every known wrong answer (must die) and every honest variant (must live)."""
-    from autograder import reports
+    from autograder.matrices import reports
     from autograder.weeks import WEEKS
 
     unknown = [name for name in week or [] if name not in WEEKS]
@@ -183,8 +185,8 @@ def own_solutions(
     first_seed: Annotated[int, typer.Option(help="the first of them")] = 1,
 ) -> None:
     """Hand in the course's own solutions as students do: each must get every automatic point."""
-    from autograder import own_solutions as own
-    from autograder import reports
+    from autograder.matrices import own_solutions as own
+    from autograder.matrices import reports
 
     try:
         rows = list(own.rows(week, range(first_seed, first_seed + seeds)))

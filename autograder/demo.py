@@ -13,9 +13,11 @@ from rich.table import Table
 from shardlab import collectives, meter
 from shardlab.costs import traffic
 
-from autograder import known, notebooks, weeks
-from autograder.grade import grade_one
-from autograder.judge import Judge
+from autograder import weeks
+from autograder.authoring import notebooks
+from autograder.grading.grade import grade_one
+from autograder.judging.judge import Judge
+from autograder.matrices import known
 from autograder.terminal import console
 
 WEEK = "week01_collectives"

@@ -8,10 +8,10 @@ import sys
 
 from shardlab.commands.doctor import NOTE, OK, PROBLEM, Finding
 
-from autograder import containers
-from autograder import exchange as folders
-from autograder.course import ROOT
-from autograder.sandbox import LEVELS, level, missing
+from autograder.authoring.course import ROOT
+from autograder.lms import exchange as folders
+from autograder.sandboxes import containers
+from autograder.sandboxes.zygote import LEVELS, level, missing
 
 
 def sandbox() -> Finding:

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from autograder.course import ROOT
+from autograder.authoring.course import ROOT
 from benchmarks.row import Row, at_most
 
 BATCH = 200

@@ -8,9 +8,9 @@ from statistics import median
 from distributed import LocalCluster
 
 from autograder import weeks
-from autograder.cluster import judge_all
 from autograder.demo import WEEK
-from autograder.dossier import Dossier
+from autograder.judging.cluster import judge_all
+from autograder.reading.dossier import Dossier
 from benchmarks.row import Row, at_least_times
 
 SLEEPY = "import time\ndef naive_all_reduce_bill(n, s):\n    time.sleep(0.4)\n    return 2 * (n - 1), 2 * (n - 1) * s\n"

@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 from nbgrader.api import Gradebook
 
-from autograder import known, weeks
-from autograder.course import copy_course, load_config
+from autograder import weeks
+from autograder.authoring.course import copy_course, load_config
 from autograder.demo import POINTS, WEEK, write_submission
+from autograder.matrices import known
 from benchmarks.row import Row, at_most
 
 CLASS_SIZE = 40

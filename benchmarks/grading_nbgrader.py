@@ -16,11 +16,12 @@ from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
-from autograder import dossier, weeks
-from autograder.course import ROOT, nbgrader_programs
+from autograder import weeks
+from autograder.authoring.course import ROOT, nbgrader_programs
 from autograder.demo import WEEK, write_submission
-from autograder.judge import Judge
-from autograder.publishing import enter, publish_entered
+from autograder.grading.publishing import enter, publish_entered
+from autograder.judging.judge import Judge
+from autograder.reading import dossier
 from benchmarks.row import Row, at_least_times
 
 EXERCISE = "week01.exchange"

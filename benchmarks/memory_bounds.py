@@ -15,11 +15,12 @@ from itertools import cycle, islice
 from multiprocessing import Process
 from random import Random
 
-from autograder import known, weeks
+from autograder import weeks
 from autograder.checks.base import Check
-from autograder.judge import Judge, Verdict
-from autograder.kill_matrix import PREAMBLE
-from autograder.known import Known
+from autograder.judging.judge import Judge, Verdict
+from autograder.matrices import known
+from autograder.matrices.kill_matrix import PREAMBLE
+from autograder.matrices.known import Known
 from benchmarks.row import Row, at_most
 
 JUDGEMENTS = int(os.environ.get("JUDGEMENTS", "50"))

@@ -10,9 +10,10 @@ import shardlab
 import torch
 import torch.distributed as dist
 
-from autograder import known, weeks
-from autograder.judge import Judge
-from autograder.kill_matrix import PREAMBLE
+from autograder import weeks
+from autograder.judging.judge import Judge
+from autograder.matrices import known
+from autograder.matrices.kill_matrix import PREAMBLE
 from benchmarks.row import Row, at_least_times, at_most
 
 EXERCISE = "week01.ring-all-reduce"

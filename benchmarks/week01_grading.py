@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import median
 
 from autograder.demo import WEEK, write_submission
-from autograder.grade import grade_one
-from autograder.judge import Judge
+from autograder.grading.grade import grade_one
+from autograder.judging.judge import Judge
 from benchmarks.row import Row, at_most
 
 ROUNDS = 3

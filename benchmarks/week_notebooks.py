@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 from autograder.site.execute import client_of
 from benchmarks.row import Row, at_most
 

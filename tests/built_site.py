@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 from autograder.site.execute import execute_all
 from autograder.site.write import write_site
 

@@ -54,6 +54,6 @@ def _close() -> None:
     warm = sys.modules.get("shardlab.ranks.warm")
     if warm is not None and warm._worker is not None:
         warm._worker.close()
-    self_check = sys.modules.get("autograder.self_check")
+    self_check = sys.modules.get("autograder.judging.self_check")
     if self_check is not None:
         self_check.close()

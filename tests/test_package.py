@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 
 ROOT = Path(__file__).parents[1]
 NEEDED = ("labs", "autograder", "course", "pyproject.toml", "setup.py", "README.md", "LICENSE")

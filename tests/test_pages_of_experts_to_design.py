@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 
 WEEKS = [week for week in notebooks.weeks() if 11 <= int(week[4:6]) <= 16]
 MOST_IMPORTS, MOST_WORDS, DEEPEST = 5, 3500, 2

@@ -17,6 +17,7 @@ import torch
 
 from autograder.checks import packets
 from autograder.checks.packets import Call, size
+from autograder.jobs.message import Job, Request
 
 Case = dict[str, Any]
 MEMORY_BYTES = 8 << 30  # address space of one rank; torch alone reserves two
@@ -91,27 +92,25 @@ class Check:
     trains: bool = False  # modules are built for it (see `autograder.checks.training`), and memory is read
     makes_groups: bool = False  # a student's code needs new process groups; their store is a way past the wire
 
-    def request(self, task: Task, answer: dict[str, Any]) -> dict[str, Any]:
-        """The plain message that runs a task in the sandbox."""
-        return {
-            "program": self.program,
-            "ranks": task.ranks,
-            "timeout": self.timeout,
-            "memory_bytes": MEMORY_BYTES,
-            "memory_all_bytes": MEMORY_ALL_BYTES,
-            "seals": not self.makes_groups,
-            "trains": self.trains,
-            "reads_calls": task.reads_calls,
-            "masked": list(self.masked),
-            "groups": task.groups,
-            "answer": answer,
-            "functions": list(self.names) if task.call is None else [task.call],
-            "call": task.call,
-            "inputs": task.inputs,
-            "keys": task.keys,
-            "keeps_inputs": task.keeps_inputs,
-            "returns_inputs": task.returns_inputs,
-        }
+    def job(self, task: Task, answer: dict[str, Any]) -> Job:
+        """The job that runs a task in the sandbox."""
+        request = Request(
+            self.program,
+            ranks=task.ranks,
+            timeout=self.timeout,
+            memory_bytes=MEMORY_BYTES,
+            memory_all_bytes=MEMORY_ALL_BYTES,
+            functions=list(self.names) if task.call is None else [task.call],
+            call=task.call,
+            groups=task.groups,
+            masked=list(self.masked),
+            seals=not self.makes_groups,
+            trains=self.trains,
+            reads_calls=task.reads_calls,
+            keeps_inputs=task.keeps_inputs,
+            returns_inputs=task.returns_inputs,
+        )
+        return Job(request, answer, task.inputs, task.keys)
 
 
 # ---- sentences that every check shares -------------------------------------------------------------------------------

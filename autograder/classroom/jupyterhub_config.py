@@ -16,8 +16,8 @@ from jupyterhub.handlers import BaseHandler
 from jupyterhub.spawner import LocalProcessSpawner
 from nativeauthenticator import NativeAuthenticator
 
-from autograder import exchange
 from autograder.classroom import accounts
+from autograder.lms import exchange
 
 INSTRUCTOR = os.environ.get("INSTRUCTOR", "instructor")
 COURSE = os.environ.get("COURSE", "sys602")  # its name in the exchange

@@ -18,9 +18,10 @@ def dashboard(
     names: Annotated[bool, typer.Option(help="--no-names: a page to show to the class")] = True,
 ) -> None:
     """Write a page about the class: points by exercise, common mistakes, what is to be graded again."""
-    from autograder import grade, hashes, notebooks, verdict_files
+    from autograder.authoring import notebooks
     from autograder.dashboard.page import page
     from autograder.dashboard.summary import summarise
+    from autograder.grading import grade, hashes, verdict_files
 
     try:
         root, graded = notebooks.ROOT, verdict_files.graded_weeks(notebooks.ROOT)

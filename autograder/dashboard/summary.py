@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
 
-from autograder.verdict_files import Verdicts
+from autograder.grading.verdict_files import Verdicts
 
 NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
 LONGEST = 240  # characters of a sentence on the page: some quote an answer

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autograder import grade, notebooks
-from autograder.course import ROOT
-from autograder.dossier import open_dossier
-from autograder.hashes import checks_hash, file_hash, is_sealed
-from autograder.lms.placing import read_collected
-from autograder.sandbox import LEVELS
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
+from autograder.grading import grade
+from autograder.grading.hashes import checks_hash, file_hash, is_sealed
+from autograder.reading.collected import read_collected
+from autograder.reading.dossier import open_dossier
+from autograder.sandboxes.zygote import LEVELS
 
 
 @dataclass(frozen=True)

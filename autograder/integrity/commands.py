@@ -39,7 +39,7 @@ def replay(student: Student, week: Week, submitted: Submitted = SUBMITTED) -> No
     """Judge a submission again with the recorded seed; status 1 if points changed. Nothing is written."""
     from autograder.integrity import reports
     from autograder.integrity.replay import replay as again
-    from autograder.judge import Judge
+    from autograder.judging.judge import Judge
 
     try:
         with Judge() as judge:
@@ -53,7 +53,8 @@ def replay(student: Student, week: Week, submitted: Submitted = SUBMITTED) -> No
 @app.command()
 def similarity(week: Week, submitted: Submitted = SUBMITTED, as_json: Json = False) -> None:
     """Report pairs of submissions whose answers are suspiciously alike: leads for a human, not verdicts."""
-    from autograder import grade, notebooks
+    from autograder.authoring import notebooks
+    from autograder.grading import grade
     from autograder.integrity import reports
     from autograder.integrity.similarity import NOTE, compare_week
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import judging, notebooks
-from autograder.course import ROOT
-from autograder.dossier import open_dossier
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
 from autograder.integrity.audit import read_verdicts
-from autograder.judge import Judge
+from autograder.judging import submission
+from autograder.judging.judge import Judge
+from autograder.reading.dossier import open_dossier
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def replay(student: str, week: str, submitted: Path, judge: Judge, root: Path = 
     dossier = open_dossier(student, week, submitted, root)
     if not dossier.found:
         raise ValueError(f"{student} has no submission of {week} in {submitted}: {dossier.notes[0]}")
-    judged = judging.judge_dossier(dossier, judge, int(verdicts["seed"]))
+    judged = submission.judge_dossier(dossier, judge, int(verdicts["seed"]))
     notes = []
     if dossier.digest != verdicts.get("digest"):
         notes.append("The submission on disk is not the one that was graded.")

@@ -10,7 +10,7 @@ from rich.table import Table
 from autograder.integrity.audit import Fact
 from autograder.integrity.replay import Replay
 from autograder.integrity.similarity import LEAST_PERCENT, LEAST_SHARED, NOTE, Report
-from autograder.judge import clean
+from autograder.judging.judge import clean
 from autograder.terminal import console
 
 SHOWN_LINES = 4  # of a common fragment; --json has all

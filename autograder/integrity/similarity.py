@@ -15,9 +15,10 @@ from pathlib import Path
 
 from rapidfuzz.distance import Indel, Opcode
 
-from autograder import ingest, notebooks
-from autograder.course import ROOT
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
 from autograder.integrity.tokens import Token, code_tokens, text_tokens
+from autograder.reading import ingest
 
 RUN = 8  # tokens that are compared as one; `dist.get_rank(group)` is six
 LEAST_SHARED = 20.0  # weighted tokens: what is shorter, two students write alone

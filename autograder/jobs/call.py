@@ -14,6 +14,7 @@ from shardlab.ranks.inside import Part, own_traceback
 from torch.distributed import distributed_c10d
 
 from autograder.jobs import marked, plain, student, trained, wire
+from autograder.jobs.seat import Seal, Seat
 
 _OUR_FRAMES = re.compile(r'  File "[^"\n]*/autograder/jobs/[^\n]*\n(?:    [^\n]*\n)*')
 MOST_ERROR = 2000  # characters of a student's own traceback
@@ -21,26 +22,26 @@ returned: Callable[[], None] | None = None  # tells the supervisor that the func
 loaded: Callable[[], object] = int  # tells it that the cells have been run; set by the job
 
 
-def on_rank(request: dict[str, Any], seal: Callable[..., None]) -> list[Part]:
+def on_rank(seat: Seat, seal: Seal) -> list[Part]:
     """One rank of an exercise that runs on ranks. `seal` closes the last doors, before the first line of student code.
 
     1. make the groups, on every rank in the same order, and what is to be trained  2. seal  3. load the cells
     4. call, recorded  5. report
     """
-    mine = request["mine"]
-    groups, connections = _groups(request["groups"])
-    args = trained.build(mine["args"]) if request["trains"] and mine is not None else None
+    request, mine = seat.request, seat.mine
+    groups, connections = _groups(request.groups)
+    args = trained.build(mine["args"]) if request.trains and mine is not None else None
     seal(connections)
-    if request["seals"]:
+    if request.seals:
         dist.new_group = _no_new_group
     with _no_world():
-        functions, not_run = _functions(request)
+        functions, not_run = _functions(seat)
     if isinstance(functions, str):
         return plain.parts({"refused": functions} | not_run)
     if mine is None:  # not a member of the group that works
         return plain.parts({"absent": True} | not_run)
     kwargs = {name: groups[index] for name, index in mine["groups"].items()}
-    function = functions[request["call"]]
+    function = functions[request.call]
     if args is not None:
         return plain.parts(_train(function, args, kwargs, mine["reports"], mine.get("calls", 1)) | not_run)
     return plain.parts(_call(function, mine["args"], kwargs) | not_run)
@@ -57,13 +58,13 @@ def _groups(wanted: list[list[int] | None]) -> tuple[list, dict[tuple[int, int],
     return groups, connections
 
 
-def _functions(request: dict[str, Any]) -> tuple[dict[str, Any] | str, dict[str, Any]]:
+def _functions(seat: Seat) -> tuple[dict[Any, Any] | str, dict[str, Any]]:
     """What the student's cells define, by name, or the sentence that says why not; and what of them was not run."""
-    loading = student.Loading()
-    found: dict[str, Any] | str
+    loading, request = student.Loading(), seat.request
+    found: dict[Any, Any] | str
     try:
-        wants_functions = request["call"] is not None
-        found = student.load(request["answer"], request["functions"], callables=wants_functions, loading=loading)
+        wants_functions = request.call is not None
+        found = student.load(seat.answer, request.functions, callables=wants_functions, loading=loading)
     except student.StudentError as error:
         found = str(error)
     except BaseException as error:
@@ -92,16 +93,16 @@ def _no_new_group(*_: Any, **__: Any) -> None:
     raise RuntimeError("this exercise makes no process groups: use the group that is passed")
 
 
-def without_ranks(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
+def without_ranks(seat: Seat, seal: Seal) -> list[Part]:
     """An exercise that is a formula: one call for each list of arguments."""
     seal()
-    functions, not_run = _functions(request)
+    functions, not_run = _functions(seat)
     if isinstance(functions, str):
         return plain.parts({"refused": functions} | not_run)
-    if request["call"] is None:  # the answer is a value, not a function
-        answers = [{"value": _plain_or_refused(functions[name])} for name in request["functions"]]
+    if seat.request.call is None:  # the answer is a value, not a function
+        answers = [{"value": _plain_or_refused(functions[name])} for name in seat.request.functions]
     else:
-        answers = [_guarded(functions[request["call"]], args) for args in request["mine"]]
+        answers = [_guarded(functions[seat.request.call], args) for args in seat.mine]
     return plain.parts({"answers": answers} | not_run)
 
 

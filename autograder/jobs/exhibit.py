@@ -6,28 +6,27 @@ import ast
 import linecache
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from shardlab.ranks.inside import Part
 
 from autograder.jobs import call, plain, student
+from autograder.jobs.seat import Seal, Seat
 from autograder.jobs.statements import parsed
 
 
-def on_stage(request: dict[str, Any], seal: Callable[[], None]) -> list[Part]:
+def on_stage(seat: Seat, seal: Seal) -> list[Part]:
     """The student's other cells, silently and for their definitions alone; then the cell itself, as a notebook does."""
     os.environ["MPLBACKEND"] = "module://autograder.jobs.canvas"
     with _Silence():  # about fonts
         from autograder.jobs import canvas
     seal()
-    answer = request["answer"]
-    name, source, code = answer["shown"]
+    name, source, code = seat.answer["shown"]
     error = None
     try:
         tree = parsed(code, f"<{name}>")
         with _Silence():
-            space = student.run_cells(answer, (), student.Loading())
+            space = student.run_cells(seat.answer, (), student.Loading())
         call.loaded()
         _run(tree, f"<{name}>", source, space)
     except BaseException as problem:

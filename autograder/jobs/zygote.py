@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy  # noqa: F401 - jobs find it imported
 import torch
@@ -22,19 +21,21 @@ from shardlab.meter import place
 from shardlab.ranks.shared_pages import prepare_to_fork
 from shardlab.ranks.supervise import end_with_parent
 
-from autograder.jobs import confine, contained, job, loading, parcels, places, plain, reduce_scatter, student, tags
+from autograder.jobs import confine, contained, job, loading, message, parcels, places, reduce_scatter, student, tags
+from autograder.jobs.message import Report, Request
 from autograder.jobs.rehearsal import rehearse
 
 SLACK = 15.0  # seconds that a job may take beyond its ranks' own limit
 
 
 def serve(source: int, target: int, level: int) -> None:
-    """Answer requests until the judge closes the pipe: a plain message, then `parts` parcels."""
+    """Answer requests until the judge closes the pipe: a request, the number of parcels, the parcels."""
     torch.ones(1).half()  # torch asks once what the processor can do, and a rank may not read the files that say it
     while (head := parcels.read_exactly(source, parcels.LENGTH.size)) is not None:
         (length,) = parcels.LENGTH.unpack(head)
-        request = plain.decode(parcels.read_exactly(source, length) or b"")
-        parts = [parcels.receive(source) for _ in range(request["parts"])]
+        request = message.decode(Request, parcels.read_exactly(source, length) or b"")
+        (num_parts,) = parcels.LENGTH.unpack(parcels.read_exactly(source, parcels.LENGTH.size) or b"")
+        parts = [parcels.receive(source) for _ in range(num_parts)]
         answer = _in_a_job(request, parts, level)
         parcels.send(target, answer)
         for descriptor in (answer, *parts):
@@ -43,7 +44,7 @@ def serve(source: int, target: int, level: int) -> None:
             return  # the next job starts in a new container
 
 
-def _in_a_job(request: dict[str, Any], parts: Sequence[int], level: int) -> int:
+def _in_a_job(request: Request, parts: Sequence[int], level: int) -> int:
     """Fork the process that leaves our namespaces; its child is the job. Wait, and end them both: the answer's file.
 
     The job says when its answer is complete. Linux takes its namespaces apart while the judge reads.
@@ -55,7 +56,7 @@ def _in_a_job(request: dict[str, Any], parts: Sequence[int], level: int) -> int:
         os.close(told)
         _leave_and_work(request, parts, answer, held, level)
     os.close(held)
-    ended, _, _ = select.select([told], [], [], request["timeout"] + loading.MOST_SECONDS + SLACK)
+    ended, _, _ = select.select([told], [], [], request.timeout + loading.MOST_SECONDS + SLACK)
     os.close(told)
     with suppress(ProcessLookupError):
         os.kill(outer, 9)
@@ -63,11 +64,11 @@ def _in_a_job(request: dict[str, Any], parts: Sequence[int], level: int) -> int:
     if not ended or os.fstat(answer).st_size == 0:
         os.close(answer)
         answer = parcels.anonymous()
-        parcels.write_all(answer, plain.encode({"lost": "the job ended without an answer"}))
+        parcels.write_all(answer, message.encode(Report(lost="the job ended without an answer")))
     return answer
 
 
-def _leave_and_work(request: dict[str, Any], parts: Sequence[int], answer: int, held: int, level: int) -> None:
+def _leave_and_work(request: Request, parts: Sequence[int], answer: int, held: int, level: int) -> None:
     """1. into namespaces of our own  2. fork process 1  3. hide answers  4. supervise the ranks  5. answer, die."""
     end_with_parent()
     entered = level == 3 and confine.enter_namespaces()
@@ -78,18 +79,18 @@ def _leave_and_work(request: dict[str, Any], parts: Sequence[int], answer: int, 
     end_with_parent()
     try:
         if entered:
-            confine.settle(request["masked"])
+            confine.settle(request.masked)
         elif level == 3:
             raise OSError("no namespaces, where there were some when this program started")
         else:
             os.setsid()
-        student.mask(request["masked"])  # once for all ranks
-        with job.tap(request, level) as tap:  # closing it takes its time
-            _hand_in(answer, job.work(request, parts, (answer, held, 3, 4), tap, level))
+        student.mask(request.masked)  # once for all ranks
+        with job.listener(request, level) as listener:  # closing it takes its time
+            _hand_in(answer, message.encode(job.work(request, parts, (answer, held, 3, 4), listener, level)))
             os.write(held, b".")
     except BaseException as error:
         with suppress(OSError):
-            _hand_in(answer, plain.encode({"lost": f"{type(error).__name__}: {error}"}))
+            _hand_in(answer, message.encode(Report(lost=f"{type(error).__name__}: {error}")))
     os._exit(0)
 
 

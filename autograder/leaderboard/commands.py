@@ -21,8 +21,8 @@ def time_recipes(
     import shardlab
     from shardlab.hybrid.race import race
 
-    from autograder import grade
-    from autograder.judge import Judge
+    from autograder.grading import grade
+    from autograder.judging.judge import Judge
     from autograder.leaderboard import board, recipes
 
     try:

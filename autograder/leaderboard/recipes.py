@@ -8,10 +8,10 @@ from random import Random
 from shardlab.hybrid.race import Recipe, from_dict
 
 from autograder import weeks
+from autograder.authoring.course import ROOT
 from autograder.checks.formulas import value_of
-from autograder.course import ROOT
-from autograder.dossier import open_dossier
-from autograder.judge import Judge
+from autograder.judging.judge import Judge
+from autograder.reading.dossier import open_dossier
 from autograder.weeks.week15_capstone_build.recipe import CHECK, LOSS, _over_cap, _wrong_loss, laps_of
 
 EXERCISE, WEEK = CHECK.exercise, "week15_capstone_build"
@@ -23,7 +23,7 @@ def recipe_of(student: str, submitted: Path, judge: Judge, root: Path = ROOT) ->
     if answer is None:
         raise ValueError("no answer")
     check = weeks.find(EXERCISE)
-    reply = judge.ask(check.request(check.make({"part": LOSS, "seed": 0}, Random(0)), answer))
+    reply = judge.ask(check.job(check.make({"part": LOSS, "seed": 0}, Random(0)), answer))
     given = value_of(reply)
     if not isinstance(given, dict):
         raise ValueError("the recipe is not a dict")

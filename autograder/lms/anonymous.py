@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from autograder import ingest
+from autograder.reading import ingest
 
 KEY_BYTES = 32
 ID_LETTERS = 10  # 50 bits: among a thousand students, two share an id once in two billion courses

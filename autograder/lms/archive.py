@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 
-from autograder.notebook_file import MAX_BYTES
+from autograder.reading.notebook_file import MAX_BYTES
 
 MOST_FILES = 20_000
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others can unpack megabytes from a single read

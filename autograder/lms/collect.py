@@ -8,11 +8,12 @@ from dataclasses import replace as dataclass_replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from autograder.grading.roster import Roster
 from autograder.lms.archive import Archive, Entry
 from autograder.lms.names import Sender, has_name_of, is_notebook, sender_of
-from autograder.lms.placing import HandedIn, Line, place, read_collected
-from autograder.names import folder_name
-from autograder.roster import Roster
+from autograder.lms.placing import HandedIn, Line, place
+from autograder.reading.collected import read_collected
+from autograder.reading.names import folder_name
 
 NAMES = (
     "Its name is neither Canvas's (doejane_12345_67890_file.ipynb) nor Moodle's "

@@ -30,8 +30,9 @@ def collect(
     due: Annotated[str, typer.Option(help="such as 2026-11-20T23:59+08:00; the gradebook's without it")] = "",
 ) -> None:
     """Bring in a week from the exchange, a Canvas or Moodle download, or repositories, with a report."""
-    from autograder import exchange as folders
-    from autograder import notebooks, roster
+    from autograder.authoring import notebooks
+    from autograder.grading import roster
+    from autograder.lms import exchange as folders
     from autograder.lms import from_exchange, points, reports, repositories
     from autograder.lms.collect import collect as bring_in
 
@@ -60,8 +61,8 @@ def exchange(
     import os
     import pwd
 
-    from autograder import exchange as folders
-    from autograder import notebooks
+    from autograder.authoring import notebooks
+    from autograder.lms import exchange as folders
 
     try:
         place, course = folders.place_of(notebooks.ROOT)
@@ -91,7 +92,8 @@ def export(
     section: Annotated[str, typer.Option(help="only this section of students.csv")] = "",
 ) -> None:
     """Write the points of a week, with written answers and late penalties, as the LMS imports them."""
-    from autograder import notebooks, roster
+    from autograder.authoring import notebooks
+    from autograder.grading import roster
     from autograder.lms import export as exporting
     from autograder.lms import points
 
@@ -120,7 +122,8 @@ def anonymise(
     key: Annotated[Path, typer.Option(help="the key file; made, for its owner alone, where there is none")] = KEY,
 ) -> None:
     """Stable anonymous ids of the students, and the way back."""
-    from autograder import grade, notebooks
+    from autograder.authoring import notebooks
+    from autograder.grading import grade
     from autograder.lms import anonymous
 
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autograder.lms.points import Score
-from autograder.names import cell, folder_name
+from autograder.reading.names import cell, folder_name
 
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 MOODLE = ("Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)")

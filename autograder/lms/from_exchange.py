@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from autograder import exchange, inbound
+from autograder.grading.roster import Roster
+from autograder.lms import exchange, inbound
 from autograder.lms.placing import HandedIn, Line, place
-from autograder.names import not_a_student, printable
-from autograder.roster import Roster
+from autograder.reading.names import not_a_student, printable
 
 MOST_TRIES = 20  # submissions of one student that are looked at, the newest first
 CLOCKS = timedelta(minutes=10)  # between the time in a folder's name and the kernel's

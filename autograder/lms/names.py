@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from autograder.names import is_named_after
+from autograder.reading.names import is_named_after
 
 CANVAS = re.compile(
     r"(?:(?P<name>(?!LATE_|anon_)[^/]+?)_)?(?P<late>LATE_)?(?P<id>anon_[^_/]+|\d+)_(?P<number>\d+)_(?P<file>[^/]+)"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autograder import ingest
+from autograder.reading import ingest
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,6 @@ def place(one: HandedIn, week: str, submitted: Path, *, replace: bool) -> Line:
         _put(folder / "submission_secret.txt", one.secret.encode())
     _put(target, one.data)
     return Line(one.file, one.student, outcome, " ".join(filter(None, [_unreadable(one.data), one.note])))
-
-
-def read_collected(folder: Path) -> dict[str, str] | None:
-    """What was noted when the submission in STUDENT/WEEK was collected; None when it came another way."""
-    try:
-        facts = json.loads((folder / "collected.json").read_text(encoding="utf-8"))
-        return {key: facts[key] for key in ("lms", "id", "name", "late", "file", "sha256")}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _unreadable(data: bytes) -> str:

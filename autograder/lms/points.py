@@ -10,9 +10,9 @@ from typing import Any
 
 from nbgrader.api import MissingEntry
 
-from autograder import grade, gradebook, roster
-from autograder.lms.placing import read_collected
-from autograder.roster import Student
+from autograder.grading import grade, gradebook, roster
+from autograder.grading.roster import Student
+from autograder.reading.collected import read_collected
 
 
 @dataclass(frozen=True)

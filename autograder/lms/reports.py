@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from autograder.lms.placing import Line
-from autograder.names import printable
+from autograder.reading.names import printable
 from autograder.terminal import console
 
 

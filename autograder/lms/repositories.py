@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from autograder.grading.roster import Roster, Student, read
 from autograder.lms.placing import HandedIn, Line, place
-from autograder.names import is_named_after, printable
-from autograder.notebook_file import MAX_BYTES
-from autograder.roster import Roster, Student, read
+from autograder.reading.names import is_named_after, printable
+from autograder.reading.notebook_file import MAX_BYTES
 
 AT_ONCE = 8
 SECONDS = 120.0  # of one call of git

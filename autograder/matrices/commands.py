@@ -15,8 +15,7 @@ Judges = Annotated[int, typer.Option(help="judges side by side")]
 @app.command("forged-matrix")
 def forged_matrix(week: Weeks = None, judges: Judges = 2) -> None:
     """Judge every wrong answer behind every forgery: status 1 if a lie about messages, order or memory earns points."""
-    from autograder import known
-    from autograder.matrices import forged, reports
+    from autograder.matrices import forged, known, reports
     from autograder.matrices.kept import RESULTS, Kept
 
     checks = _checks(week)
@@ -48,11 +47,11 @@ def stability(
 
 
 def _checks(weeks: list[str] | None) -> list:
-    from autograder import sandbox
+    from autograder.sandboxes import zygote
     from autograder.weeks import WEEKS
 
-    if sandbox.level() < sandbox.OFFICIAL:  # no packets are read there: rows would say nothing of grades
-        typer.echo(f"this machine isolates at level {sandbox.level()}; the matrices need {sandbox.OFFICIAL}", err=True)
+    if zygote.level() < zygote.OFFICIAL:  # no packets are read there: rows would say nothing of grades
+        typer.echo(f"this machine isolates at level {zygote.level()}; the matrices need {zygote.OFFICIAL}", err=True)
         raise typer.Exit(2)
     unknown = [name for name in weeks or [] if name not in WEEKS]
     if unknown:

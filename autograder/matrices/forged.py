@@ -1,7 +1,7 @@
 """Every wrong answer behind every forgery: a lie about what a rank does must not earn a point.
 
-A forgery is a prefix of the answer's cell (`autograder/forgeries`). It knows the case at hand and which calls an honest
-answer makes in it, and makes what the rank says about itself agree with that.
+A forgery (`autograder/matrices/forgeries`) is a prefix of the answer's cell. It knows the case at hand and which calls
+an honest answer makes in it, and makes what the rank says about itself agree with that.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from autograder import known
 from autograder.checks.base import Check, Reply, calls_of, claimed_calls
 from autograder.jobs import plain
-from autograder.judge import Judge, JudgePool, Verdict
-from autograder.kill_matrix import PREAMBLE
-from autograder.matrices import sample
+from autograder.jobs.message import Job
+from autograder.judging.judge import Judge, JudgePool, Verdict
+from autograder.matrices import known, sample
 from autograder.matrices.kept import Kept, Row, grader_of, key_of
+from autograder.matrices.kill_matrix import PREAMBLE
 
-FORGERIES = Path(__file__).parents[1] / "forgeries"
+FORGERIES = Path(__file__).parent / "forgeries"
 KNOWN = FORGERIES / "_known.py"
 SEED = 1
 TRIES = 3  # judgements of the answer alone, and behind the forgery, before a point counts as undeserved
@@ -49,12 +49,12 @@ class Forged:
 class Listening(Judge):
     """A judge that keeps what it asked, and what came back."""
 
-    heard: list[tuple[dict[str, Any], Reply]] = field(default_factory=list)
+    heard: list[tuple[Job, Reply]] = field(default_factory=list)
 
-    def ask(self, request: dict[str, Any]) -> Reply:
+    def ask(self, job: Job) -> Reply:
         """As `Judge.ask`."""
-        answer = super().ask(request)
-        self.heard.append((request, answer))
+        answer = super().ask(job)
+        self.heard.append((job, answer))
         return answer
 
 
@@ -132,12 +132,12 @@ def honest(check: Check, source: str, judge: Judge) -> Honest:
     if not verdict.is_right:
         raise ValueError(f"an honest answer of {check.exercise} gets {verdict.points:g} points: {verdict.text}")
     claims: Honest = {}
-    for request, answer in listening.heard:
+    for job, answer in listening.heard:
         for rank, came in enumerate(answer.ranks):
             held = came.get("trained", {}).get("held_bytes", {})
             made = calls_of(answer, rank) if answer.reads_calls else claimed_calls(answer, rank)
             calls = [list(call[:5]) for call in sorted(made, key=lambda call: call.number)]
-            claims[_case(rank, request["inputs"][rank])] = {"calls": calls, "held": held}
+            claims[_case(rank, job.inputs[rank])] = {"calls": calls, "held": held}
     return claims
 
 

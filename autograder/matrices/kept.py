@@ -16,6 +16,7 @@ from autograder.matrices.program import without_words
 
 AUTOGRADER = Path(__file__).parents[1]
 LABS = AUTOGRADER.parent / "labs" / "shardlab"
+DECIDE = ("reading/cell_text.py", "reading/program.py", "judging/judge.py", "sandboxes/zygote.py")
 RESULTS = AUTOGRADER.parent / "benchmarks" / "results"
 Row = dict[str, Any]
 
@@ -85,7 +86,7 @@ def grader_of(week: str) -> str:
         *(AUTOGRADER / "checks").glob("*.py"),
         *(AUTOGRADER / "weeks").glob(f"{week}_*/*.py"),
         *(AUTOGRADER / "jobs").glob("*.py"),
-        *(AUTOGRADER / name for name in ("cell_text.py", "judge.py", "program.py", "sandbox.py")),
+        *(AUTOGRADER / name for name in DECIDE),
         *(path for part in ("meter", "ranks") for path in (LABS / part).glob("*.py")),
     ]
     return key_of(*(without_words(path.read_text()) for path in sorted(files)))

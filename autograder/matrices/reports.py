@@ -1,4 +1,4 @@
-"""The two long matrices as a terminal and a page of Markdown show them."""
+"""The matrices and the course's own solutions, printed, and the two long matrices as pages of Markdown."""
 
 from __future__ import annotations
 
@@ -6,12 +6,43 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.table import Table
 
-from autograder.matrices import forged, stability
+from autograder.matrices import forged, kill_matrix, own_solutions, stability
 from autograder.matrices.kept import Row
+from autograder.terminal import console
 
-console = Console()
+
+def print_kill_matrix(weeks: list[str] | None) -> bool:
+    """Judge all kept answers and print them by exercise; True when all ended as they must, and enough of them in sight.
+
+    Wrong answers that pass the visible check follow, each with its reason.
+    """
+    table = Table("exercise", "wrong, dead", "dead in sight", "right, alive", "not as expected", title="Kill matrix")
+    judged = list(kill_matrix.rows(weeks))
+    for exercise in dict.fromkeys(row.exercise for row in judged):
+        mine = [row for row in judged if row.exercise == exercise]
+        dead = sum(not (row.must_live or row.lived) for row in mine)
+        alive = sum(row.must_live and row.lived for row in mine)
+        bad = [f"{row.name} {'lived' if row.lived else 'died'}" for row in mine if not row.ended_as_expected]
+        seen = sum(row.in_sight for row in mine)
+        table.add_row(exercise, str(dead), str(seen), str(alive), ", ".join(bad) or "–")
+    console.print(table)
+    for row in (row for row in judged if not (row.must_live or row.in_sight)):
+        console.print(f"Not in sight: {row.exercise} {row.name}: {row.reason or 'no reason is stated'}", soft_wrap=True)
+    share, due = kill_matrix.share_in_sight(judged), sum(row.ended_as_expected for row in judged)
+    console.print(f"{due} of {len(judged)} ended as they must; {share:.1%} of the wrong ones die in sight.")
+    return due == len(judged) and share >= kill_matrix.IN_SIGHT and not any(row.is_unexplained for row in judged)
+
+
+def print_own_solutions(rows: Sequence[own_solutions.Row]) -> bool:
+    """A line per week and seed, and what cost a point; True when nothing did."""
+    table = Table("week", "seed", "points", "of", "lost", title="The course's own solutions, handed in")
+    for row in rows:
+        table.add_row(row.week, str(row.seed), f"{row.points:g}", f"{row.max:g}", "\n".join(row.lost) or "–")
+    full = sum(not row.lost for row in rows)
+    console.print(table, f"{full} of {len(rows)} got every automatic point.")
+    return full == len(rows)
 
 
 def print_forged(rows: Iterable[Row]) -> list[Row]:
@@ -48,7 +79,8 @@ def write_forged(rows: Sequence[Row], path: Path) -> None:
         names = [len({row[key] for row in mine}) for key in ("answer", "forgery")]
         lines.append(f"| {exercise} | {names[0] - 1} | {names[1]} | {len(mine)} | {_undeserved(mine)} |")
     told = (
-        "Every wrong answer behind every forgery of `autograder/forgeries`, and one right answer. `make forged-matrix`."
+        "Every wrong answer behind every forgery of `autograder/matrices/forgeries`, and one right answer. "
+        "`make forged-matrix`."
     )
     _write(path, "Forged matrix", told, [head, *lines], f"{_forged_total(rows)}.")
 

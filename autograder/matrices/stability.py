@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from autograder import known
 from autograder.checks.base import Check
-from autograder.judge import Judge, JudgePool
-from autograder.kill_matrix import PREAMBLE
-from autograder.known import Known
+from autograder.judging.judge import Judge, JudgePool
+from autograder.matrices import known
 from autograder.matrices.kept import Kept, Row, grader_of, key_of
+from autograder.matrices.kill_matrix import PREAMBLE
+from autograder.matrices.known import Known
 
 RIGHT_SEEDS = 20  # of a right answer on ranks; a wrong one gets a quarter of them, one without ranks (quick) 5 / 2
 

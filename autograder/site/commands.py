@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from autograder.course import ROOT
+from autograder.authoring.course import ROOT
 
 app = typer.Typer()
 
@@ -23,7 +23,7 @@ def site(
 
     Outputs are kept for the next time. With weeks named, only these are executed, and the others have no outputs.
     """
-    from autograder import notebooks
+    from autograder.authoring import notebooks
     from autograder.site.execute import execute_all
     from autograder.site.write import write_site
 

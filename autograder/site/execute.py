@@ -18,8 +18,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-from autograder import notebooks
-from autograder.course import ROOT
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
 
 CACHE = ROOT / "build" / "executed"
 CELL_SECONDS = 300  # at most; the longest trains for a minute on two busy cores

@@ -6,7 +6,7 @@ import hashlib
 import posixpath
 from pathlib import Path
 
-from autograder.course import ROOT
+from autograder.authoring.course import ROOT
 
 SHOWN_AS_CODE = (".py", ".toml", ".txt", ".csv", ".md", ".sh", ".yml")
 

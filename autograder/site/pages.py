@@ -12,8 +12,8 @@ from pathlib import Path
 from nbconvert.filters.highlight import Highlight2HTML
 from nbformat import NotebookNode
 
-from autograder import notebooks
-from autograder.course import ROOT
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
 from autograder.site.languages import both, glossary, heading_in_chinese, inline_code, say
 from autograder.site.links import Links
 from autograder.site.outputs import outputs_html, widget_states

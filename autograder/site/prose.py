@@ -11,7 +11,7 @@ from typing import Any
 from mistune.util import striptags
 from nbconvert.filters.markdown_mistune import MarkdownWithMath
 
-from autograder.answer_html import WithoutScripts
+from autograder.grading.answer_html import WithoutScripts
 from autograder.site.languages import both, heading_in_chinese, inline_code, prompt_in_chinese
 from autograder.site.links import Links
 

@@ -12,7 +12,8 @@ from typing import Literal
 
 from nbformat import NotebookNode
 
-from autograder import cell_text, notebooks
+from autograder.authoring import notebooks
+from autograder.reading import cell_text
 
 Kind = Literal["text", "written", "code", "exercise", "check"]
 Folded = Literal["", "predict", "answer"]

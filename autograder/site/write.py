@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from nbformat import NotebookNode
 
-from autograder.course import ROOT
+from autograder.authoring.course import ROOT
 from autograder.site import pages
 from autograder.site.languages import say, words
 from autograder.site.links import Links, relative

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _BucketCapacityConfig
 from torch.utils.data import DistributedSampler
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 from autograder.jobs.marked import marked_mlp
 from autograder.jobs.trained import mlp
 from autograder.weeks.week02_ddp import ten_and_eight, top_k, unused

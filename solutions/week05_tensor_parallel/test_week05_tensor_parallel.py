@@ -13,7 +13,8 @@ from megatron.core.tensor_parallel import layers, mappings
 from shardlab.costs import links
 from shardlab.costs.machines import find_accelerator, links_of
 
-from autograder import notebooks, weeks
+from autograder import weeks
+from autograder.authoring import notebooks
 from autograder.weeks.week05_tensor_parallel import bill, cross_entropy, heads, mlp, operators, why_eight
 from autograder.weeks.week05_tensor_parallel.reading import READING
 

@@ -10,7 +10,8 @@ from megatron.core.tensor_parallel import layers, mappings, random
 from shardlab.costs.flops import hardware_flops_per_token, model_flops_per_token
 from shardlab.costs.model_zoo import ZOO
 
-from autograder import notebooks, weeks
+from autograder import weeks
+from autograder.authoring import notebooks
 from autograder.weeks.week06_sequence_parallel import _shared, activations, block, memory_cap, norm, operators
 from autograder.weeks.week06_sequence_parallel.reading import READING
 

@@ -14,8 +14,10 @@ from shardlab.pipeline_parallel.schedule import parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from torch.distributed.pipelining import Schedule1F1B
 
-from autograder import known, notebooks, weeks
-from autograder.kill_matrix import PREAMBLE
+from autograder import weeks
+from autograder.authoring import notebooks
+from autograder.matrices import known
+from autograder.matrices.kill_matrix import PREAMBLE
 from autograder.weeks.week07_pipeline import pipeline_step, smallest, split_stages
 from autograder.weeks.week07_pipeline.reading import READING
 

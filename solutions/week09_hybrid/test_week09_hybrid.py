@@ -13,7 +13,7 @@ from shardlab.mesh import MEGATRON_ORDER, Mesh
 from shardlab.mesh.axes import DENSE
 from shardlab.mesh.nodes import link_bytes_per_second
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 from autograder.weeks.week09_hybrid.axis_bytes import GPT3, expected
 from autograder.weeks.week09_hybrid.rank_37 import MESH, RANK
 from autograder.weeks.week09_hybrid.reading import READING

@@ -15,7 +15,7 @@ from shardlab.model.experts import by_batch
 from shardlab.model.moe import MoE, MoEConfig
 from shardlab.model.permutation import rows_by_expert
 
-from autograder.course import ROOT
+from autograder.authoring.course import ROOT
 from autograder.weeks.week11_moe import _shared, active, balance, bill, fifty_steps, flow, layer, router
 from autograder.weeks.week11_moe.reading import READING
 

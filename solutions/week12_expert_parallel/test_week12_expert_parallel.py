@@ -11,7 +11,7 @@ from shardlab import costs
 from shardlab.expert_parallel import placed
 from shardlab.model import Choice, MoE, MoEConfig
 
-from autograder import known
+from autograder.matrices import known
 from autograder.weeks.week12_expert_parallel import _shared, bill, ep_or_tp, exchange, gradients, placement, two_level
 from autograder.weeks.week12_expert_parallel.reading import READING
 

@@ -9,8 +9,9 @@ from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 
-from autograder import known, weeks
-from autograder.kill_matrix import PREAMBLE
+from autograder import weeks
+from autograder.matrices import known
+from autograder.matrices.kill_matrix import PREAMBLE
 from autograder.weeks.week13_dualpipe import bill, eight_steps, one_copy, slots
 from autograder.weeks.week13_dualpipe.reading import READING
 

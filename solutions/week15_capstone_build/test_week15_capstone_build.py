@@ -12,7 +12,8 @@ from shardlab.mesh import Mesh
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 
-from autograder import known, notebooks
+from autograder.authoring import notebooks
+from autograder.matrices import known
 from autograder.weeks.week15_capstone_build import _suspects, bill, finish, interval, newest, reshard, which_axis
 from autograder.weeks.week15_capstone_build.reading import READING
 

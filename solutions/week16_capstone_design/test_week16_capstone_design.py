@@ -15,7 +15,7 @@ from shardlab.costs.memory import activation_bytes
 from shardlab.costs.validation.published import read_runs
 from torch.distributed.elastic.agent.server import api as elastic
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 from autograder.weeks.week16_capstone_design import _design, design, interval, published, review, sheet
 from autograder.weeks.week16_capstone_design.reading import READING
 

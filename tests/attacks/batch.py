@@ -15,10 +15,13 @@ import psutil
 import suite
 from honeypot import Honeypot, laid_out
 
-from autograder import demo, grade, kill_matrix, known, notebooks, weeks
-from autograder.course import ROOT
-from autograder.grade import Verdicts
-from autograder.judge import Judge, JudgePool
+from autograder import demo, weeks
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
+from autograder.grading import grade
+from autograder.grading.grade import Verdicts
+from autograder.judging.judge import Judge, JudgePool
+from autograder.matrices import kill_matrix, known
 
 WEEK = suite.WEEK
 CASES = [case for case in suite.load() if case.exercise.startswith(WEEK.split("_", maxsplit=1)[0] + ".")]

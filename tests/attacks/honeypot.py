@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.course import ROOT
+from autograder.authoring.course import ROOT
 
 SECRET = "a-secret-of-the-grader"
 FILES = ["gradebook.db", "socket"]

@@ -11,8 +11,8 @@ from pathlib import Path
 import suite
 from honeypot import SECRET, laid_out
 
-from autograder import sandbox
-from autograder.judge import Judge
+from autograder.judging.judge import Judge
+from autograder.sandboxes import zygote
 
 CHOSEN = (
     "tampering/installed_packages",
@@ -26,10 +26,10 @@ CHOSEN = (
 
 def main(wanted: int, folder: Path) -> dict[str, str | None]:
     """What is not as due, by case; nothing hostile runs where the level does not start."""
-    if (reason := sandbox.why_not(wanted)) is not None:
+    if (reason := zygote.why_not(wanted)) is not None:
         return {"level": reason}
     os.environ["AUTOGRADER_LEVEL"] = str(wanted)
-    assert sandbox.level() == wanted
+    assert zygote.level() == wanted
     wrong: dict[str, str | None] = {}
     with laid_out(folder / "honeypot") as pot, Judge() as judge:
         for case in suite.load():

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 
 from autograder import weeks
-from autograder.grade import grade_one
-from autograder.judge import Judge, Verdict
+from autograder.grading.grade import grade_one
+from autograder.judging.judge import Judge, Verdict
 
 FOLDER = Path(__file__).parent
 GROUPS = ("cheating", "crashing", "hanging", "reading", "tampering", "exhausting", "malformed")

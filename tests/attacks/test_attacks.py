@@ -13,9 +13,10 @@ import suite
 from honeypot import SECRET, Honeypot, laid_out
 from nbgrader.api import Gradebook
 
-from autograder import grade, publishing, weeks
-from autograder.course import ROOT, load_config
-from autograder.judge import Judge, JudgePool
+from autograder import weeks
+from autograder.authoring.course import ROOT, load_config
+from autograder.grading import grade, publishing
+from autograder.judging.judge import Judge, JudgePool
 from tests.fast import asked_for
 
 CASES = suite.load()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from autograder import cgroups
+from autograder.sandboxes import cgroups
 
 
 def version_1(tmp_path: Path, path: str) -> tuple[Path, Path]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.course import ROOT, copy_course
+from autograder.authoring.course import ROOT, copy_course
 from autograder.jobs import places
 from tests import levels
 from tests.another_user import as_the_user

@@ -9,8 +9,8 @@ import suite
 from honeypot import SECRET, Honeypot, laid_out
 from PIL import Image
 
-from autograder import exhibits
-from autograder.judge import Judge
+from autograder.judging import exhibits
+from autograder.judging.judge import Judge
 
 FILES = sorted((Path(__file__).parent / "exhibits").glob("*.py"))
 pytestmark = [pytest.mark.timeout(300), pytest.mark.sandbox(3)]

@@ -12,8 +12,8 @@ import pytest
 import suite
 from honeypot import SECRET, Honeypot, laid_out
 
-from autograder import sandbox
-from autograder.judge import Judge, JudgePool
+from autograder.judging.judge import Judge, JudgePool
+from autograder.sandboxes import zygote
 from tests.fast import asked_for
 
 GROUPS = ("cheating", "reading", "tampering", "exhausting")
@@ -39,8 +39,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
     with pytest.MonkeyPatch.context() as patch, laid_out(folder / "honeypot") as pot:
         patch.setenv("AUTOGRADER_LEVEL", "2")
         patch.setattr(Judge, "end_submission", lambda judge: None)
-        sandbox.level.cache_clear()
-        assert sandbox.level() == 2
+        zygote.level.cache_clear()
+        assert zygote.level() == 2
         result = Run(pot)
 
         def attack(judge: Judge, case: suite.Case) -> None:
@@ -52,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 
         with JudgePool(2) as pool:
             list(pool.map(attack, asked_for(CASES, request)))
-    sandbox.level.cache_clear()
+    zygote.level.cache_clear()
     yield result
 
 

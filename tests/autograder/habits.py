@@ -13,8 +13,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from autograder import notebooks
-from autograder.answers import Cell
+from autograder.authoring import notebooks
+from autograder.reading.answers import Cell
 from autograder.weeks import find
 
 TABLES = {
@@ -56,7 +56,7 @@ TABLES = {
     "pickled": "import pickle\nclass Box:\n    t = [0, 1, 2]\nT = pickle.loads(pickle.dumps(Box())).t",
     "unicode": "größe = 3\nT = list(range(größe))",
     "sorted": "import random\nT = [2, 1, 0]\nT.sort()",
-    "star": "from math import *\nT = [int(sin(0)), int(cos(0)), int(sqrt(4))]",
+    "star": "from itertools import *\nT = list(islice(count(), 3))",
     "setdefault": "D = {}\nD.setdefault('t', []).extend([0, 1, 2])\nT = D['t']",
     "instance": "T = []\nclass Filler:\n    def __init__(self): T.extend([0, 1, 2])\nFiller()",
     "chained": "T = U = []\nU.append(0)\nU.extend([1, 2])",

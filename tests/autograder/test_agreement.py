@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from autograder import agreement, notebooks, weeks
+from autograder import weeks
+from autograder.authoring import agreement, notebooks
+from autograder.authoring.course import ROOT, copy_course
 from autograder.cli import app
-from autograder.course import ROOT, copy_course
 
 WEEK = "week01_collectives"
 
@@ -49,7 +50,7 @@ def nine_points(found):
 def test_disagreement_is_refused_with_a_sentence(monkeypatch, tmp_path, command, change, words):
     changed_checks(monkeypatch, change)
     monkeypatch.setattr(notebooks, "build", lambda *_, **__: pytest.fail("it was built"))
-    monkeypatch.setattr("autograder.grade.grade", lambda *_, **__: pytest.fail("it was graded"))
+    monkeypatch.setattr("autograder.grading.grade.grade", lambda *_, **__: pytest.fail("it was graded"))
     arguments = ["--submitted", str(tmp_path)] if command == "grade" else []
     answer = CliRunner().invoke(app, [command, WEEK, *arguments])
     assert answer.exit_code == 2 and words in answer.output, answer.output
@@ -78,8 +79,9 @@ def test_a_changed_page_is_refused(monkeypatch, tmp_path, old, new, words):
 
 KNOWN_ARE_JUDGED = """
 import sys
-from autograder import known, weeks
-from autograder.judge import Judge
+from autograder import weeks
+from autograder.matrices import known
+from autograder.judging.judge import Judge
 check = weeks.find(sys.argv[1])
 answers = known.answers_of(check.exercise)
 with Judge() as judge:

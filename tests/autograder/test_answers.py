@@ -4,10 +4,12 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
 
-from autograder import grade, notebooks, program
-from autograder.answers import answer_of, cells_of, note_of
-from autograder.cell_text import read
-from autograder.ingest import parse, take_cells
+from autograder.authoring import notebooks
+from autograder.grading import grade
+from autograder.reading import program
+from autograder.reading.answers import answer_of, cells_of, note_of
+from autograder.reading.cell_text import read
+from autograder.reading.ingest import parse, take_cells
 from autograder.weeks import find
 
 WEEK, BILL = "week01_collectives", "week01.naive-bill"

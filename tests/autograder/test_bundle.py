@@ -7,13 +7,14 @@ import sys
 import pytest
 
 from autograder import demo
-from autograder.course import ROOT, copy_course
+from autograder.authoring.course import ROOT, copy_course
 
 CHECKED = """
 from pathlib import Path
-from autograder import known, notebooks
-from autograder.course import ROOT
-from autograder.self_check import check
+from autograder.matrices import known
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
+from autograder.judging.self_check import check
 assert not (ROOT / "solutions").exists() and "week01_collectives" in notebooks.weeks()
 assert check("week01.naive-bill", lambda num_ranks, num_bytes: (num_ranks, num_bytes)) == 0
 assert known.answers_of("week01.naive-bill") == []

@@ -11,10 +11,12 @@ import pytest
 from distributed import KilledWorker
 from rich.console import Console
 
-from autograder import cluster, demo, exhibits, grade, judging, publishing, reports, tables, weeks
-from autograder.course import ROOT
-from autograder.judge import Judge, Verdict
-from autograder.sandbox import SandboxLost
+from autograder import demo, weeks
+from autograder.authoring.course import ROOT
+from autograder.grading import grade, publishing, reports, tables
+from autograder.judging import cluster, exhibits, submission
+from autograder.judging.judge import Judge, Verdict
+from autograder.sandboxes.zygote import SandboxLost
 
 WEEK = demo.WEEK
 OF_WEEK = weeks.of_week(WEEK)
@@ -35,7 +37,7 @@ def course(tmp_path, monkeypatch):
 
 def full_points(dossier, judge, seed):
     right = [Verdict(one.exercise, float(one.points), one.points, "Correct.") for one in OF_WEEK]
-    return judging.Judged(right, 3, 0.1)
+    return submission.Judged(right, 3, 0.1)
 
 
 def graded(course, **options):
@@ -146,7 +148,7 @@ def table_of(course):
 def test_the_table_of_a_class_keeps_everybody_when_one_is_graded_again(course, monkeypatch):
     tables.write_class(WEEK, list(graded(course).values()), course / f"{WEEK}.csv", course)
     monkeypatch.setattr(
-        cluster, "judge_dossier", lambda *_: judging.refused(grade._nothing_of("b", WEEK), "judged", ERROR)
+        cluster, "judge_dossier", lambda *_: submission.refused(grade._nothing_of("b", WEEK), "judged", ERROR)
     )
     tables.write_class(WEEK, list(graded(course, students=["b"]).values()), course / f"{WEEK}.csv", course)
     assert table_of(course) == {"a": str(demo.POINTS), "b": "0.0", "c": str(demo.POINTS)}
@@ -235,13 +237,13 @@ def test_a_sandbox_lost_with_one_answer_alone_is_that_answers_verdict(monkeypatc
     with Judge() as judge:
         real = judge._ask
 
-        def lost(request):
-            if request["answer"] == RIGHT:
+        def lost(job):
+            if job.answer == RIGHT:
                 raise SandboxLost("the job ended without an answer")
-            return real(request)
+            return real(job)
 
         monkeypatch.setattr(judge, "_ask", lost)
         verdict = judge.judge(check, RIGHT, 1)
         assert verdict.look and not verdict.fault and verdict.points == 0
         assert "3 times with this answer" in verdict.text and "instructor" not in verdict.text
-        assert judging._judged(judge, check, RIGHT, 1).text.endswith("Your instructor is told.")
+        assert submission._judged(judge, check, RIGHT, 1).text.endswith("Your instructor is told.")

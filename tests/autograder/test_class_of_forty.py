@@ -20,8 +20,8 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder import notebooks
-from autograder.course import copy_course, load_config
+from autograder.authoring import notebooks
+from autograder.authoring.course import copy_course, load_config
 from autograder.demo import POINTS, WEEK
 
 pytestmark = [

@@ -17,9 +17,9 @@ import psutil
 import pytest
 import yaml
 
-from autograder import cluster
 from autograder.classroom import accounts
-from autograder.dossier import Dossier
+from autograder.judging import cluster
+from autograder.reading.dossier import Dossier
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "compose.yaml").read_text()

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from autograder import weeks
-from autograder.cluster import judge_all
-from autograder.dossier import Dossier
-from autograder.sandbox import level
+from autograder.judging.cluster import judge_all
+from autograder.reading.dossier import Dossier
+from autograder.sandboxes.zygote import level
 
 WEEK = "week01_collectives"
 SLEEPY = "import time\ndef naive_all_reduce_bill(n, s):\n    time.sleep(0.1)\n    return 2 * (n - 1), 2 * (n - 1) * s\n"

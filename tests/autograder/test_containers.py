@@ -11,9 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from autograder import bubblewrap, containers, demo, grade, sandbox, surroundings
+from autograder import demo
 from autograder.checks import packets
-from autograder.judge import Judge, JudgePool
+from autograder.grading import grade
+from autograder.judging.judge import Judge, JudgePool
+from autograder.sandboxes import bubblewrap, containers, surroundings, zygote
 
 CHEAT = {"week01.exchange": "import sys\n\ndef exchange(tensor, *, group):\n    sys.displayhook('x')\n"}
 
@@ -59,7 +61,7 @@ def test_no_variable_of_ours_travels(monkeypatch):
     line = command()
     place = line.index("/usr/bin/env")
     assert line[place + 1] == "-i" and "a-secret" not in " ".join(line)
-    assert line[place + 2 : -3] == [f"{name}={value}" for name, value in sandbox.environment().items()]
+    assert line[place + 2 : -3] == [f"{name}={value}" for name, value in zygote.environment().items()]
 
 
 def test_only_podman_is_told_to_keep_its_own_folders_away():
@@ -102,13 +104,13 @@ def test_the_level_may_be_lowered_and_not_raised(monkeypatch, wanted, namespaces
         monkeypatch.setenv("AUTOGRADER_LEVEL", wanted)
     monkeypatch.setattr(bubblewrap, "problem", lambda: None if namespaces else "no user namespaces")
     monkeypatch.setattr(containers, "found", lambda: engine)
-    assert sandbox.level.__wrapped__() == level
+    assert zygote.level.__wrapped__() == level
 
 
 def test_a_level_that_does_not_exist_is_refused(monkeypatch):
     monkeypatch.setenv("AUTOGRADER_LEVEL", "4")
     with pytest.raises(ValueError, match="use 1, 2 or 3"):
-        sandbox.level.__wrapped__()
+        zygote.level.__wrapped__()
 
 
 @pytest.mark.parametrize(
@@ -142,9 +144,9 @@ def level_2() -> Iterator[None]:
     """This process grades at level 2."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUTOGRADER_LEVEL", "2")
-        sandbox.level.cache_clear()
+        zygote.level.cache_clear()
         yield
-    sandbox.level.cache_clear()
+    zygote.level.cache_clear()
 
 
 @pytest.mark.slow
@@ -171,7 +173,7 @@ def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
 @pytest.mark.slow
 @pytest.mark.sandbox(2)
 def test_a_container_ends_with_the_program_that_started_it(level_2):
-    program = "from autograder.sandbox import Zygote; print(Zygote().container.name, flush=True); input()"
+    program = "from autograder.sandboxes.zygote import Zygote; print(Zygote().container.name, flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as grader:
         assert grader.stdout is not None
         name = grader.stdout.readline().decode().strip()
@@ -186,7 +188,8 @@ def test_a_container_ends_with_the_program_that_started_it(level_2):
 
 WITHOUT_USER_NAMESPACES = """
 import ctypes, os, struct
-from autograder import bubblewrap, sandbox
+from autograder.sandboxes import bubblewrap
+from autograder.sandboxes import zygote
 from autograder.jobs import syscalls as calls
 
 column, machine = calls._MACHINES[os.uname().machine]
@@ -199,7 +202,7 @@ for call in (calls.REFUSED["unshare"], calls._CLONE):
 kept = ctypes.create_string_buffer(b"".join([*code, calls._do(calls._RETURN, calls._ALLOW)]))
 program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code) + 1, ctypes.addressof(kept)))
 assert ctypes.CDLL(None).syscall(calls._SECCOMP[column], 1, 1, program) == 0
-print(bubblewrap.problem() is None, sandbox.level())
+print(bubblewrap.problem() is None, zygote.level())
 """
 
 

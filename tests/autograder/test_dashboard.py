@@ -9,9 +9,12 @@ from bs4 import BeautifulSoup
 from tiny_course import hand_in, make_tiny_course, write_verdict
 from typer.testing import CliRunner
 
-from autograder import cli, exhibits, notebooks, verdict_files
+from autograder import cli
+from autograder.authoring import notebooks
 from autograder.dashboard.page import page
 from autograder.dashboard.summary import summarise, without_numbers
+from autograder.grading import verdict_files
+from autograder.judging import exhibits
 
 WEEK = "week01_tiny"
 

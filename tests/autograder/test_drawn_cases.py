@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 from autograder.checks.groups import members_of
 from autograder.weeks import WEEKS
 

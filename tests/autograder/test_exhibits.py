@@ -8,9 +8,10 @@ import pytest
 from PIL import Image
 from tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course
 
-from autograder import exhibits, grade, publishing
-from autograder.judge import Judge
-from autograder.sandbox import SandboxLost
+from autograder.grading import grade, publishing
+from autograder.judging import exhibits
+from autograder.judging.judge import Judge
+from autograder.sandboxes.zygote import SandboxLost
 
 PLOT = """
 %matplotlib inline

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
-from autograder import ingest, publishing
-from autograder.answer_html import answer_html, formula_html
+from autograder.grading import publishing
+from autograder.grading.answer_html import answer_html, formula_html
+from autograder.reading import ingest
 
 LOADING = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping", "xlink:href", "manifest"}
 ACTIVE = {"script", "link", "iframe", "object", "embed", "base", "form", "svg", "video", "audio", "img", "style"}

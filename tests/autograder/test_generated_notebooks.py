@@ -10,11 +10,14 @@ import sys
 import nbformat
 import pytest
 
-from autograder import notebooks, weeks
-from autograder.answers import answer_of
-from autograder.ingest import parse, take_cells
+from autograder import weeks
+from autograder.authoring import notebooks
 from autograder.jobs import call, plain
-from autograder.judge import Judge
+from autograder.jobs.message import End, Report
+from autograder.jobs.seat import Seat
+from autograder.judging.judge import Judge
+from autograder.reading.answers import answer_of
+from autograder.reading.ingest import parse, take_cells
 from tests.autograder.habits import HABITS, book_of
 
 CHECKS = [check for checks in weeks.WEEKS.values() for check in checks]
@@ -29,13 +32,11 @@ class Here:
 
     is_alive, level = True, 1
 
-    def ask(self, request):
-        request = plain.decode(plain.encode({**request, "mine": request["inputs"][0]}))
+    def ask(self, job):
+        answer, mine, _ = (plain.decode(part) for part in job.parcels())
         with contextlib.redirect_stdout(None):
-            result = b"".join(call.without_ranks(request, lambda: None))
-        end = {"result": result, "error": None, "exit": 0, "peak_bytes": None}
-        nothing = {"report": None, "loopback_bytes": -1, "printed": "", "wire": None, "calls": None, "unread": False}
-        return {**nothing, "ends": [end], "asked": [], "timed_out": False, "touched": []}
+            result = b"".join(call.without_ranks(Seat(0, job.request, answer, mine), lambda: None))
+        return Report([End(result, None, 0, None)])
 
     def close(self):
         pass

@@ -9,12 +9,14 @@ import sys
 import pytest
 import torch
 
-from autograder import notebooks, program, weeks
-from autograder.answers import answer_of
-from autograder.ingest import Submission
+from autograder import weeks
+from autograder.authoring import notebooks
 from autograder.jobs import student
 from autograder.jobs.statements import statements_of
-from autograder.judging import _judged
+from autograder.judging.submission import _judged
+from autograder.reading import program
+from autograder.reading.answers import answer_of
+from autograder.reading.ingest import Submission
 
 CHECKS = {check.exercise: check for checks in weeks.WEEKS.values() for check in checks}
 

@@ -6,8 +6,11 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, grade, notebooks, sandbox, tables
+from autograder import demo
+from autograder.authoring import notebooks
 from autograder.cli import app
+from autograder.grading import grade, tables
+from autograder.sandboxes import zygote
 
 WEEK = demo.WEEK
 NO_BILL = {"week01.naive-bill": "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return 14, 14 * num_bytes\n"}
@@ -55,7 +58,7 @@ def test_the_verdict_file_says_what_the_grade_rests_on(verdicts):
     root, results = verdicts
     kept = json.loads((root / "autograder" / "verdicts" / "right" / f"{WEEK}.json").read_text())
     assert kept == results["right"]
-    assert kept["seed"] == 7 and kept["level"] == sandbox.level() and set(kept["versions"]) >= {"torch", "nbgrader"}
+    assert kept["seed"] == 7 and kept["level"] == zygote.level() and set(kept["versions"]) >= {"torch", "nbgrader"}
 
 
 def test_summary_and_csv(verdicts, tmp_path):
@@ -85,7 +88,7 @@ def test_week_and_folder_that_do_not_exist(tmp_path):
     ],
 )
 def test_the_command_answers_bad_input_with_a_sentence(arguments, words, monkeypatch):
-    monkeypatch.setattr(sandbox, "level", lambda: 3)  # else it would say that this machine cannot grade
+    monkeypatch.setattr(zygote, "level", lambda: 3)  # else it would say that this machine cannot grade
     answer = CliRunner().invoke(app, arguments)
     assert answer.exit_code == 2
     assert words in answer.output and "Traceback" not in answer.output
@@ -93,11 +96,11 @@ def test_the_command_answers_bad_input_with_a_sentence(arguments, words, monkeyp
 
 def test_a_verdict_from_a_machine_without_isolation_is_not_published(verdicts, submitted, monkeypatch, tmp_path):
     _, results = verdicts
-    monkeypatch.setattr(sandbox, "level", lambda: 3)  # here; where it was judged it is lower
+    monkeypatch.setattr(zygote, "level", lambda: 3)  # here; where it was judged it is lower
     monkeypatch.setattr(grade, "grade", lambda *_, then, **__: then([results["right"] | {"level": 1}]))
-    monkeypatch.setattr("autograder.publishing.enter", lambda *_: None)
+    monkeypatch.setattr("autograder.grading.publishing.enter", lambda *_: None)
     monkeypatch.setattr(tables, "write_class", lambda *_: None)
-    monkeypatch.setattr("autograder.reports.publish", lambda *_: pytest.fail("it was published"))
+    monkeypatch.setattr("autograder.grading.reports.publish", lambda *_: pytest.fail("it was published"))
     answer = CliRunner().invoke(app, ["grade", "week01", "--submitted", str(submitted), "--student", "right"])
     assert answer.exit_code == 2 and "nothing is published: right" in answer.output
 

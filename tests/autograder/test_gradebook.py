@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tiny_course import TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
-from autograder import desk, gradebook, publishing
-from autograder.course import load_config
+from autograder.authoring.course import load_config
+from autograder.grading import desk, gradebook, publishing
 from autograder.lms import points
 
 ADDED = """

@@ -7,7 +7,7 @@ from shardlab.study import page
 from shardlab.study.folder import begin
 from typer.testing import CliRunner
 
-from autograder import course, hiding
+from autograder.authoring import course, hiding
 from autograder.cli import app
 
 NAMES = ["week00_start", "week01_collectives", "week02_ddp"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nbformat.v4 import new_code_cell
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
-from autograder import ingest, notebook_file
+from autograder.reading import ingest, notebook_file
 from tests.whole import HOSTILE_VALUES
 
 DOUBLE = "def double(number):\n    return 2 * number"

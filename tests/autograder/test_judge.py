@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from autograder import kill_matrix, known, weeks
-from autograder.judge import Judge, seed_for
-from autograder.sandbox import SandboxLost
+from autograder import weeks
+from autograder.judging.judge import Judge, seed_for
+from autograder.matrices import kill_matrix, known
+from autograder.sandboxes.zygote import SandboxLost
 
 
 def judged(judge, exercise, source, seed=1, others=()):
@@ -111,9 +112,9 @@ def test_an_answer_that_was_late_gets_a_second_run_and_no_third(judge, monkeypat
     check = replace(weeks.find("week01.exchange"), timeout=1.0)
     runs, ask = [], judge._ask
 
-    def counted(request):
+    def counted(job):
         cells = [["week01.exchange", LATE_ONCE.format(wait="pass" if len(runs) else "while True: pass"), True]]
-        runs.append(ask(request | {"answer": {"preamble": kill_matrix.PREAMBLE, "cells": cells}}))
+        runs.append(ask(replace(job, answer={"preamble": kill_matrix.PREAMBLE, "cells": cells})))
         return runs[-1]
 
     monkeypatch.setattr(judge, "_ask", counted)
@@ -125,7 +126,7 @@ def test_an_answer_that_was_late_gets_a_second_run_and_no_third(judge, monkeypat
         "preamble": kill_matrix.PREAMBLE,
         "cells": [["week01.exchange", LATE_ONCE.format(wait="while True: pass"), True]],
     }
-    monkeypatch.setattr(judge, "_ask", lambda request: runs.append(ask(request)) or runs[-1])
+    monkeypatch.setattr(judge, "_ask", lambda job: runs.append(ask(job)) or runs[-1])
     assert judge.judge(check, always, 1, case).points == 0
     assert len(runs) == 4
 

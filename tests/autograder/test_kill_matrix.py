@@ -8,10 +8,10 @@ does.
 
 import pytest
 
-from autograder.kill_matrix import IN_SIGHT, row_of
-from autograder.known import answers_of
 from autograder.matrices import sample, stability
 from autograder.matrices.kept import RESULTS, Kept
+from autograder.matrices.kill_matrix import IN_SIGHT, row_of
+from autograder.matrices.known import answers_of
 from autograder.weeks import WEEKS
 from tests.whole import WHOLE
 

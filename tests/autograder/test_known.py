@@ -2,7 +2,7 @@
 
 import pytest
 
-from autograder import known
+from autograder.matrices import known
 from autograder.weeks import FOLDERS, WEEKS
 
 CHECKS = [check for checks in WEEKS.values() for check in checks]

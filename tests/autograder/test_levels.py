@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from autograder import bubblewrap, containers, reports, sandbox
+from autograder.grading import reports
+from autograder.sandboxes import bubblewrap, containers, zygote
 from tests import levels
 
 
@@ -15,7 +16,7 @@ def no_level(monkeypatch):
     monkeypatch.setattr(bubblewrap, "problem", lambda: "bwrap: Permission denied")
     monkeypatch.setattr(containers, "found", lambda: None)
     monkeypatch.setattr(containers, "why_not", lambda: "podman: no such runtime")
-    monkeypatch.setattr(sandbox, "level", lambda: 1)
+    monkeypatch.setattr(zygote, "level", lambda: 1)
 
 
 def test_who_may_not_grade_reads_why(no_level):
@@ -24,7 +25,7 @@ def test_who_may_not_grade_reads_why(no_level):
 
 
 def test_a_lowered_level_is_named(no_level, monkeypatch):
-    monkeypatch.setattr(sandbox, "why_not", lambda level: None)
+    monkeypatch.setattr(zygote, "why_not", lambda level: None)
     assert "AUTOGRADER_LEVEL=1 is set" in reports.no_isolation()
 
 
@@ -49,7 +50,7 @@ def test_a_test_of_grades_needs_level_3_or_2(no_level, monkeypatch, installed, e
     monkeypatch.setattr(levels, "is_installed", lambda wanted: installed)
     with pytest.raises(ends, match="Permission denied"):
         levels.require_any()
-    monkeypatch.setattr(sandbox, "level", lambda: 2)
+    monkeypatch.setattr(zygote, "level", lambda: 2)
     levels.require_any()
 
 

@@ -7,9 +7,8 @@ from random import Random
 import pytest
 from sample_checks import DOUBLE_ANSWERS, LUCKY, ONE_MESSAGE_ANSWERS, TRUSTING
 
-from autograder import kill_matrix, known, reports
-from autograder.judge import seed_for
-from autograder.matrices import forged, sample, stability
+from autograder.judging.judge import seed_for
+from autograder.matrices import forged, kill_matrix, known, reports, sample, stability
 from autograder.matrices.kept import Kept
 from autograder.matrices.reports import print_forged, print_stability, write_forged, write_stability
 from autograder.weeks import WEEKS

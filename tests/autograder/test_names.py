@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder import names
-from autograder.told import told
+from autograder.grading.render import told
+from autograder.reading import names
 from tests.whole import HOSTILE_VALUES
 
 anything = st.text(st.characters(codec=None), max_size=40) | st.text("=+-@\t\r./\\ a9,\ud800é王", max_size=300)

@@ -14,11 +14,11 @@ from nbconvert.exporters.exporter import ResourcesDict
 from nbgrader.api import Gradebook
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
-from autograder import ingest, nbgrader_bridge, publishing
-from autograder.course import load_config
-from autograder.lms import people
-from autograder.roster import Student
-from autograder.verdict_files import Standing
+from autograder.authoring.course import load_config
+from autograder.grading import nbgrader_bridge, people, publishing
+from autograder.grading.roster import Student
+from autograder.grading.verdict_files import Standing
+from autograder.reading import ingest
 
 TRAP = "def double(number):\n    return 2 * number\n\nopen('{mark}', 'w').close()"
 

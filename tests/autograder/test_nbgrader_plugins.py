@@ -15,9 +15,11 @@ from nbgrader.coursedir import CourseDirectory
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course, write_verdict
 from typer.testing import CliRunner
 
-from autograder import cli, desk, exchange, nbgrader_plugins, notebooks, publishing, solution
-from autograder.course import load_config, nbgrader_programs
-from autograder.lms import points
+from autograder import cli
+from autograder.authoring import notebooks, solution
+from autograder.authoring.course import load_config, nbgrader_programs
+from autograder.grading import desk, publishing
+from autograder.lms import exchange, nbgrader_plugins, points
 
 
 @pytest.fixture

@@ -5,10 +5,12 @@ import sys
 
 import pytest
 
-from autograder import known, program, weeks
+from autograder import weeks
 from autograder.jobs import student
 from autograder.jobs.needed import Needs, Placed
 from autograder.jobs.statements import Statement, statements_of
+from autograder.matrices import known
+from autograder.reading import program
 from tests.autograder.habits import TABLES
 
 

@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from tiny_course import TINY_SOURCE, TINY_WEEK, make_tiny_course
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 
 
 @pytest.fixture

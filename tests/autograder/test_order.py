@@ -2,11 +2,11 @@
 
 import pytest
 
-from autograder import known
 from autograder.checks.base import Reply
 from autograder.checks.order import matched_by_tags
 from autograder.checks.packets import Call
-from autograder.kill_matrix import PREAMBLE
+from autograder.matrices import known
+from autograder.matrices.kill_matrix import PREAMBLE
 from autograder.weeks import find
 
 

@@ -16,7 +16,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from autograder import demo
-from autograder.course import copy_course, load_config
+from autograder.authoring.course import copy_course, load_config
 from tests import levels
 from tests.another_user import USER, as_the_user
 
@@ -62,7 +62,9 @@ def run(course: Path, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def level(course: Path) -> int:
     """Level 3 of isolation, for the user; skipped where nobody can become another user."""
-    answer = run(course, "-c", "import os, autograder.sandbox as s; print(os.getuid(), s.level(), s.why_not(3))")
+    answer = run(
+        course, "-c", "import os, autograder.sandboxes.zygote as s; print(os.getuid(), s.level(), s.why_not(3))"
+    )
     if answer.returncode != 0 and any(word in answer.stderr for word in ("unshare:", "setpriv:", "mount:")):
         pytest.skip(f"nobody can become another user here: {answer.stderr.strip()}")
     assert answer.returncode == 0, answer.stderr

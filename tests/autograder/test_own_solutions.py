@@ -5,9 +5,12 @@ import subprocess
 import pytest
 from nbformat import NotebookNode
 
-from autograder import cli, grade, notebooks, own_solutions, weeks
-from autograder.course import ROOT
-from autograder.self_check import close
+from autograder import cli, weeks
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
+from autograder.grading import grade
+from autograder.judging.self_check import close
+from autograder.matrices import own_solutions
 from tests.autograder.tiny_course import make_tiny_course
 
 

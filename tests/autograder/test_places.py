@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder import surroundings
 from autograder.jobs import places
+from autograder.sandboxes import surroundings
 
 
 def test_of_paths_that_contain_each_other_the_outermost_is_shown():
@@ -66,7 +66,7 @@ def test_a_course_below_what_is_shown_is_covered(monkeypatch, tmp_path, where):
     jobs.mkdir(parents=True)
     if where == "course":
         (tmp_path / "nbgrader_config.py").touch()
-    monkeypatch.setattr(surroundings, "__file__", str(tmp_path / "autograder" / "surroundings.py"))
+    monkeypatch.setattr(surroundings, "__file__", str(tmp_path / "autograder" / "sandboxes" / "surroundings.py"))
     monkeypatch.setattr(places, "ours", lambda: [str(jobs)])
     monkeypatch.setattr(places, "packages", lambda: [str(tmp_path.parent)])
     found = {path: shown for path, shown in surroundings.mounts().items() if path.startswith(str(tmp_path.parent))}

@@ -12,7 +12,7 @@ import pytest
 from nbgrader.api import Gradebook
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
-from autograder import publishing
+from autograder.grading import publishing
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 USER = "postgres" if os.getuid() == 0 else getpass.getuser()

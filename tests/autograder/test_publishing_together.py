@@ -7,10 +7,9 @@ import pytest
 from nbgrader.api import Gradebook, MissingEntry
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
-from autograder import nbgrader_bridge, publishing
-from autograder.course import copy_course, load_config
-from autograder.lms import people
-from autograder.roster import Student
+from autograder.authoring.course import copy_course, load_config
+from autograder.grading import nbgrader_bridge, people, publishing
+from autograder.grading.roster import Student
 
 ANSWERS = {
     "ada": {"week01-double": "def double(number):\n    return 2 * number", "week01-interview": "Less than twice."},

@@ -14,12 +14,14 @@ from nbgrader.validator import Validator
 from shardlab.study import page, records, update
 from shardlab.study.folder import begin
 
-from autograder import check, hints, notebooks, self_check, weeks
+from autograder import check, weeks
+from autograder.authoring import hints, notebooks
+from autograder.authoring.course import ROOT
 from autograder.checks.base import Reply, Task
-from autograder.course import ROOT
-from autograder.grade import grade_one
-from autograder.judge import Verdict
-from autograder.measured import noting
+from autograder.grading.grade import grade_one
+from autograder.judging import self_check
+from autograder.judging.judge import Verdict
+from autograder.judging.measured import noting
 
 WEEK = "week00_start"
 EXERCISE = "week00.first-all-reduce"

@@ -11,9 +11,11 @@ from functools import partial
 
 import pytest
 
-from autograder import demo, desk, grade, judging, publishing, weeks
-from autograder.course import ROOT
-from autograder.judge import Verdict
+from autograder import demo, weeks
+from autograder.authoring.course import ROOT
+from autograder.grading import desk, grade, publishing
+from autograder.judging import submission
+from autograder.judging.judge import Verdict
 
 WEEK = demo.WEEK
 
@@ -66,7 +68,7 @@ def test_a_changed_submission_is_judged_again(course):
 
 def full_points(dossier, judge, seed):
     right = [Verdict(one.exercise, float(one.points), one.points, "Correct.") for one in weeks.of_week(WEEK)]
-    return judging.Judged(right, 3, 0.1)
+    return submission.Judged(right, 3, 0.1)
 
 
 class Killed(BaseException):

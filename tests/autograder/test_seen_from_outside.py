@@ -2,8 +2,8 @@
 
 import pytest
 
-from autograder import kill_matrix, known, weeks
-from autograder.matrices import forged
+from autograder import weeks
+from autograder.matrices import forged, kill_matrix, known
 
 AVERAGE, BACKWARD = weeks.find("week02.average-gradients"), weeks.find("week02.ddp-backward")
 SMALL = AVERAGE.public[:1]

@@ -7,8 +7,10 @@ import torch.distributed as dist
 from nbclient import NotebookClient
 from nbgrader.utils import determine_grade
 
-from autograder import check, kill_matrix, self_check
-from autograder.judge import Verdict
+from autograder import check
+from autograder.judging import self_check
+from autograder.judging.judge import Verdict
+from autograder.matrices import kill_matrix
 
 
 def exchange(tensor, *, group):
@@ -61,7 +63,7 @@ def test_a_lost_sandbox_tells_what_to_do_and_nobody_else():
 
 
 CHECKED = """
-from autograder.self_check import Points
+from autograder.judging.self_check import Points
 print("the verdict")
 Points({points})
 """

@@ -13,8 +13,8 @@ from nbformat.v4 import new_code_cell
 from nbgrader.api import Gradebook
 from tiny_course import TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
-from autograder import desk, grade, publishing, verdict_files
-from autograder.course import load_config
+from autograder.authoring.course import load_config
+from autograder.grading import desk, grade, publishing, verdict_files
 
 RIGHT = {"week01-double": "def double(number):\n    return 2 * number", "week01-interview": "Less than twice."}
 FULL = {"week01.double": {"points": 3.0, "max": 3.0, "text": "Correct.", "fault": False, "look": False}}
@@ -43,7 +43,7 @@ def graded(tmp_path_factory) -> Path:
 def course(graded, tmp_path, monkeypatch) -> Path:
     """A copy of that course."""
     copy = shutil.copytree(graded, tmp_path / "course")
-    monkeypatch.setattr("autograder.notebooks.ROOT", copy)
+    monkeypatch.setattr("autograder.authoring.notebooks.ROOT", copy)
     return copy
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import notebooks
-from autograder.course import copy_course
+from autograder.authoring import notebooks
+from autograder.authoring.course import copy_course
 from tests import levels
 from tests.another_user import as_the_user
 
@@ -184,7 +184,7 @@ def test_links_and_other_names_bring_nothing_into_the_class(three):
 
 
 def test_a_grade_and_its_page_reach_the_student_alone(three):
-    asked = "import autograder.sandbox as s; print(s.level(), s.why_not(3))"
+    asked = "import autograder.sandboxes.zygote as s; print(s.level(), s.why_not(3))"
     answer = three.instructor.run(sys.executable, "-c", asked, folder=three.instructor.home)
     found, why_not = done(answer).split(maxsplit=1)
     levels.go_on(3, why_not.strip() if int(found) < 3 else None)

@@ -1,6 +1,6 @@
 """A verdict's text falls into what a page shows: sentences, the lines behind them, what helps."""
 
-from autograder.told import Told, told
+from autograder.grading.render import Told, told
 
 
 def test_a_sentence_with_its_hint():

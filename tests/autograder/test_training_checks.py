@@ -20,7 +20,7 @@ from autograder.checks.training import (
     wrong_weights,
 )
 from autograder.jobs import peaks, trained
-from autograder.kill_matrix import PREAMBLE
+from autograder.matrices.kill_matrix import PREAMBLE
 
 
 def judged(judge, check, source):
@@ -46,7 +46,7 @@ def asked(judge, source, *args, reports=("weights", "grads")):
     """What one rank reports of `step(*args, group)`."""
     task = training_task({"ranks": 1, "numbers": 1}, "step", {0: list(args)}, {}, reports=reports)
     check = replace(DATA_PARALLEL, names=("step",))
-    return judge.ask(check.request(task, {"preamble": PREAMBLE, "cells": [["sample.step", source, True]]}))
+    return judge.ask(check.job(task, {"preamble": PREAMBLE, "cells": [["sample.step", source, True]]}))
 
 
 def test_a_leaf_a_tied_weight_and_given_weights_are_reported(judge):

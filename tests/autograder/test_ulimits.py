@@ -12,7 +12,7 @@ import json, resource, sys
 for name, value in json.loads(sys.argv[1]).items():
     resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
 from autograder import weeks
-from autograder.judge import Judge
+from autograder.judging.judge import Judge
 check = weeks.find("week01.naive-bill")
 source = "def naive_all_reduce_bill(n, b):\\n    return 2 * (n - 1), 2 * (n - 1) * b\\n"
 with Judge() as judge:

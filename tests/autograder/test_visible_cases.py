@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from shardlab import costs
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 from autograder.weeks import WEEKS, find
 
 LATER_WEEKS = [week for week in WEEKS if week >= "week05"]

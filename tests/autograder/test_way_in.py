@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 
 MOST_IMPORTS = 5
 MOST_WORDS = 3500

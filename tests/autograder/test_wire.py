@@ -128,17 +128,20 @@ zygote.main()
 GRADES = """
 import sys
 from unittest.mock import Mock
-from autograder import kill_matrix, known, sandbox, weeks
-from autograder.judge import Judge
+from autograder import weeks
+from autograder.matrices import kill_matrix
+from autograder.matrices import known
+from autograder.sandboxes import zygote
+from autograder.judging.judge import Judge
 
 if {few_ports}:
-    popen = sandbox.subprocess.Popen
+    popen = zygote.subprocess.Popen
     def started(command, **options):
         if "autograder.jobs.zygote" in command:
             place = command.index("-m")
             command = [*command[:place], "-c", {source!r}, *command[place + 2 :]]
         return popen(command, **options)
-    sandbox.subprocess.Popen = started
+    zygote.subprocess.Popen = started
 check = weeks.find("week01.ring-reduce-scatter")
 right = known.right_of(check.exercise).source
 answer = {{"preamble": kill_matrix.PREAMBLE, "cells": [[check.exercise, right, True]]}}

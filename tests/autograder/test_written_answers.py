@@ -9,8 +9,9 @@ import pytest
 from nbgrader.api import Gradebook
 from tiny_course import TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
-from autograder import ingest, publishing, written
-from autograder.course import load_config
+from autograder.authoring.course import load_config
+from autograder.grading import publishing
+from autograder.reading import ingest, written
 
 SECOND = """
 # %% [markdown]

@@ -7,11 +7,11 @@ from typing import Any
 
 import nbformat
 
-from autograder import notebooks
-from autograder.course import ROOT
-from autograder.dossier import open_dossier
-from autograder.hashes import sealed
-from autograder.verdict_files import write_verdicts
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
+from autograder.grading.hashes import sealed
+from autograder.grading.verdict_files import write_verdicts
+from autograder.reading.dossier import open_dossier
 
 TINY_SOURCE = '''\
 # %% [markdown]

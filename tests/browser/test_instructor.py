@@ -12,8 +12,12 @@ from nbgrader.api import Gradebook
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from autograder import demo, exhibits, grade, kill_matrix, known, notebooks, publishing, verdict_files
-from autograder.course import ROOT, load_config
+from autograder import demo
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT, load_config
+from autograder.grading import grade, publishing, verdict_files
+from autograder.judging import exhibits
+from autograder.matrices import kill_matrix, known
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "autograder"))
 from tiny_course import TINY_PLOT, TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course, write_verdict

@@ -6,8 +6,8 @@ from lab_server import running_lab
 from notebook_page import MINUTES, cell, run, wait_until_idle, write
 from playwright.sync_api import Page, expect
 
-from autograder import notebooks
-from autograder.course import ROOT
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
 
 WEEK = "week01_collectives"
 EXERCISE = "week01-exchange"

@@ -10,7 +10,7 @@ from notebook_page import MINUTES, cell, cells, run, run_until_it_ran, wait_unti
 from playwright.sync_api import Page, expect
 from shardlab.study.folder import begin
 
-from autograder.course import ROOT
+from autograder.authoring.course import ROOT
 
 WEEK, EXERCISE = "week00_start", "week00-first-all-reduce"
 WRONG = [

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 from tests.museum.exhibits import EXHIBITS, WITHOUT_A_THREAD, Check, Exhibit
 
 PAGE = Path(__file__).parents[2] / "docs" / "bug-museum.md"

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 from autograder.jobs.needed import Needs, Placed
 from autograder.jobs.statements import statements_of
 

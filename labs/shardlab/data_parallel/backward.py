@@ -65,6 +65,11 @@ def next_node() -> int:
     return torch._C._autograd._get_sequence_nr()  # type: ignore[attr-defined]
 
 
+def current_node() -> int:
+    """The number of the node that the running backward is at."""
+    return torch._C._current_autograd_node()._sequence_nr()  # type: ignore[attr-defined]
+
+
 def accumulator(parameter: nn.Parameter) -> Node:
     """The node of the graph that adds gradients to a parameter; keep it, as `reaches` asks about it."""
     return get_gradient_edge(parameter).node

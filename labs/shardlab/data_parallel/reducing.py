@@ -146,7 +146,7 @@ class InBackward:
         self._on_the_way: deque[tuple[int, list[dist.Work], Tensor]] = deque()
         self.num_sent = 0  # buckets that have left in this backward
         self._is_running = False
-        self._has_arrived = False  # a gradient of this backward
+        self.has_arrived = False  # a gradient of this backward
         reducer.module.register_forward_pre_hook(self._before_all)
         reducer.module.register_forward_hook(self._after_all)
         for parameter in self.bucket_of:
@@ -173,7 +173,7 @@ class InBackward:
     def _arrived(self, parameter: Tensor) -> None:
         """A gradient is complete: 1. move it into its bucket  2. send the buckets that are full, in order."""
         self.begin()
-        self._has_arrived = True
+        self.has_arrived = True
         bucket = self.bucket_of[parameter]  # type: ignore[index]
         if parameter in bucket.waiting:
             bucket.take(parameter)  # type: ignore[arg-type]
@@ -205,7 +205,7 @@ class InBackward:
     @torch.no_grad()
     def _finish(self) -> None:
         """At the end of a backward: send what is left, unused parameters as zeros, and wait for all."""
-        if not self._has_arrived:  # torch.autograd.grad leaves the parameters alone
+        if not self.has_arrived:  # torch.autograd.grad leaves the parameters alone
             self._is_running = False
             return
         for bucket in self.buckets:
@@ -230,7 +230,7 @@ class InBackward:
         self._on_the_way.clear()
         for bucket in self.buckets:
             bucket.waiting = set(bucket.parameters)
-        self.num_sent, self._is_running, self._has_arrived = 0, False, False
+        self.num_sent, self._is_running, self.has_arrived = 0, False, False
 
     def shards(self) -> list[Tensor | None]:
         return self.slices

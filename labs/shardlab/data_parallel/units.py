@@ -48,6 +48,7 @@ class GatheredUnits:
         self._order: list[nn.Module] = []  # in which the units of the first forward began
         self._knows_order = False
         self._began: dict[nn.Module, int] = {module: 0}  # the number of the first node of a unit's last forward
+        self._first_began: dict[nn.Module, int] = {}  # and of its first forward since the last backward
         self._entered: dict[nn.Module, int] = {}  # units that this backward has entered, and their first nodes
 
     # ---- what the optimizer asks -------------------------------------------------------------------------------------
@@ -131,13 +132,16 @@ class GatheredUnits:
 
     def _before_forward(self, unit: nn.Module, _: Any) -> None:
         if backward.is_running():  # a recomputation, which reads the weights even if their gradients have left
-            self._complete_passed(self._entered.get(unit, 0))
+            node = backward.current_node()
+            self._complete_passed(node)
+            self._entered.setdefault(unit, min(node, self._first_began.get(unit, node)))  # no output was watched
             self._gather(self._vectors_of[unit])
             return
         self._gradients.forget_one_that_raised()
         if not self._knows_order and unit not in self._order:
             self._order.append(unit)
         self._began[unit] = backward.next_node()
+        self._first_began.setdefault(unit, self._began[unit])
         self._gather(self._vectors_of[unit])
         self._gather_ahead(unit, +1)
 
@@ -178,7 +182,7 @@ class GatheredUnits:
         for unit in [unit for unit, first in self._entered.items() if first > node]:
             buckets = [self._gradients.buckets[self._place_of[vector]] for vector in self._vectors_of[unit]]
             unreached = [(bucket, p) for bucket in buckets for p in bucket.waiting if not self._reaches(p)]
-            if unreached and any(map(self._reaches, self._accumulators)):
+            if unreached and (self._gradients.has_arrived or any(map(self._reaches, self._accumulators))):
                 for bucket, parameter in unreached:
                     bucket.take(parameter)
                 self._gradients.send_full_buckets()
@@ -194,12 +198,14 @@ class GatheredUnits:
 
     def backward_ended(self) -> None:
         self._entered.clear()
+        self._first_began.clear()
         self._free(self.vectors)
         self.gathers.end_pass()
 
     def forget_backward(self) -> None:
         self.gathers.forget()
         self._entered.clear()
+        self._first_began.clear()
 
     # ---- gather and free ---------------------------------------------------------------------------------------------
 

@@ -6,14 +6,16 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, grade, hashes, judging
+from autograder import demo
+from autograder.authoring.course import ROOT
 from autograder.cli import app
-from autograder.course import ROOT
-from autograder.dossier import open_dossier
+from autograder.grading import grade, hashes
 from autograder.integrity import reports
 from autograder.integrity.audit import audit
 from autograder.integrity.replay import replay
-from autograder.judge import Judge, Verdict
+from autograder.judging import submission
+from autograder.judging.judge import Judge, Verdict
+from autograder.reading.dossier import open_dossier
 from autograder.weeks import of_week
 
 WEEK = demo.WEEK
@@ -29,7 +31,7 @@ def graded(tmp_path, monkeypatch):
     submitted = tmp_path / "submitted"
     demo.write_submission(submitted, "ada", {})
     dossier = open_dossier("ada", WEEK, submitted, tmp_path)
-    judged = judging.Judged([Verdict(BILL, 1.0, 1.0, "Correct.")], 3, 0.5)
+    judged = submission.Judged([Verdict(BILL, 1.0, 1.0, "Correct.")], 3, 0.5)
     path = grade.write_verdicts(grade.verdicts_of(dossier, judged, 7), tmp_path)
     return tmp_path, submitted, path
 
@@ -73,14 +75,19 @@ def test_other_checks_and_versions_are_seen(graded, monkeypatch):
 
 
 def test_the_hash_of_the_checks_covers_week_judge_and_shared_files(tmp_path, monkeypatch):
-    for name in ("judge.py", "checks/base.py", "weeks/week01_collectives/exchange.py", "weeks/week02_ddp/other.py"):
+    for name in (
+        "judging/judge.py",
+        "checks/base.py",
+        "weeks/week01_collectives/exchange.py",
+        "weeks/week02_ddp/other.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     monkeypatch.setattr(hashes, "GRADER", tmp_path)
     before = hashes.checks_hash(WEEK)
     (tmp_path / "weeks/week02_ddp/other.py").write_text("changed")
     assert hashes.checks_hash("week01") == before
-    for name in ("judge.py", "checks/base.py", "weeks/week01_collectives/exchange.py"):
+    for name in ("judging/judge.py", "checks/base.py", "weeks/week01_collectives/exchange.py"):
         (tmp_path / name).write_text("changed")
         assert hashes.checks_hash(WEEK) != before
         (tmp_path / name).write_text(name)

@@ -6,9 +6,12 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, grade, known, notebooks, weeks
+from autograder import demo, weeks
+from autograder.authoring import notebooks
 from autograder.cli import app
+from autograder.grading import grade
 from autograder.integrity.similarity import LEAST_PERCENT, compare, compare_week, rarity, read_answer
+from autograder.matrices import known
 
 WEEK = demo.WEEK
 HIERARCHICAL = "week01.hierarchical-all-reduce"

@@ -5,8 +5,9 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from autograder import demo, grade
+from autograder import demo
 from autograder.cli import app
+from autograder.grading import grade
 from autograder.lms.anonymous import anonymous_id, mapping, read_key
 
 

@@ -10,12 +10,14 @@ import pytest
 from nbgrader.utils import parse_utc
 from typer.testing import CliRunner
 
-from autograder import demo, grade, ingest
+from autograder import demo
 from autograder.cli import app
+from autograder.grading import grade
 from autograder.lms.collect import collect
 from autograder.lms.names import sender_of
-from autograder.lms.placing import read_collected
-from autograder.names import folder_name
+from autograder.reading import ingest
+from autograder.reading.collected import read_collected
+from autograder.reading.names import folder_name
 
 WEEK = demo.WEEK
 DUE = datetime(2026, 11, 20, 16, 0, tzinfo=UTC)

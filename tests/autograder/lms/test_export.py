@@ -10,9 +10,9 @@ from nbgrader.api import Gradebook
 from sqlalchemy.exc import SAWarning
 from typer.testing import CliRunner
 
-from autograder import notebooks
+from autograder.authoring import notebooks
+from autograder.authoring.course import load_config, nbgrader_programs
 from autograder.cli import app
-from autograder.course import load_config, nbgrader_programs
 from autograder.lms.export import export, write
 from autograder.lms.points import Score, due_date, scores
 from tests.autograder.tiny_course import TINY_WEEK, make_tiny_course

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from autograder import doctor, exchange, inbound
+from autograder import doctor
 from autograder.cli import app
+from autograder.grading.roster import Roster, Student
+from autograder.lms import exchange, inbound
 from autograder.lms.from_exchange import Collection, collect
-from autograder.lms.placing import read_collected
-from autograder.roster import Roster, Student
+from autograder.reading.collected import read_collected
 
 WEEK, COURSE = "week01_tiny", "sys602"
 ME = os.geteuid()

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from autograder import demo
 from autograder.cli import app
 from autograder.lms import repositories
-from autograder.lms.placing import read_collected
-from autograder.notebook_file import MAX_BYTES
+from autograder.reading.collected import read_collected
+from autograder.reading.notebook_file import MAX_BYTES
 
 WEEK = demo.WEEK
 NAME = f"{WEEK}.ipynb"

@@ -3,7 +3,7 @@
 import pytest
 from nbformat import from_dict, v4
 
-from autograder import notebooks
+from autograder.authoring import notebooks
 from autograder.site import execute
 
 WEEK = "week00_start"

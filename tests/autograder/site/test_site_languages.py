@@ -6,8 +6,8 @@ from string import Formatter
 import pytest
 from bs4 import BeautifulSoup
 
-from autograder import notebooks
-from autograder.course import ROOT
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
 from autograder.site import languages, pages
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]+")

@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 
-from autograder import notebooks
-from autograder.course import ROOT
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
 from autograder.site.shown import solution_lines
 from autograder.site.write import write_site
 from tests import built_site

@@ -16,6 +16,24 @@ def test_same_as_one_process(wrapper, ranks):
         assert not different, different
 
 
+def branches_in_a_recomputed_block(seed: int) -> bool:
+    """Whether ranks take different branches in a block that is recomputed as a whole, so that no hook sees it begin."""
+    case = model_case(seed, same_routes=True)
+    blocks = {
+        number for number, plan in enumerate(case.blocks) if plan.branch and plan.recomputed.startswith("outside")
+    }
+    used = [one for step in case.microbatches for one in step if blocks & {*one.routes[0]}]
+    return any(len(set(one.both)) > 1 for one in used)
+
+
+@pytest.mark.parametrize("wrapper", ["zero3", "zero++"])
+def test_branches_of_a_recomputed_block_reduce_in_one_order(wrapper):
+    seeds = [169, *list(filter(branches_in_a_recomputed_block, range(100, 160)))[:7]]
+    assert len(seeds) == 8
+    for different in shardlab.run(compare_all, wrapper, seeds, ranks=2, timeout=300, observe=False):
+        assert not different, different
+
+
 def test_a_seed_draws_the_same_case_every_time():
     first, second = model_case(7), model_case(7)
     assert first.blocks == second.blocks

@@ -25,7 +25,7 @@ def texts(path):
 
 
 def test_every_page_of_the_real_course_is_as_released():
-    from autograder.course import ROOT
+    from autograder.authoring.course import ROOT
 
     for week in page.weeks_of(ROOT / "course"):
         given_out = page.read(page.page_path(ROOT / "course", week))
@@ -35,7 +35,7 @@ def test_every_page_of_the_real_course_is_as_released():
 def test_checksums_are_nbgraders():
     from nbgrader.utils import compute_checksum
 
-    from autograder.course import ROOT
+    from autograder.authoring.course import ROOT
 
     marked = [cell for cell in page.read(page.page_path(ROOT / "course", "week02_ddp")).cells if page.marks(cell)]
     assert marked and all(page.checksum(cell) == compute_checksum(cell) for cell in marked)

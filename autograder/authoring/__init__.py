@@ -1,0 +1,1 @@
+"""Build the students' notebooks from solutions/."""

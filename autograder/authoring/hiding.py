@@ -1,0 +1,29 @@
+"""Weeks that students do not see yet: `hidden.json` among the pages names them, and the study leaves them out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from shardlab.study import page
+
+from autograder.authoring import course
+
+
+def change(weeks: Iterable[str], *, show: bool = False, root: Path = course.ROOT) -> list[str]:
+    """Hide weeks, or with `show` bring them back; returns all that are hidden then, in order.
+
+    Raises ValueError when no week would be left: learners would find an empty course.
+    """
+    pages = course.pages(root)
+    before = set(page.hidden_in(pages))
+    after = before.difference(weeks) if show else before.union(weeks)
+    if after != before:
+        if not {*page.weeks_of(pages), *before}.difference(after):
+            raise ValueError("that would hide every week: leave one")
+        if after:
+            page.write(pages / page.HIDDEN, json.dumps(sorted(after), indent=1) + "\n")
+        else:
+            (pages / page.HIDDEN).unlink()  # the course is as it was given out
+    return sorted(after)

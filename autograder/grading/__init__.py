@@ -1,0 +1,1 @@
+"""Verdicts into files, the gradebook and feedback pages."""

@@ -1,0 +1,46 @@
+"""The points of a class as a table: what `--json` writes, and WEEK.csv."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from autograder.grading.verdict_files import Verdicts, read_class
+from autograder.reading.names import cell
+
+
+def summary(verdicts: Sequence[Verdicts]) -> list[dict[str, Any]]:
+    """What `--json` writes: per student, per exercise: points, max, text."""
+    return [
+        {
+            "student": one["student"],
+            "points": sum(exercise["points"] for exercise in one["exercises"].values()),
+            "max": sum(exercise["max"] for exercise in one["exercises"].values()),
+            "exercises": {
+                name: {key: exercise[key] for key in ("points", "max", "text")}
+                for name, exercise in one["exercises"].items()
+            },
+        }
+        for one in verdicts
+    ]
+
+
+def write_class(week: str, now: Sequence[Verdicts], path: Path, root: Path) -> None:
+    """One line per student who has a verdict, of this run or an earlier one; written whole or not at all."""
+    by_student = {one["student"]: one for one in [*read_class(week, root), *now]}
+    draft = path.with_suffix(".csv.part")
+    write_csv([by_student[student] for student in sorted(by_student)], draft)
+    draft.replace(path)
+
+
+def write_csv(verdicts: Sequence[Verdicts], path: Path) -> None:
+    """One line per student, one column per exercise, points only; manual cells are in nbgrader's own export."""
+    names = list(dict.fromkeys(name for one in verdicts for name in one["exercises"]))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["student", *names, "points", "max"])
+        for row in summary(verdicts):
+            points = [row["exercises"].get(name, {"points": ""})["points"] for name in names]
+            writer.writerow([cell(row["student"]), *points, row["points"], row["max"]])

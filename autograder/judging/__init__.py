@@ -1,0 +1,1 @@
+"""Run answers in a sandbox, compare, give points."""

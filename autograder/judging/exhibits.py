@@ -1,0 +1,151 @@
+"""What a code cell shows that the instructor grades: its prints and pictures, made in the sandbox, kept as plain data.
+
+Nothing that a student's program has encoded is passed on: pictures cross the boundary as bytes of red, green and blue,
+and become PNG here. They lie beside the verdict, so that publishing runs nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from PIL import Image
+
+from autograder.checks.base import MEMORY_ALL_BYTES, MEMORY_BYTES
+from autograder.jobs.message import Job, Request
+from autograder.judging.judge import Judge, clean
+from autograder.sandboxes.zygote import SandboxLost
+
+TIMEOUT = 20.0  # seconds of a cell, matplotlib's import among them
+MOST_TEXT = 8000  # characters of prints
+MOST_PICTURES = 6
+MOST_SIDE = 1200  # pixels
+MOST_PNG_BYTES = 250_000
+MOST_FILE_BYTES = 4 << 20
+
+
+_REQUEST = Request("exhibit", 1, TIMEOUT, MEMORY_BYTES, MEMORY_ALL_BYTES, kept_output=2 * MOST_TEXT)
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """What one cell printed, its pictures as PNG, a sentence where something is missing, and the cell's own hash."""
+
+    text: str
+    pictures: list[bytes] = field(default_factory=list)
+    note: str = ""
+    source: str = ""
+
+
+def source_hash(source: str) -> str:
+    """An exhibit belongs to one text of its cell."""
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def show(judge: Judge, answer: dict[str, Any]) -> Exhibit:
+    """Run the cell of an answer in a job of its own, after the student's other cells, whatever comes of it."""
+    (source,) = [cell[1] for cell in answer["cells"] if cell[2]]
+    try:
+        came = judge.ask(Job(_REQUEST, answer, [None]))
+    except SandboxLost as error:
+        return Exhibit("", note=f"The cell was not run: {error}.", source=source_hash(source))
+    report, notes = came.ranks[0], []
+    pictures = _pictures(report.get("pictures"), notes)
+    if came.report:
+        notes.append(f"The cell did not end by itself. {came.report}")
+    elif isinstance(report.get("error"), str):
+        notes.append(report["error"])
+    if type(report.get("left_out")) is int and report["left_out"] > 0:
+        notes.append(f"Only the first {MOST_PICTURES} pictures are kept.")
+    text = clean(came.printed.replace("\r\n", "\n").replace("\r", "\n").expandtabs(), MOST_TEXT)
+    return Exhibit(text, pictures, clean("\n".join(notes)), source_hash(source))
+
+
+def _pictures(claimed: Any, notes: list[str]) -> list[bytes]:
+    """The pictures of a report as PNG; what is not a picture leaves a note."""
+    pictures = []
+    for one in claimed[:MOST_PICTURES] if isinstance(claimed, list) else []:
+        png = _png(one)
+        if png is None:
+            notes.append(f"Picture {len(pictures) + 1} is not an image, or too large, and is left out.")
+        else:
+            pictures.append(png)
+    return pictures
+
+
+def _png(claimed: Any) -> bytes | None:
+    """Encode raw bytes, halving the picture until the file is small enough; None if they do not fit their size."""
+    if not isinstance(claimed, dict):
+        return None
+    width, height, rgb = (claimed.get(name) for name in ("width", "height", "rgb"))
+    if not all(type(side) is int and 0 < side <= MOST_SIDE for side in (width, height)):
+        return None
+    if type(rgb) is not bytes or len(rgb) != 3 * width * height:  # type: ignore[operator]
+        return None
+    picture = Image.frombytes("RGB", (width, height), rgb)  # type: ignore[arg-type]
+    while True:
+        buffer = io.BytesIO()
+        picture.save(buffer, format="PNG")
+        if buffer.tell() <= MOST_PNG_BYTES:
+            return buffer.getvalue()
+        picture = picture.reduce(2)
+
+
+def file_of(verdict_file: Path) -> Path:
+    """Where the exhibits of a submission lie: beside its verdicts."""
+    return verdict_file.with_suffix(".exhibits.json")
+
+
+def write(exhibits: dict[str, Exhibit], path: Path) -> None:
+    """Write the exhibits of a submission, by exercise; none at all removes what an earlier run has left."""
+    if not exhibits:
+        path.unlink(missing_ok=True)
+        return
+    content = {
+        name: {
+            "text": one.text,
+            "note": one.note,
+            "source": one.source,
+            "pictures": [base64.b64encode(png).decode() for png in one.pictures],
+        }
+        for name, one in exhibits.items()
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".json.part")
+    draft.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    draft.replace(path)
+
+
+def read(path: Path) -> dict[str, Exhibit]:
+    """Read what `write` wrote; a missing, broken or oversized file holds none."""
+    try:
+        if path.stat().st_size > MOST_FILE_BYTES:
+            return {}
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            name: Exhibit(one["text"], [base64.b64decode(p) for p in one["pictures"]], one["note"], one["source"])
+            for name, one in content.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def outputs(exhibit: Exhibit | None, source: str) -> Sequence[NotebookNode]:
+    """An exhibit as the outputs of its cell: text and PNG alone; of another text of the cell, none."""
+    if exhibit is None or exhibit.source != source_hash(source):
+        return []
+    shown = [new_output("stream", name="stdout", text=exhibit.text)] if exhibit.text else []
+    for number, png in enumerate(exhibit.pictures, start=1):
+        alt = {"image/png": {"alt": f"Picture {number} that the cell shows"}}
+        data = {"image/png": base64.b64encode(png).decode()}
+        shown.append(new_output("display_data", data=data, metadata=alt))
+    note = [new_output("stream", name="stderr", text=exhibit.note)] if exhibit.note else []
+    return [*shown, *note]

@@ -1,0 +1,150 @@
+"""`check` in a notebook: the same judge, sandbox and sentences as the grade, on the cases in plain sight."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from shardlab import study
+from shardlab.ranks.travel import by_value, cell_sources
+from shardlab.study.records import digest
+
+from autograder import weeks
+from autograder.checks.base import Case, Check
+from autograder.judging.judge import Judge, Verdict
+from autograder.judging.measured import Measured, noting
+
+PUBLIC_SEED = 0  # the visible cases have the same numbers at every run
+MOST_RANKS = 8
+NOT_ANSWERED = "Not answered yet:"  # how the judge's sentence about an answer that is still released begins
+TRY_AGAIN = " Nothing was counted. Run the cell again; if this stays, restart the kernel, then run `shardlab doctor`."
+
+_judges: dict[int, Judge] = {}
+_one_at_a_time: defaultdict[int, threading.Lock] = defaultdict(
+    threading.Lock
+)  # a sandbox answers one request at a time
+
+
+class Points(float):
+    """What `check` returns: a number whose text nbgrader's Validate reads, and which a notebook shows as nothing.
+
+    Without it the bare number would stand under the verdict, which names the points already.
+    """
+
+    def _repr_html_(self) -> str:
+        return ""
+
+
+def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hint: int = 1) -> Points:
+    """Run an answer on the given cases and print what is right and what is not yet. Returns the points so far.
+
+    >>> check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}])
+
+    When the notebook is graded, fresh cases are drawn. `hint=2` and `hint=3` say more than the first hint does. Raises
+    ValueError for an unknown exercise, hint or case; a wrong answer raises nothing.
+    """
+    found = weeks.find(exercise)
+    if hint not in range(1, len(found.hints) + 1):
+        raise ValueError(f"hint={hint!r}: {exercise} has the hints 1 to {len(found.hints)}")
+    chosen = [dict(case) for case in (cases if cases is not None else found.public)]
+    _refuse_bad_cases(found, chosen)
+    answer = {"pickle": _pickle(found, answers)}
+    measured: list[Measured] = []
+    completed = [_complete(found, case) for case in chosen]
+    with _one_at_a_time[os.getpid()]:
+        verdict = _judge().judge(noting(found, measured), answer, PUBLIC_SEED, completed)
+    print(shown(verdict, len(chosen)))
+    if not verdict.is_right:
+        for number in range(2, hint + 1):
+            print(f"Hint {number}: {found.hints[number - 1]}")
+    if not (verdict.fault or verdict.look):
+        _record(found, verdict, answers, hint, measured, whole=all(case in completed for case in found.public))
+    return Points(verdict.points)
+
+
+def _record(
+    found: Check, verdict: Verdict, answers: Sequence[Any], hint: int, measured: list[Measured], *, whole: bool
+) -> None:
+    """Note a check in a learner's own folder, if there is one around, and offer the next hint; nothing here raises."""
+    shown_hint = 0 if verdict.is_right or _is_blank(verdict) else hint
+    facts = {"points": verdict.points, "max": verdict.max, "answer": digest(answers), "whole": whole}
+    facts |= {"hint": shown_hint} if shown_hint else {}
+    facts |= {"blank": True} if _is_blank(verdict) else {}
+    facts |= {"measured": measured} if measured else {}
+    if trouble := study.note("check", exercise=verdict.exercise, **facts):
+        print(trouble)
+    if not verdict.is_right and found.hints:
+        with suppress(Exception):
+            study.offer_hint(verdict.exercise)
+
+
+def _is_blank(verdict: Verdict) -> bool:
+    return not verdict.points and NOT_ANSWERED in verdict.text
+
+
+def shown(verdict: Verdict, num_cases: int) -> str:
+    """A verdict as a notebook shows it: a mark, the points, and the sentence."""
+    mark = "✓" if verdict.is_right else "✗"
+    head = f"{mark} {verdict.exercise}: {verdict.points:g} of {verdict.max:g} points"
+    if verdict.is_right:
+        cases = "1 case" if num_cases == 1 else f"{num_cases} cases"
+        return f"{head}. Right on {cases}; the grade draws fresh ones."
+    return f"{head}.\n{verdict.text}{TRY_AGAIN if verdict.fault or verdict.look else ''}"
+
+
+def _judge() -> Judge:
+    """This process's judge; a fork gets its own."""
+    pid = os.getpid()
+    if pid not in _judges:
+        _judges[pid] = Judge()
+        atexit.register(close)
+    return _judges[pid]
+
+
+def close() -> None:
+    """End this process's sandbox; the next check starts a new one."""
+    if (judge := _judges.pop(os.getpid(), None)) is not None:
+        judge.__exit__()
+
+
+def _pickle(found: Check, answers: tuple) -> bytes:
+    """The answers by name, for the sandbox: functions by their own name, values by their place."""
+    import cloudpickle
+
+    named = {}
+    for place, answer in enumerate(answers):
+        name = getattr(answer, "__name__", None)
+        named[name if name in found.names else found.names[min(place, len(found.names) - 1)]] = answer
+    try:
+        with ExitStack() as modules:
+            for answer in answers:
+                modules.enter_context(by_value(answer))
+            return cloudpickle.dumps((named, cell_sources()))
+    except Exception as error:
+        raise ValueError(
+            f"the answer to {found.exercise} cannot travel to the sandbox: {error}. "
+            "Make such an object (an open file, a lock, a process group) inside the function."
+        ) from None
+
+
+def _refuse_bad_cases(found: Check, cases: list[Case]) -> None:
+    if not cases:
+        raise ValueError(f"cases=[] checks nothing: give cases such as {found.public[0]}")
+    known = {key for case in found.public for key in case} | {"dtype", "subgroup", "ranks_per_node", "matrix", "part"}
+    needed = set.intersection(*(set(case) for case in found.public)) - {"part"}
+    for case in cases:
+        if not needed <= set(case) <= known:
+            raise ValueError(f"the case {case} does not fit {found.exercise}: give it like {found.public[0]}")
+        if "ranks" in case and not (isinstance(case["ranks"], int) and 1 <= case["ranks"] <= MOST_RANKS):
+            raise ValueError(f"ranks={case['ranks']!r} in a case: use 1 to {MOST_RANKS}")
+
+
+def _complete(found: Check, case: Case) -> Case:
+    """A visible case belongs to the part of the check that its public cases name."""
+    part = found.public[0].get("part")
+    return case if part is None or "part" in case else case | {"part": part}

@@ -1,0 +1,70 @@
+"""Judge one submission: every exercise of it, and the code cells that the instructor grades."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+from autograder import weeks
+from autograder.checks.base import Check
+from autograder.judging import exhibits
+from autograder.judging.judge import Judge, Verdict, clean, seed_for
+from autograder.reading.answers import note_of
+from autograder.reading.dossier import Dossier
+from autograder.reading.names import printable
+from autograder.reading.program import not_run
+from autograder.sandboxes.zygote import OFFICIAL, level
+
+NOT_ANSWERED = "There is no cell for this exercise: was it deleted?"
+TOLD = " Your instructor is told."
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdicts of one dossier, where they were reached, and what the instructor's own cells show."""
+
+    verdicts: list[Verdict]
+    level: int
+    seconds: float
+    exhibits: dict[str, exhibits.Exhibit] = field(default_factory=dict)
+
+
+def refused(dossier: Dossier, stage: str, error: BaseException, *, fault: bool = False) -> Judged:
+    """The verdicts of a submission that could not be read, judged or written down, while others could."""
+    told = clean(f"Not graded: your submission could not be {stage} ({_said(error)}).{TOLD}")
+    found = [weeks.find(exercise) for exercise in dossier.answers]
+    verdicts = [Verdict(one.exercise, 0.0, one.points, told, fault=fault, look=not fault) for one in found]
+    return Judged(verdicts, max(level(), OFFICIAL), 0.0)  # nothing of it has run: no isolation was missing
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {printable(str(error))[:300]}"
+
+
+def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
+    """Judge every exercise of one submission, and run the code cells that the instructor grades."""
+    began = time.monotonic()
+    judge.end_submission()  # the one before, however it ended
+    verdicts = []
+    for exercise, answer in dossier.answers.items():
+        check = weeks.find(exercise)
+        if answer is None:
+            unread = not any(dossier.answers.values())
+            reason = dossier.notes[0] if unread and dossier.notes else NOT_ANSWERED
+            verdicts.append(Verdict(check.exercise, 0.0, check.points, reason))
+        else:
+            verdicts.append(_judged(judge, check, answer, seed_for(seed, dossier.student)))
+    shown = {name: exhibits.show(judge, answer) for name, answer in dossier.exhibits.items()}
+    return Judged(verdicts, level(), round(time.monotonic() - began, 3), shown)
+
+
+def _judged(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
+    """The verdict on one answer; an answer over which the judge stumbles gets 0 points, and the instructor a mark."""
+    try:
+        verdict = judge.judge(check, answer, seed)
+    except Exception as error:
+        text = clean(f"Not graded: your answer could not be judged ({_said(error)}).")
+        verdict = Verdict(check.exercise, 0.0, check.points, text, look=True)
+    told = TOLD if verdict.fault or verdict.look else ""
+    notes = [note_of(check.exercise, answer), *([] if verdict.is_right else not_run(answer))]
+    return replace(verdict, text=clean("\n".join(filter(None, [verdict.text + told, *notes]))))

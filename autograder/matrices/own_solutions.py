@@ -1,0 +1,83 @@
+"""The course's own solutions, handed in as a student hands in: each must get every automatic point, on any inputs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+
+from autograder import weeks
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
+from autograder.grading.grade import grade_one
+from autograder.judging.judge import Judge, JudgePool
+from autograder.judging.measured import Measured, noting
+from autograder.judging.self_check import PUBLIC_SEED
+from autograder.reading.dossier import open_dossier
+
+STUDENT = "own-solution"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the solution of one week got with one seed; `lost` has a line for each exercise below its points."""
+
+    week: str
+    seed: int
+    points: float
+    max: float
+    lost: list[str]
+
+
+def rows(weeks: Sequence[str] | None = None, seeds: Sequence[int] = (1, 2, 3), root: Path = ROOT) -> Iterator[Row]:
+    """Hand in the solutions of these weeks, or of all, and judge them with each seed, one job a core at a time."""
+    names = [notebooks.find_week(week, root) for week in weeks or notebooks.weeks(root)]
+    with tempfile.TemporaryDirectory() as folder, JudgePool(os.cpu_count() or 1) as pool:
+        submitted = Path(folder)
+        for week in names:
+            hand_in(week, submitted, root)
+        runs = [(week, seed) for week in names for seed in seeds]
+        yield from pool.map(lambda judge, run: row_of(judge, *run, submitted, root), runs)
+
+
+def hand_in(week: str, submitted: Path, root: Path = ROOT) -> Path:
+    """Paste the solution into the released notebook of course/, exercise by exercise, and put it where students do."""
+    notebook = nbformat.read(notebooks.release_path(week, root), 4)
+    answers = {cell.id: cell.source for cell in notebooks.read_source(week, root).cells}
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            cell.source = answers[cell.id]
+    path = submitted / STUDENT / week / f"{week}.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(notebook, path)
+    return path
+
+
+def measured(exercise: str, root: Path = ROOT) -> list[Measured]:
+    """What the solution of one exercise sends and holds on its visible cases, a rank at a time.
+
+    Raises ValueError for an exercise without a check, and where the course came without its solutions.
+    """
+    check = weeks.find(exercise)
+    week = notebooks.find_week(exercise.partition(".")[0], root)
+    if not notebooks.source_path(week, root).is_file():
+        raise ValueError(f"this copy of the course came without its solutions: there is none of {exercise}")
+    found: list[Measured] = []
+    with tempfile.TemporaryDirectory() as folder, Judge() as judge:
+        hand_in(week, Path(folder), root)
+        answer = open_dossier(STUDENT, week, Path(folder), root).answers[exercise]
+        judge.judge(noting(check, found), answer or {}, PUBLIC_SEED, check.public)
+    return found
+
+
+def row_of(judge: Judge, week: str, seed: int, submitted: Path, root: Path = ROOT) -> Row:
+    """Judge one solution that was handed in."""
+    verdicts = grade_one(STUDENT, week, submitted, judge, seed, root)
+    exercises = verdicts["exercises"]
+    points, most = (sum(one[key] for one in exercises.values()) for key in ("points", "max"))
+    lost = [f"{name}: {one['text']}" for name, one in exercises.items() if one["points"] < one["max"]]
+    return Row(verdicts["assignment"], verdicts["seed"], points, most, lost)

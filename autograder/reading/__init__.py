@@ -1,0 +1,1 @@
+"""Read a submission as data, without running any of it."""

@@ -1,0 +1,72 @@
+"""What the judge needs of one submission: for each exercise the student's cells, as text, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autograder import weeks
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT
+from autograder.checks.base import Check
+from autograder.reading import ingest
+from autograder.reading.answers import answer_in, cells_of
+
+
+@dataclass(frozen=True)
+class Dossier:
+    """One submission, ready to be judged on any machine: `answers[exercise]` is None where there is no cell.
+
+    `exhibits` holds the code cells that the instructor grades, where something was written. `digest` is the same for
+    the same submission: one that has not changed need not be judged again, and a verdict counts for it alone.
+    """
+
+    student: str
+    week: str
+    answers: dict[str, dict[str, Any] | None]
+    notes: list[str]
+    found: bool
+    exhibits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    digest: str = ""
+
+
+def open_dossier(student: str, week: str, submitted: Path, root: Path = ROOT) -> Dossier:
+    """Read a submission as data; whatever is wrong with it is a note."""
+    return dossier_of(ingest.read_submission(student, week, submitted, root), root)
+
+
+def dossier_of(submission: ingest.Submission, root: Path = ROOT) -> Dossier:
+    """The dossier of a submission that has been read."""
+    student, week = submission.student, submission.week
+    cells = cells_of(submission, root)
+    answers = {one.exercise: answer_in(cells, one.exercise, one.names) for one in in_page_order(week, root)}
+    shown = {name: answer_in(cells, name, ()) for name in _to_show(submission, root)}
+    exhibits = {name: answer for name, answer in shown.items() if answer is not None}
+    digest = _digest([answers, exhibits, submission.cells, submission.extra, submission.places])
+    return Dossier(student, week, answers, submission.notes, submission.found, exhibits, digest)
+
+
+def _digest(taken: list[Any]) -> str:
+    """Over all that was taken from a submission, written answers too, and the page's cells that it runs with."""
+    return hashlib.sha256(json.dumps(taken, sort_keys=True).encode()).hexdigest()
+
+
+def in_page_order(week: str, root: Path = ROOT) -> list[Check]:
+    """The checks of a week in the order of its page; one that the page does not ask for comes last."""
+    cells = notebooks.release(week, root).cells
+    names = [notebooks.exercise_id(cell.metadata.nbgrader.grade_id) for cell in cells if "nbgrader" in cell.metadata]
+    return sorted(weeks.of_week(week), key=lambda check: [*names, check.exercise].index(check.exercise))
+
+
+def _to_show(submission: ingest.Submission, root: Path) -> list[str]:
+    """The exercises whose code cell the instructor grades and the student has written in."""
+    names = []
+    for cell in notebooks.release(submission.week, root).cells:
+        marks = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "code" and marks.get("grade") and marks.get("solution"):
+            written = submission.cells.get(marks["grade_id"], "").strip()
+            names += [notebooks.exercise_id(marks["grade_id"])] if written not in ("", cell.source.strip()) else []
+    return names

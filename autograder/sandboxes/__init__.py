@@ -1,0 +1,1 @@
+"""Start and end the places where student code runs."""
