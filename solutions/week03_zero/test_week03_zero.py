@@ -7,7 +7,7 @@ import shardlab
 import torch
 from shardlab import meter
 from shardlab.costs.memory_states import shard_elements, zero_state_bytes
-from shardlab.data_parallel import zero2
+from shardlab.data_parallel import reducing
 from shardlab.data_parallel.zero1 import Zero1
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -55,8 +55,8 @@ def kinds_of_a_step():
 
 def test_what_the_reading_questions_ask_is_so():
     assert shardlab.run(kinds_of_a_step, ranks=2) == [READING["order"]] * 2
-    assert READING["on_the_way"] == zero2.MOST_ON_THE_WAY
-    assert "leave=MOST_ON_THE_WAY" in inspect.getsource(zero2.Zero2._send_full_buckets)
+    assert READING["on_the_way"] == reducing.MOST_ON_THE_WAY
+    assert "leave=MOST_ON_THE_WAY" in inspect.getsource(reducing.InBackward.send_full_buckets)
     assert "_broadcast_params_from_rank" in inspect.getsource(ZeroRedundancyOptimizer._sync_params)
     assert f"dist.{READING['params_by']}(" in inspect.getsource(ZeroRedundancyOptimizer._broadcast_params_from_rank)
 

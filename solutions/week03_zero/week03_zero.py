@@ -522,11 +522,11 @@ check("week03.clip", clip_slices, cases=cases)
 # %% [markdown]
 # ## 9 · Read real code
 #
-# Open `labs/shardlab/data_parallel/` (`sharded_optimizer.py`, `zero1.py`, `zero2.py`) and, in your installed torch,
+# Open `labs/shardlab/data_parallel/` (`sharded_optimizer.py`, `zero1.py`, `reducing.py`) and, in your installed torch,
 # `torch/distributed/optim/zero_redundancy_optimizer.py`.
 #
 # 1. `"on_the_way"`: many equal buckets have left in a backward of `Zero2`. How many of them, at most, still hold their
-#    full gradients when `_send_full_buckets` returns? A number.
+#    full gradients when `InBackward.send_full_buckets` returns? A number.
 # 2. `"params_by"`: torch's `ZeroRedundancyOptimizer` gives whole parameters to ranks. By which collective do the new
 #    ones come back to all, in `_sync_params`? A name.
 # 3. `"order"`: `Zero1.step(max_norm=1.0)`: which three collectives run, in order? A list of names as in week 1, with

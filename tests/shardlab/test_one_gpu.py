@@ -107,7 +107,7 @@ def trained(name):
         tokens, targets = (twin.own_part(tensor, rank, size).cuda() for tensor in twin.batch(step, size))
         twin.loss_of(wrapped, tokens, targets).backward()
         optimizer.step()
-    full = zero.full_parameters() if isinstance(zero, Zero3) else dict(model.named_parameters())
+    full = zero.full_parameters() if zero is not None else dict(model.named_parameters())
     return {key: value.detach().cpu() for key, value in full.items()}
 
 

@@ -8,9 +8,9 @@ CHECK = reading_check(
     "week03.reading",
     READING,
     {
-        "on_the_way": "look at what Zero2._send_full_buckets leaves behind when it returns",
+        "on_the_way": "look at what InBackward.send_full_buckets leaves behind when it returns",
         "params_by": "follow _sync_params down to the call of torch.distributed",
-        "order": "read ShardedOptimizer.step from top to bottom, with the methods that Zero1 puts in place",
+        "order": "read ShardedOptimizer.step from top to bottom, and AtStep, which Zero1 passes to it",
     },
     hints=(
         "Open the named files; each question is answered by a few lines of code.",

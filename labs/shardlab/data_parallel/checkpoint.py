@@ -21,13 +21,12 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
 from shardlab.data_parallel.flat import FlatParameters
-from shardlab.data_parallel.whole import WholeParameters
-from shardlab.data_parallel.zero1 import Zero1
+from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
 
 CONTENTS = "contents.json"
 
 
-def save(zero: Zero1, folder: str | os.PathLike, *, step: int) -> Path:
+def save(zero: ShardedOptimizer, folder: str | os.PathLike, *, step: int) -> Path:
     """Write masters, optimizer state and options after step number `step`; every rank calls, with the same folder.
 
     1. write the slices into a folder with a passing name  2. list what it holds  3. give it its name
@@ -66,7 +65,7 @@ def latest(folder: str | os.PathLike) -> Path:
     return found[-1]
 
 
-def load(zero: Zero1, checkpoint: str | os.PathLike) -> int:
+def load(zero: ShardedOptimizer, checkpoint: str | os.PathLike) -> int:
     """Set weights, optimizer state and options from a checkpoint, saved on any number of ranks; returns its step.
 
     Raises ValueError, on every rank alike and before anything is changed, for a checkpoint of another model or layout
@@ -83,17 +82,16 @@ def load(zero: Zero1, checkpoint: str | os.PathLike) -> int:
     dcp.load(state, checkpoint_id=checkpoint, process_group=zero.group)
     for group, options in zip(zero.param_groups, contents["options"], strict=True):
         group.update(options)
-    for work in [work for vector in zero.vectors for work in vector.spread()]:
-        work.wait()
+    zero.spread()
     return contents["step"]
 
 
-def _refuse_whole(zero: Zero1) -> None:
-    if any(isinstance(vector, WholeParameters) for vector in zero.vectors):
+def _refuse_whole(zero: ShardedOptimizer) -> None:
+    if not all(vector.layout.cuts_matrices for vector in zero.vectors):
         raise ValueError("a layout of whole parameters has no vectors to save: save model and optimizer of each rank")
 
 
-def _state(zero: Zero1) -> dict[str, Any]:
+def _state(zero: ShardedOptimizer) -> dict[str, Any]:
     """What is saved, by name: slices as parts of a whole vector. The tensors are the optimizer's own memory."""
     group = zero.group if zero.group is not None else dist.distributed_c10d._get_default_group()
     mesh = DeviceMesh.from_group(group, zero.vectors[0].master.device.type)
@@ -118,7 +116,7 @@ def _is_sliced(value: Any, vector: FlatParameters) -> bool:
     return isinstance(value, Tensor) and value.shape == vector.master.shape
 
 
-def _layout(zero: Zero1) -> list[dict[str, Any]]:
+def _layout(zero: ShardedOptimizer) -> list[dict[str, Any]]:
     """Of each vector the parameters in it, the master's dtype and the names of the optimizer's states."""
     names = {parameter: name for name, parameter in zero.module.named_parameters()}
     return [
@@ -131,7 +129,7 @@ def _layout(zero: Zero1) -> list[dict[str, Any]]:
     ]
 
 
-def _options(zero: Zero1) -> list[dict[str, Any]]:
+def _options(zero: ShardedOptimizer) -> list[dict[str, Any]]:
     """Learning rate and so on of each group: what JSON can hold."""
     kept = (bool, int, float, str, list, tuple, type(None))
     return [
@@ -140,7 +138,7 @@ def _options(zero: Zero1) -> list[dict[str, Any]]:
     ]
 
 
-def _checked(zero: Zero1, checkpoint: Path) -> dict[str, Any]:
+def _checked(zero: ShardedOptimizer, checkpoint: Path) -> dict[str, Any]:
     """The contents of a checkpoint that fits."""
     try:
         contents = json.loads((checkpoint / CONTENTS).read_text())

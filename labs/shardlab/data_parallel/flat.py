@@ -1,4 +1,8 @@
-"""Parameters end to end in one vector, each rank owning an equal slice: what all three stages of ZeRO cut."""
+"""Parameters end to end in one vector, of which each rank owns a slice: the basis of every stage of ZeRO.
+
+A layout says how a vector is cut: `EqualSlices` anywhere, `WholeParameters` between parameters, for optimizers
+that look at matrices, such as Muon and Adafactor: a slice that ends inside a matrix has no rows and columns.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +13,109 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.costs.memory_states import shard_elements
-from shardlab.data_parallel.buckets import gradient_dtype, split_as
+from shardlab.data_parallel.buckets import gradient_dtype, in_messages, split_as
+
+
+class EqualSlices:
+    """The vector is padded with zeros and each rank owns an N-th of it.
+
+    A layout's methods: `together` says which parameters of one dtype share a vector, `arrange` their order and how many
+    elements each rank owns, `masters` what this rank's optimizer updates and what shows it what other ranks own.
+    `reduce` starts to sum gradients to their owners, `spread` to send weights to all: (N-1)/N of the vector each.
+    """
+
+    cuts_matrices = True
+
+    def together(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+        return in_messages(parameters)
+
+    def arrange(self, parameters: list[nn.Parameter], num_ranks: int) -> tuple[list[nn.Parameter], list[int]]:
+        one, _ = shard_elements(sum(parameter.numel() for parameter in parameters), num_ranks)
+        return parameters, [max(one, 1)] * num_ranks
+
+    def masters(self, vector: FlatParameters) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        return [vector.master], []
+
+    def reduce(self, vector: FlatParameters, full: Tensor) -> tuple[list[dist.Work], Tensor]:
+        shard = full.new_empty(vector.shard_elements)
+        return _started([dist.reduce_scatter_single(shard, full, group=vector.group, async_op=True)]), shard
+
+    def spread(self, vector: FlatParameters) -> list[dist.Work]:
+        return _started([dist.all_gather_single(vector.full, vector.shard, group=vector.group, async_op=True)])
+
+
+class WholeParameters:
+    """The first rank's parameters, then the second's, and so on; the optimizer sees them in their own shapes."""
+
+    cuts_matrices = False
+
+    def together(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+        return [parameters]  # owners are chosen among all of them, so that their shares are even
+
+    def arrange(self, parameters: list[nn.Parameter], num_ranks: int) -> tuple[list[nn.Parameter], list[int]]:
+        owners = assign_owners([parameter.numel() for parameter in parameters], num_ranks)
+        of_rank = [[p for p, owner in zip(parameters, owners, strict=True) if owner == r] for r in range(num_ranks)]
+        return [p for some in of_rank for p in some], [sum(p.numel() for p in some) or 1 for some in of_rank]
+
+    def masters(self, vector: FlatParameters) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+        begin, own, others, start = sum(vector.lengths[: dist.get_rank(vector.group)]), [], [], 0
+        for shape in vector.shapes:
+            (own if begin <= start < begin + vector.shard_elements else others).append(shape)
+            start += shape.numel()
+        shown = vector.master.detach().new_zeros(())  # shapes without memory: an optimizer refuses on every rank
+        masters = [nn.Parameter(view) for view in split_as(vector.master.detach(), own)]
+        return masters, [nn.Parameter(shown.expand(shape)) for shape in others]
+
+    def reduce(self, vector: FlatParameters, full: Tensor) -> tuple[list[dist.Work], Tensor]:
+        parts = enumerate(full.split(vector.lengths))
+        works = [dist.reduce(part, group_dst=owner, group=vector.group, async_op=True) for owner, part in parts]
+        return _started(works), vector.own_slice(full)
+
+    def spread(self, vector: FlatParameters) -> list[dist.Work]:
+        parts = enumerate(vector.full.split(vector.lengths))
+        return _started(
+            [dist.broadcast(part, group_src=owner, group=vector.group, async_op=True) for owner, part in parts]
+        )
+
+
+Layout = EqualSlices | WholeParameters
+
+
+def assign_owners(sizes: Sequence[int], num_ranks: int) -> list[int]:
+    """The owner of each parameter: the largest first, each to the first of the ranks that have least so far.
+
+    No rank gets more than an even share and one parameter more (Graham 1969: longest processing time first).
+    """
+    owners, load = [0] * len(sizes), [0] * num_ranks
+    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
+        owners[place] = load.index(min(load))
+        load[owners[place]] += sizes[place]
+    return owners
 
 
 class FlatParameters:
-    """A vector `full` that holds the parameters, padded with zeros for N equal slices; `shard` is this rank's slice.
+    """A vector `full` that holds the parameters; `shard` is this rank's slice of it.
 
-    A vector of empty parameters is one number of padding per rank: the alarm needs a place to arrive.
-    The parameters themselves become views of `full`: who gathers the vector has set them all. `master` is the weight
-    that the optimizer updates: the shard itself, or a copy where the dtypes differ: `compute_dtype` is that of the
-    vector, `master_dtype` the master's; by default both are the parameters' own. offload: the master, and with it the
-    optimizer and its state, live in the CPU's memory.
+    Every slice has at least one element, padding if need be: the alarm needs a place to arrive. The parameters become
+    views of `full`. `master` is the weight that the optimizer updates: the shard itself, or a copy where the dtypes
+    differ. compute_dtype: of the vector; master_dtype: of the master; by default both are the parameters' own.
+    offload: the master, and with it the optimizer and its state, is on the CPU. stays_whole: False gives the shard its
+    own memory, so that `full` can be freed.
     """
 
     def __init__(
         self,
         parameters: Sequence[nn.Parameter],
         *,
+        layout: Layout,
         group: dist.ProcessGroup | None,
+        stays_whole: bool = True,
         master_dtype: torch.dtype | None = None,
         compute_dtype: torch.dtype | None = None,
         offload: bool = False,
     ) -> None:
-        self.group = group
-        self.parameters, self.lengths = self._cut(list(parameters), dist.get_world_size(group))
+        self.layout, self.group = layout, group
+        self.parameters, self.lengths = layout.arrange(list(parameters), dist.get_world_size(group))
         self.shapes = [parameter.shape for parameter in self.parameters]
         self.shard_elements = self.lengths[dist.get_rank(group)]
         self.num_elements = sum(parameter.numel() for parameter in parameters)
@@ -42,37 +125,21 @@ class FlatParameters:
         for parameter, view in zip(self.parameters, split_as(self.full, self.shapes), strict=True):
             parameter.data = view
         self.gradient_dtype = gradient_dtype(self.parameters[0])  # asked once: a rank may change its parameters later
-        self.shard = self.own_slice(self.full)
+        self.shard = self.own_slice(self.full) if stays_whole else self.own_slice(self.full).clone()
         precise = self.own_slice(given).to("cpu" if offload else given.device, master_dtype or given.dtype)
         is_own = (precise.dtype, precise.device) == (self.shard.dtype, self.shard.device)
         self.master = nn.Parameter(self.shard if is_own else precise.clone())
-
-    def _cut(self, parameters: list[nn.Parameter], num_ranks: int) -> tuple[list[nn.Parameter], list[int]]:
-        """The parameters in the order in which they lie in the vector, and how much of it each rank owns."""
-        one, _ = shard_elements(sum(parameter.numel() for parameter in parameters), num_ranks)
-        return parameters, [max(one, 1)] * num_ranks
-
-    @property
-    def masters(self) -> list[nn.Parameter]:
-        """What this rank's optimizer updates."""
-        return [self.master]
-
-    def candidates(self) -> list[nn.Parameter]:
-        """What the optimizer is built with: the masters, and whatever shows it what other ranks own."""
-        return self.masters
-
-    @property
-    def kept(self) -> list[Tensor]:
-        """What holds weights between steps, beside the parameters themselves."""
-        return [self.shard]
+        self.masters, self.shown = layout.masters(self)
 
     def own_slice(self, full: Tensor) -> Tensor:
         """This rank's slice of a vector of the same length, as a view."""
         return full.split(self.lengths)[dist.get_rank(self.group)]
 
     def heads(self, full: Tensor) -> list[Tensor]:
-        """The first number of each rank's slice, as views."""
-        return [full.view(len(self.lengths), -1)[:, 0]]
+        """The first number of each rank's slice, as views; one view of them all where slices are equal."""
+        if len(set(self.lengths)) == 1:
+            return [full.view(len(self.lengths), -1)[:, 0]]
+        return [part[:1] for part in full.split(self.lengths)]
 
     def gradient(self) -> Tensor:
         """The parameters' gradients end to end, zeros where there is none, and the padding."""
@@ -81,34 +148,26 @@ class FlatParameters:
             self.padding,
         )
 
-    def no_numbers(self) -> Tensor:
-        """What a rank sends in place of gradients when it can compute none: NaN everywhere."""
+    def nan_filled(self) -> Tensor:
+        """A vector of NaN: sent in place of gradients by a rank that cannot compute them."""
         return self.shard.new_full((sum(self.lengths),), torch.nan, dtype=self.gradient_dtype)
 
-    def reduce(self, full: Tensor) -> tuple[list[dist.Work], Tensor]:
-        """Start to sum a vector over the ranks; (N-1)/N of it goes out. The slice holds the sum in the end."""
-        shard = full.new_empty(self.shard_elements)
-        return _started(dist.reduce_scatter_single(shard, full, group=self.group, async_op=True)), shard
-
     def take_gradient(self, shard: Tensor | None) -> None:
-        """Give this rank's slice of the gradient to the masters, in their type and on their device; None takes it."""
-        for master in self.masters:
-            master.grad = None
-        if shard is not None:
-            shapes = [master.shape for master in self.masters]
-            for master, gradient in zip(self.masters, split_as(shard.to(self.master), shapes), strict=True):
-                master.grad = gradient
+        """Give this rank's slice of the gradient to the masters, in their type and on their device; None removes it."""
+        shapes = [master.shape for master in self.masters]
+        parts = [None] * len(shapes) if shard is None else split_as(shard.to(self.master), shapes)
+        for master, gradient in zip(self.masters, parts, strict=True):
+            master.grad = gradient
 
     @torch.no_grad()
-    def spread(self) -> list[dist.Work]:
-        """Start sending this rank's new weights to all and taking in theirs: (N-1)/N of the vector goes out."""
+    def refresh_shard(self) -> None:
+        """The shard gets the master's numbers, unless it is the master."""
         if self.master.data_ptr() != self.shard.data_ptr():
             self.shard.copy_(self.master)
-        return _started(dist.all_gather_single(self.full, self.shard, group=self.group, async_op=True))
 
 
-def _started(work: dist.Work | None) -> list[dist.Work]:
-    return [] if work is None else [work]
+def _started(works: Sequence[dist.Work | None]) -> list[dist.Work]:
+    return [work for work in works if work is not None]
 
 
 @torch.no_grad()

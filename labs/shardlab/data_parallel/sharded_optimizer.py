@@ -5,33 +5,43 @@ The first half of ZeRO-1 (1910.02054, section 5.1). The gradients are the same o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.data_parallel.buckets import in_messages
+from shardlab.data_parallel.alarm import Alarm
 from shardlab.data_parallel.clipping import clip_shards
 from shardlab.data_parallel.elementwise import refuse_unshardable, refuse_what_needs_matrices
-from shardlab.data_parallel.flat import FlatParameters
-from shardlab.data_parallel.whole import WholeParameters
+from shardlab.data_parallel.flat import EqualSlices, FlatParameters, Layout
+from shardlab.data_parallel.gathered import WholeWeights
+from shardlab.data_parallel.reducing import AlreadyReduced, Gradients
+from shardlab.data_parallel.units import GatheredUnits
 from shardlab.meter.held import Held, storage_bytes
+
+Together = Callable[[list[nn.Parameter]], list[list[nn.Parameter]]]
 
 
 class ShardedOptimizer:
     """`optimizer_class` over this rank's slice of the parameters, laid end to end; the others' weights are gathered.
 
-    parameters: as torch's optimizers take them, groups with options of their own included; each group and dtype has
-    vectors of its own, of 25 MiB at most: whoever reduces them holds few at a time.
-    master_dtype: torch.float32 keeps a precise copy of low-precision weights, sharded as well.
-    compute_dtype: turn the weights into this type for the passes, and gather them so; the master keeps what they were.
-    offload: the optimizer works on the CPU; gradients' slices go there and weights' slices come back.
-    layout: `whole.WholeParameters` gives each parameter one owner, for optimizers that look at matrices.
+    parameters: as torch's optimizers take them, groups with their own options included. Each group and dtype has its
+    own vectors, of 25 MiB at most, so that few are reduced at a time. master_dtype: torch.float32 keeps a
+    precise copy of low-precision weights, sharded as well. compute_dtype: turn the weights into this type for the
+    passes, and gather them so; the master keeps what they were. offload: the optimizer works on the CPU; gradients'
+    slices go there and weights' slices come back. layout: `flat.WholeParameters` gives each parameter one owner, for
+    optimizers that look at matrices. weights, together: where weights live, and which parameters share a vector.
     A learning-rate scheduler takes `optimizer.local`. Raises ValueError, on every rank, for an optimizer that does not
     suit the layout.
     """
+
+    module: nn.Module  # of Zero1, Zero2 and Zero3, with the two below
+    replicas: dist.ProcessGroup | None
+    alarm: Alarm
 
     def __init__(
         self,
@@ -42,25 +52,29 @@ class ShardedOptimizer:
         master_dtype: torch.dtype | None = None,
         compute_dtype: torch.dtype | None = None,
         offload: bool = False,
-        layout: type[FlatParameters] = FlatParameters,
+        layout: Callable[[], Layout] = EqualSlices,
+        weights: WholeWeights | GatheredUnits | None = None,
+        together: Together | None = None,
         **options: Any,
     ) -> None:
         refuse_unshardable(optimizer_class)
-        self.group, self._layout = group, layout
-        groups = _groups_of(parameters)
-        if not issubclass(layout, WholeParameters):
+        self.group, self.weights = group, weights or WholeWeights()
+        cut, groups = layout(), _groups_of(parameters)
+        if cut.cuts_matrices:
             device = torch.device("cpu") if offload else groups[0]["params"][0].device
             refuse_what_needs_matrices(optimizer_class, options | _options_of(groups[0]), device)
-        self._vector_options = {"master_dtype": master_dtype, "compute_dtype": compute_dtype, "offload": offload}
+        kinds = {"master_dtype": master_dtype, "compute_dtype": compute_dtype, "offload": offload}
         self.vectors: list[FlatParameters] = []
-        local_groups = []
         for one in groups:
-            vectors = [self._lay_out(some) for some in self._by_vector(one.pop("params"))]
-            self.vectors += vectors
-            candidates = [candidate for vector in vectors for candidate in vector.candidates()]
-            local_groups.append(one | {"params": candidates})
-        self.local = optimizer_class(local_groups, **options)
+            begin = len(self.vectors)
+            for some in (together or partial(_together, cut))(one["params"]):
+                vector = FlatParameters(some, layout=cut, group=group, stays_whole=self.weights.stay_whole, **kinds)
+                self.weights.adopt(vector)
+                self.vectors.append(vector)
+            one["params"] = [master for vector in self.vectors[begin:] for master in (*vector.masters, *vector.shown)]
+        self.local = optimizer_class(groups, **options)
         self._keep_own()
+        self.gradients: Gradients = AlreadyReduced(self.vectors)
 
     def _keep_own(self) -> None:
         """Drop from the optimizer what other ranks own, and what state it has begun for it."""
@@ -69,21 +83,6 @@ class ShardedOptimizer:
             one["params"] = [parameter for parameter in one["params"] if parameter in own]
         for parameter in [parameter for parameter in self.local.state if parameter not in own]:
             del self.local.state[parameter]
-
-    def _by_vector(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-        """Which parameters share a vector: of one dtype, and as many as a message should hold.
-
-        Owners of whole parameters are chosen among all of them, so that their shares are even.
-        """
-        by_kind: dict[Any, list[nn.Parameter]] = {}
-        for parameter in parameters:
-            by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
-        if issubclass(self._layout, WholeParameters):
-            return list(by_kind.values())
-        return [some for all_of_kind in by_kind.values() for some in in_messages(all_of_kind)]
-
-    def _lay_out(self, parameters: list[nn.Parameter]) -> FlatParameters:
-        return self._layout(parameters, group=self.group, **self._vector_options)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -107,7 +106,7 @@ class ShardedOptimizer:
 
     def reduce_gradients(self) -> None:
         """The first half of `step`: the masters get the gradients of this rank's slices."""
-        for vector, gradient in zip(self.vectors, self._shard_gradients(), strict=True):
+        for vector, gradient in zip(self.vectors, self.gradients.shards(), strict=True):
             vector.take_gradient(gradient)
 
     def update(self) -> None:
@@ -117,22 +116,14 @@ class ShardedOptimizer:
         for vector in self.vectors:
             vector.take_gradient(None)
         self.spread()
-        self._has_stepped()
-
-    def _has_stepped(self) -> None:
-        """The weights are new; ZeRO-3 now checks that nobody holds the old ones."""
+        self.weights.has_stepped()
 
     def spread(self) -> None:
         """Every rank gets all weights from the masters: after a step, or after a load."""
-        for work in [work for vector in self.vectors for work in vector.spread()]:
+        for work in self.weights.spread():
             work.wait()
         # so that a backward through a graph of the old weights raises, as it does after a step of torch's optimizers
         torch.autograd.graph.increment_version([one for vector in self.vectors for one in vector.parameters])
-
-    @torch.no_grad()
-    def _shard_gradients(self) -> Sequence[Tensor | None]:
-        """This rank's slice of each vector's gradients, which are the same on every rank."""
-        return [vector.own_slice(vector.gradient()) for vector in self.vectors]
 
     def _master_gradients(self) -> list[Tensor]:
         """What this rank's optimizer sees, and an empty tensor of each vector's type: a rank may own nothing."""
@@ -147,7 +138,8 @@ class ShardedOptimizer:
         return Held(kept, storage_bytes(self._held_gradients()), storage_bytes(states) + with_masters - kept)
 
     def _weights(self) -> list[Tensor]:
-        return [tensor for vector in self.vectors for tensor in (*vector.parameters, *vector.kept)]
+        of_vectors = [tensor for vector in self.vectors for tensor in (*vector.parameters, vector.shard)]
+        return [*of_vectors, *self.weights.kept()]
 
     def _states(self) -> list[Tensor]:
         return [value for state in self.local.state.values() for value in state.values() if isinstance(value, Tensor)]
@@ -157,13 +149,34 @@ class ShardedOptimizer:
         return [*self._weights(), *(vector.master for vector in self.vectors), *self._states()]
 
     def _held_gradients(self) -> list[Tensor]:
-        return [p.grad for vector in self.vectors for p in vector.parameters if p.grad is not None]
+        own = [p.grad for vector in self.vectors for p in vector.parameters if p.grad is not None]
+        return own + self.gradients.held()
 
     def zero_grad(self) -> None:
         """Forget all gradients."""
         for vector in self.vectors:
             for parameter in vector.parameters:
                 parameter.grad = None
+        self.gradients.forget()
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Inside, every parameter of the model holds its whole value on every rank."""
+        with self.weights.gathered():
+            yield
+
+    def full_parameters(self) -> dict[str, Tensor]:
+        """A copy of all parameters by name, whole, on every rank."""
+        with self.gathered():
+            return {name: parameter.detach().clone() for name, parameter in self.module.named_parameters()}
+
+
+def _together(layout: Layout, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """Which parameters share a vector: of one dtype and device, and as many as the layout wants."""
+    by_kind: dict[Any, list[nn.Parameter]] = {}
+    for parameter in parameters:
+        by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
+    return [some for of_kind in by_kind.values() for some in layout.together(of_kind)]
 
 
 def _options_of(group: dict[str, Any]) -> dict[str, Any]:

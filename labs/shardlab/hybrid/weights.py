@@ -157,7 +157,7 @@ class SlicedWeights:
             more = more | {"gradient_dtype": main_dtype}
         if zero == 3:
             more = more | {"units": units}
-        self.zero: Zero1 = (Zero1, Zero2, Zero3)[zero - 1](
+        self.zero = (Zero1, Zero2, Zero3)[zero - 1](
             share,
             optimizer_class,
             group=sharing.cut,

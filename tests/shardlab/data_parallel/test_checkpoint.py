@@ -33,7 +33,7 @@ def train(zero, steps, num_parts=4):
 
 def weights_and_states(zero):
     """Everything whole: weights by name, and each vector's masters and moments without padding."""
-    found = {} if not isinstance(zero, Zero3) else zero.full_parameters()
+    found = zero.full_parameters()
     if not found:
         found = {name: parameter.detach().clone() for name, parameter in zero.module.named_parameters()}
     for number, vector in enumerate(zero.vectors):

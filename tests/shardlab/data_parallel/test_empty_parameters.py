@@ -9,8 +9,8 @@ import torch.distributed as dist
 from shardlab.data_parallel import checkpoint
 from shardlab.data_parallel.compression import QSGD, OneBit, TernGrad, TopK, mean_of_messages
 from shardlab.data_parallel.ddp import DataParallel
+from shardlab.data_parallel.flat import WholeParameters
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
-from shardlab.data_parallel.whole import WholeParameters
 from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
 from shardlab.data_parallel.zero3 import Zero3
@@ -67,7 +67,7 @@ def new_zero(name, model, options):
 
 
 def weights_of(zero, model):
-    return zero.full_parameters() if isinstance(zero, Zero3) else {n: p.detach() for n, p in model.named_parameters()}
+    return zero.full_parameters() if hasattr(zero, "module") else {n: p.detach() for n, p in model.named_parameters()}
 
 
 def trained(name, options):

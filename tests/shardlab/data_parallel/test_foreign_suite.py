@@ -40,8 +40,7 @@ class Fsdp(nn.Module):
         self.module = module
 
     def forward(self, *inputs):
-        for vector in self.zero.vectors:  # the optimizer has moved the masters
-            vector.spread()
+        self.zero.spread()  # the optimizer has moved the masters
         return self.module(*inputs)
 
     def parameters(self, recurse=True):
@@ -53,7 +52,7 @@ def get_fsdp(module, compute_dtype=None):
 
 
 def fsdp_on_after_backward(fsdp_model, optimizer):
-    for vector, gradient in zip(fsdp_model.zero.vectors, fsdp_model.zero.shard_gradients, strict=True):
+    for vector, gradient in zip(fsdp_model.zero.vectors, fsdp_model.zero.gradients.shards(), strict=True):
         vector.take_gradient(gradient)
     fsdp_model.zero.zero_grad()
 
@@ -183,8 +182,7 @@ def fsdp_case(model_class, compute_dtype):
         fsdp_on_after_backward(fsdp, optimizers[1])
         for optimizer in optimizers:
             optimizer.step()
-    for vector in fsdp.zero.vectors:
-        vector.spread()
+    fsdp.zero.spread()
     full = fsdp_gather_full_params(fsdp)
     due = dict(alone.named_parameters())
     assert list(full) == list(due)

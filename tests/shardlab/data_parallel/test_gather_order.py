@@ -85,13 +85,13 @@ def comparisons(branches):
     model = new_model()
     zero = Zero3(model, torch.optim.SGD, units=[model.first, *model.branches, model.last], lr=0.1)
     x = torch.ones(2, WIDTH, dtype=torch.float64)
-    compare, compared, talks = zero._gathers._compare, [], []
+    compare, compared, talks = zero.weights.gathers._compare, [], []
 
     def counted(number):
         compared.append(number)
         compare(number)
 
-    zero._gathers._compare = counted  # of this one object
+    zero.weights.gathers._compare = counted  # of this one object
     for branch in branches:
         model(x, branch).square().mean().backward()
         zero.step()

@@ -65,11 +65,11 @@ def summed(gradient_dtype, microbatches):
     for number in range(microbatches):
         zero.zero_grad()
         twin.loss_of(model, *twin.batch(number, 1)).backward()
-        alone.append([shard.clone() for shard in zero.shard_gradients])
+        alone.append([shard.clone() for shard in zero.gradients.shards()])
     zero.zero_grad()
     for number in range(microbatches):
         twin.loss_of(model, *twin.batch(number, 1)).backward()
-    return zero.shard_gradients, alone, zero.held().gradients, sum(vector.shard_elements for vector in zero.vectors)
+    return zero.gradients.shards(), alone, zero.held().gradients, sum(vector.shard_elements for vector in zero.vectors)
 
 
 @pytest.mark.parametrize(("gradient_dtype", "num_bytes"), [(torch.float32, 4), (None, 2)])

@@ -10,6 +10,7 @@ from shardlab import meter
 from shardlab.costs import traffic
 from shardlab.data_parallel.compression import QSGD, OneBit, TernGrad, TopK, mean_of_messages
 from shardlab.data_parallel.ddp import DataParallel
+from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
 from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
 from shardlab.data_parallel.zero3 import Zero3
@@ -45,7 +46,7 @@ def step(call, optimizer, number=0):
 
 
 def weights_of(model, optimizer):
-    if isinstance(optimizer, Zero3):
+    if isinstance(optimizer, ShardedOptimizer):
         return optimizer.full_parameters()
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 

@@ -89,11 +89,11 @@ class Trained:
 
     def weights(self) -> dict[str, Tensor]:
         named = dict(self.model.named_parameters())
-        return named | (self.zero.full_parameters() if isinstance(self.zero, Zero3) else {})
+        return named | (self.zero.full_parameters() if self.zero is not None else {})
 
     def gathered(self) -> int:
         """Bytes of whole vectors that ZeRO-3 holds."""
-        vectors = self.zero.vectors if isinstance(self.zero, Zero3) else []
+        vectors = self.zero.vectors if self.drawn.units else []
         return sum(vector.full.untyped_storage().nbytes() for vector in vectors)
 
 
@@ -128,10 +128,10 @@ def _gradients(trained: Trained, due: dict[str, Tensor | None], tolerance: float
             for n, gradient in due.items()
             for one in _compare(f"gradient of {n}", named[n].grad, gradient, tolerance)
         ]
-    if isinstance(trained.zero, Zero2):
+    if trained.drawn.wrapper != "zero1":
         name_of = {parameter: name for name, parameter in named.items()}
         found = []
-        for vector, shard in zip(trained.zero.vectors, trained.zero.shard_gradients, strict=True):
+        for vector, shard in zip(trained.zero.vectors, trained.zero.gradients.shards(), strict=True):
             known = [(due[name_of[one]], shape) for one, shape in zip(vector.parameters, vector.shapes, strict=True)]
             whole = torch.cat([torch.zeros(shape).view(-1) if one is None else one.view(-1) for one, shape in known])
             padded = nn.functional.pad(whole, (0, vector.padding))
