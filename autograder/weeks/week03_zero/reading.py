@@ -10,7 +10,7 @@ CHECK = reading_check(
     {
         "on_the_way": "look at what InBackward.send_full_buckets leaves behind when it returns",
         "params_by": "follow _sync_params down to the call of torch.distributed",
-        "order": "read ShardedOptimizer.step from top to bottom, and AtStep, which Zero1 passes to it",
+        "order": "read ShardedOptimizer.step from top to bottom, and Reducer.shards, from which Zero1 gets its gradients",
     },
     hints=(
         "Open the named files; each question is answered by a few lines of code.",

@@ -82,7 +82,7 @@ def load(zero: ShardedOptimizer, checkpoint: str | os.PathLike) -> int:
     dcp.load(state, checkpoint_id=checkpoint, process_group=zero.group)
     for group, options in zip(zero.param_groups, contents["options"], strict=True):
         group.update(options)
-    zero.spread()
+    zero.all_gather_params()
     return contents["step"]
 
 

@@ -1,12 +1,13 @@
-"""Parameters end to end in one vector, of which each rank owns a slice: the basis of every stage of ZeRO.
+"""Parameters end to end in one vector, of which each rank owns a shard: the basis of every stage of ZeRO.
 
 A layout says how a vector is cut: `EqualSlices` anywhere, `WholeParameters` between parameters, for optimizers
-that look at matrices, such as Muon and Adafactor: a slice that ends inside a matrix has no rows and columns.
+that look at matrices, such as Muon and Adafactor: a shard that ends inside a matrix has no rows and columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,13 +16,16 @@ from torch import Tensor, nn
 from shardlab.costs.memory_states import shard_elements
 from shardlab.data_parallel.buckets import gradient_dtype, in_messages, split_as
 
+Works = list[Any]  # what torch.distributed returns for calls with async_op=True
+
 
 class EqualSlices:
     """The vector is padded with zeros and each rank owns an N-th of it.
 
     A layout's methods: `together` says which parameters of one dtype share a vector, `arrange` their order and how many
     elements each rank owns, `masters` what this rank's optimizer updates and what shows it what other ranks own.
-    `reduce` starts to sum gradients to their owners, `spread` to send weights to all: (N-1)/N of the vector each.
+    `reduce` starts to sum gradients to their owners, `all_gather_params` to send weights to all: (N-1)/N of the vector
+    each.
     """
 
     cuts_matrices = True
@@ -36,12 +40,12 @@ class EqualSlices:
     def masters(self, vector: FlatParameters) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
         return [vector.master], []
 
-    def reduce(self, vector: FlatParameters, full: Tensor) -> tuple[list[dist.Work], Tensor]:
+    def reduce(self, vector: FlatParameters, full: Tensor) -> tuple[Works, Tensor]:
         shard = full.new_empty(vector.shard_elements)
-        return _started([dist.reduce_scatter_single(shard, full, group=vector.group, async_op=True)]), shard
+        return [dist.reduce_scatter_single(shard, full, group=vector.group, async_op=True)], shard
 
-    def spread(self, vector: FlatParameters) -> list[dist.Work]:
-        return _started([dist.all_gather_single(vector.full, vector.shard, group=vector.group, async_op=True)])
+    def all_gather_params(self, vector: FlatParameters) -> Works:
+        return [dist.all_gather_single(vector.full, vector.shard, group=vector.group, async_op=True)]
 
 
 class WholeParameters:
@@ -66,16 +70,14 @@ class WholeParameters:
         masters = [nn.Parameter(view) for view in split_as(vector.master.detach(), own)]
         return masters, [nn.Parameter(shown.expand(shape)) for shape in others]
 
-    def reduce(self, vector: FlatParameters, full: Tensor) -> tuple[list[dist.Work], Tensor]:
-        parts = enumerate(full.split(vector.lengths))
-        works = [dist.reduce(part, group_dst=owner, group=vector.group, async_op=True) for owner, part in parts]
-        return _started(works), vector.own_slice(full)
+    def reduce(self, vector: FlatParameters, full: Tensor) -> tuple[Works, Tensor]:
+        shards = enumerate(full.split(vector.lengths))
+        works = [dist.reduce(one, group_dst=owner, group=vector.group, async_op=True) for owner, one in shards]
+        return works, vector.own_shard(full)
 
-    def spread(self, vector: FlatParameters) -> list[dist.Work]:
-        parts = enumerate(vector.full.split(vector.lengths))
-        return _started(
-            [dist.broadcast(part, group_src=owner, group=vector.group, async_op=True) for owner, part in parts]
-        )
+    def all_gather_params(self, vector: FlatParameters) -> Works:
+        shards = enumerate(vector.full.split(vector.lengths))
+        return [dist.broadcast(one, group_src=owner, group=vector.group, async_op=True) for owner, one in shards]
 
 
 Layout = EqualSlices | WholeParameters
@@ -94,9 +96,9 @@ def assign_owners(sizes: Sequence[int], num_ranks: int) -> list[int]:
 
 
 class FlatParameters:
-    """A vector `full` that holds the parameters; `shard` is this rank's slice of it.
+    """A vector `full` that holds the parameters; `shard` is this rank's part of it.
 
-    Every slice has at least one element, padding if need be: the alarm needs a place to arrive. The parameters become
+    Every shard has at least one element, padding if need be: the alarm needs a place to arrive. The parameters become
     views of `full`. `master` is the weight that the optimizer updates: the shard itself, or a copy where the dtypes
     differ. compute_dtype: of the vector; master_dtype: of the master; by default both are the parameters' own.
     offload: the master, and with it the optimizer and its state, is on the CPU. stays_whole: False gives the shard its
@@ -105,7 +107,7 @@ class FlatParameters:
 
     def __init__(
         self,
-        parameters: Sequence[nn.Parameter],
+        parameters: list[nn.Parameter],
         *,
         layout: Layout,
         group: dist.ProcessGroup | None,
@@ -115,7 +117,7 @@ class FlatParameters:
         offload: bool = False,
     ) -> None:
         self.layout, self.group = layout, group
-        self.parameters, self.lengths = layout.arrange(list(parameters), dist.get_world_size(group))
+        self.parameters, self.lengths = layout.arrange(parameters, dist.get_world_size(group))
         self.shapes = [parameter.shape for parameter in self.parameters]
         self.shard_elements = self.lengths[dist.get_rank(group)]
         self.num_elements = sum(parameter.numel() for parameter in parameters)
@@ -125,21 +127,21 @@ class FlatParameters:
         for parameter, view in zip(self.parameters, split_as(self.full, self.shapes), strict=True):
             parameter.data = view
         self.gradient_dtype = gradient_dtype(self.parameters[0])  # asked once: a rank may change its parameters later
-        self.shard = self.own_slice(self.full) if stays_whole else self.own_slice(self.full).clone()
-        precise = self.own_slice(given).to("cpu" if offload else given.device, master_dtype or given.dtype)
+        self.shard = self.own_shard(self.full) if stays_whole else self.own_shard(self.full).clone()
+        precise = self.own_shard(given).to("cpu" if offload else given.device, master_dtype or given.dtype)
         is_own = (precise.dtype, precise.device) == (self.shard.dtype, self.shard.device)
         self.master = nn.Parameter(self.shard if is_own else precise.clone())
         self.masters, self.shown = layout.masters(self)
 
-    def own_slice(self, full: Tensor) -> Tensor:
-        """This rank's slice of a vector of the same length, as a view."""
+    def own_shard(self, full: Tensor) -> Tensor:
+        """This rank's part of a vector of the same length, as a view."""
         return full.split(self.lengths)[dist.get_rank(self.group)]
 
-    def heads(self, full: Tensor) -> list[Tensor]:
-        """The first number of each rank's slice, as views; one view of them all where slices are equal."""
+    def slice_heads(self, full: Tensor) -> list[Tensor]:
+        """The first number of each rank's shard, as views; one view of them all where shards are equal."""
         if len(set(self.lengths)) == 1:
             return [full.view(len(self.lengths), -1)[:, 0]]
-        return [part[:1] for part in full.split(self.lengths)]
+        return [shard[:1] for shard in full.split(self.lengths)]
 
     def gradient(self) -> Tensor:
         """The parameters' gradients end to end, zeros where there is none, and the padding."""
@@ -153,10 +155,10 @@ class FlatParameters:
         return self.shard.new_full((sum(self.lengths),), torch.nan, dtype=self.gradient_dtype)
 
     def take_gradient(self, shard: Tensor | None) -> None:
-        """Give this rank's slice of the gradient to the masters, in their type and on their device; None removes it."""
+        """Give this rank's shard of the gradient to the masters, in their type and on their device; None removes it."""
         shapes = [master.shape for master in self.masters]
-        parts = [None] * len(shapes) if shard is None else split_as(shard.to(self.master), shapes)
-        for master, gradient in zip(self.masters, parts, strict=True):
+        gradients = [None] * len(shapes) if shard is None else split_as(shard.to(self.master), shapes)
+        for master, gradient in zip(self.masters, gradients, strict=True):
             master.grad = gradient
 
     @torch.no_grad()
@@ -164,10 +166,6 @@ class FlatParameters:
         """The shard gets the master's numbers, unless it is the master."""
         if self.master.data_ptr() != self.shard.data_ptr():
             self.shard.copy_(self.master)
-
-
-def _started(works: Sequence[dist.Work | None]) -> list[dist.Work]:
-    return [work for work in works if work is not None]
 
 
 @torch.no_grad()

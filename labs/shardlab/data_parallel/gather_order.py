@@ -37,24 +37,19 @@ class GatherOrder:
     def record(self, number: int) -> None:
         """Call it before a gather."""
         self._pass = (*self._pass, number)
-        due = self._next.get(self._before, ())
-        if due[: len(self._pass)] != self._pass:
+        if self._next.get(self._before, ())[: len(self._pass)] != self._pass:
             self._leave_note()
 
     def end_pass(self) -> None:
         """Compare with the others if some rank has left a note. Raises ValueError, on every rank alike."""
-        if self._size == 1:
-            self._pass = ()
-            return
         if self._next.get(self._before) != self._pass:
             self._leave_note()
-        is_asked = self._noted or self._store.check([self._note])
+        is_asked = self._noted or (self._size > 1 and self._store.check([self._note]))
         number, self._number, self._noted = self._number, self._number + 1, False
         if is_asked:
             self._compare(number)
         self._next[self._before] = self._pass
-        self._before = (*self._before, self._pass)[-2:]
-        self._pass = ()
+        self._before, self._pass = (*self._before, self._pass)[-2:], ()
 
     def forget(self) -> None:
         """Begin a new pass after one that was given up."""

@@ -1,16 +1,16 @@
-"""Where weights live between their uses: whole on every rank (ZeRO-1 and 2), or in slices until they are gathered."""
+"""Where weights live between their uses: whole on every rank (ZeRO-1 and 2), or in shards until they are gathered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab.data_parallel.flat import FlatParameters
+from shardlab.data_parallel.flat import FlatParameters, Works
 from shardlab.data_parallel.reducing import Reducer
 
 
@@ -25,19 +25,16 @@ class WholeWeights:
     def adopt(self, vector: FlatParameters) -> None:
         self._vectors.append(vector)
 
-    def spread(self) -> list[dist.Work]:
+    def all_gather_params(self) -> Works:
         for vector in self._vectors:
             vector.refresh_shard()
-        return [work for vector in self._vectors for work in vector.layout.spread(vector)]
+        return [work for vector in self._vectors for work in vector.layout.all_gather_params(vector)]
 
-    def kept(self) -> list[Tensor]:
+    def secondary(self) -> list[Tensor]:
         return []
 
-    def has_stepped(self) -> None: ...
-
-    @contextmanager
-    def gathered(self) -> Iterator[None]:
-        yield
+    def gathered(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def before_forward(self, reducer: Reducer) -> None:
         """A model that was changed cannot send the gradients that other ranks wait for."""
@@ -49,46 +46,33 @@ class WholeWeights:
     def forget_backward(self) -> None: ...
 
 
-class Gather(Protocol):
-    """How a vector's weights travel. `start` returns a function that waits for them."""
-
-    kept: Tensor | None
-
-    def start(self, vector: FlatParameters, allocate: Callable[[], None], *, alarm: bool) -> Callable[[], Any]: ...
-
-
-class PlainGather:
-    """All ranks send their shards as they are. alarm: send NaN, which `heads` of the vector shows to all others."""
-
-    kept: Tensor | None = None
-
-    @torch.no_grad()
-    def start(self, vector: FlatParameters, allocate: Callable[[], None], *, alarm: bool) -> Callable[[], Any]:
-        allocate()
-        mine = torch.full_like(vector.shard, torch.nan) if alarm else vector.shard
-        work = dist.all_gather_single(vector.full, mine, group=vector.group, async_op=True)
-        return work.wait if work is not None else lambda: None
-
-
 class GatheredVector:
-    """A vector that has memory only between `gather` and `free`; between steps there is the shard."""
+    """A vector that has memory only between `gather` and `free`; between steps there is the shard.
 
-    def __init__(self, vector: FlatParameters, gather: Gather) -> None:
-        self.vector, self.messages = vector, gather
-        self._full_bytes = vector.full.untyped_storage().nbytes()
+    start_gather: how weights travel. secondary: a second shard of hpZ, until the next step.
+    """
+
+    def __init__(self, flat: FlatParameters, start_gather: Gather, *, number: int) -> None:
+        self.flat, self._start_gather, self.number = flat, start_gather, number
+        self.secondary: Tensor | None = None
+        self._full_bytes = flat.full.untyped_storage().nbytes()
         self._finish: Callable[[], Any] | None = None
         self.is_there = True
         self.free()
 
+    @torch.no_grad()
     def gather(self, *, alarm: bool = False) -> None:
-        """Start to gather, unless the weights have arrived or are on their way. `wait` before use."""
+        """Start to gather, unless the weights are there or on their way; `wait` before use. alarm: send NaN instead."""
         if not self.is_there:
             self.is_there = True
-            self._finish = self.messages.start(self.vector, self._allocate, alarm=alarm)
+            mine = self.flat.shard if self.secondary is None else self.secondary
+            self._finish = self._start_gather(self, torch.full_like(mine, torch.nan) if alarm else mine)
 
-    def _allocate(self) -> None:
-        self.vector.full.untyped_storage().resize_(self._full_bytes)
+    def allocate(self) -> None:
+        """Give the vector memory to gather into."""
+        self.flat.full.untyped_storage().resize_(self._full_bytes)
 
+    @torch.no_grad()
     def wait(self) -> None:
         """Return when the gathered weights can be used."""
         finish, self._finish = self._finish, None
@@ -99,11 +83,21 @@ class GatheredVector:
         """Give the vector's memory back. Views of it, and what autograd has saved, stay and find the next gather's."""
         self.wait()
         if self.is_there:
-            self.vector.full.untyped_storage().resize_(0)
+            self.flat.full.untyped_storage().resize_(0)
             self.is_there = False
 
-    def spread(self) -> None:
+    def use_new_shard(self) -> None:
         """After a step: free the old weights, so that the next forward gathers the new shards."""
         self.free()
-        self.messages.kept = None
-        self.vector.refresh_shard()
+        self.secondary = None
+        self.flat.refresh_shard()
+
+
+Gather = Callable[[GatheredVector, Tensor], Callable[[], Any]]  # sends this rank's shard; what comes back waits
+
+
+def gather_plain(vector: GatheredVector, mine: Tensor) -> Callable[[], Any]:
+    """All ranks send their shards as they are."""
+    vector.allocate()
+    work: Any = dist.all_gather_single(vector.flat.full, mine, group=vector.flat.group, async_op=True)
+    return work.wait

@@ -1,12 +1,12 @@
-"""An optimizer of which every rank keeps a slice: the states of an N-th of the weights, nothing of the others.
+"""An optimizer of which every rank keeps a shard: the states of an N-th of the weights, nothing of the others.
 
 The first half of ZeRO-1 (1910.02054, section 5.1). The gradients are the same on every rank already, as after DDP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -19,21 +19,20 @@ from shardlab.data_parallel.clipping import clip_shards
 from shardlab.data_parallel.elementwise import refuse_unshardable, refuse_what_needs_matrices
 from shardlab.data_parallel.flat import EqualSlices, FlatParameters, Layout
 from shardlab.data_parallel.gathered import WholeWeights
-from shardlab.data_parallel.reducing import AlreadyReduced, Gradients
-from shardlab.data_parallel.units import GatheredUnits
+from shardlab.data_parallel.reducing import AlreadyReduced, Gradients, Weights
 from shardlab.meter.held import Held, storage_bytes
 
 Together = Callable[[list[nn.Parameter]], list[list[nn.Parameter]]]
 
 
 class ShardedOptimizer:
-    """`optimizer_class` over this rank's slice of the parameters, laid end to end; the others' weights are gathered.
+    """`optimizer_class` over this rank's shard of the parameters, laid end to end; the others' weights are gathered.
 
     parameters: as torch's optimizers take them, groups with their own options included. Each group and dtype has its
     own vectors, of 25 MiB at most, so that few are reduced at a time. master_dtype: torch.float32 keeps a
     precise copy of low-precision weights, sharded as well. compute_dtype: turn the weights into this type for the
     passes, and gather them so; the master keeps what they were. offload: the optimizer works on the CPU; gradients'
-    slices go there and weights' slices come back. layout: `flat.WholeParameters` gives each parameter one owner, for
+    shards go there and weights' shards come back. layout: `flat.WholeParameters` gives each parameter one owner, for
     optimizers that look at matrices. weights, together: where weights live, and which parameters share a vector.
     A learning-rate scheduler takes `optimizer.local`. Raises ValueError, on every rank, for an optimizer that does not
     suit the layout.
@@ -53,7 +52,7 @@ class ShardedOptimizer:
         compute_dtype: torch.dtype | None = None,
         offload: bool = False,
         layout: Callable[[], Layout] = EqualSlices,
-        weights: WholeWeights | GatheredUnits | None = None,
+        weights: Weights | None = None,
         together: Together | None = None,
         **options: Any,
     ) -> None:
@@ -62,7 +61,10 @@ class ShardedOptimizer:
         cut, groups = layout(), _groups_of(parameters)
         if cut.cuts_matrices:
             device = torch.device("cpu") if offload else groups[0]["params"][0].device
-            refuse_what_needs_matrices(optimizer_class, options | _options_of(groups[0]), device)
+            settings = {name: value for name, value in (options | groups[0]).items() if name != "params"}
+            refuse_what_needs_matrices(optimizer_class, settings, device)
+        elif together is not None:
+            raise ValueError("only Zero1 and ShardedOptimizer take a layout: buckets and units are cut in equal shards")
         kinds = {"master_dtype": master_dtype, "compute_dtype": compute_dtype, "offload": offload}
         self.vectors: list[FlatParameters] = []
         for one in groups:
@@ -90,7 +92,7 @@ class ShardedOptimizer:
         return self.local.param_groups
 
     def step(self, closure: Callable[[], Any] | None = None, *, max_norm: float | None = None) -> Any:
-        """1. gradients of this rank's slices  2. clip by the norm of all ranks' together  3. step  4. gather weights.
+        """1. gradients of this rank's shards  2. clip by the norm of all ranks' together  3. step  4. gather weights.
 
         Returns the closure's loss.
         """
@@ -105,22 +107,21 @@ class ShardedOptimizer:
         return loss
 
     def reduce_gradients(self) -> None:
-        """The first half of `step`: the masters get the gradients of this rank's slices."""
+        """The first half of `step`: the masters get the gradients of this rank's shards."""
         for vector, gradient in zip(self.vectors, self.gradients.shards(), strict=True):
             vector.take_gradient(gradient)
 
     def update(self) -> None:
-        """The second half: update this rank's slices by the masters' gradients, and gather the others' weights."""
+        """The second half: update this rank's shards by the masters' gradients, and gather the others' weights."""
         if any(one["params"] for one in self.param_groups):
             self.local.step()
         for vector in self.vectors:
             vector.take_gradient(None)
-        self.spread()
-        self.weights.has_stepped()
+        self.all_gather_params()
 
-    def spread(self) -> None:
+    def all_gather_params(self) -> None:
         """Every rank gets all weights from the masters: after a step, or after a load."""
-        for work in self.weights.spread():
+        for work in self.weights.all_gather_params():
             work.wait()
         # so that a backward through a graph of the old weights raises, as it does after a step of torch's optimizers
         torch.autograd.graph.increment_version([one for vector in self.vectors for one in vector.parameters])
@@ -130,28 +131,6 @@ class ShardedOptimizer:
         found = [master.grad for vector in self.vectors for master in vector.masters if master.grad is not None]
         return [*found, *(vector.master.detach()[:0] for vector in self.vectors)]
 
-    def held(self) -> Held:
-        """Bytes that this rank holds now. A master copy counts as optimizer state, as in the paper's 12 bytes."""
-        weights, states = self._weights(), self._states()
-        kept = storage_bytes(weights)
-        with_masters = storage_bytes([*weights, *(vector.master for vector in self.vectors)])
-        return Held(kept, storage_bytes(self._held_gradients()), storage_bytes(states) + with_masters - kept)
-
-    def _weights(self) -> list[Tensor]:
-        of_vectors = [tensor for vector in self.vectors for tensor in (*vector.parameters, vector.shard)]
-        return [*of_vectors, *self.weights.kept()]
-
-    def _states(self) -> list[Tensor]:
-        return [value for state in self.local.state.values() for value in state.values() if isinstance(value, Tensor)]
-
-    def tensors(self) -> list[Tensor]:
-        """Everything that lives from step to step on this rank."""
-        return [*self._weights(), *(vector.master for vector in self.vectors), *self._states()]
-
-    def _held_gradients(self) -> list[Tensor]:
-        own = [p.grad for vector in self.vectors for p in vector.parameters if p.grad is not None]
-        return own + self.gradients.held()
-
     def zero_grad(self) -> None:
         """Forget all gradients."""
         for vector in self.vectors:
@@ -159,11 +138,25 @@ class ShardedOptimizer:
                 parameter.grad = None
         self.gradients.forget()
 
-    @contextmanager
-    def gathered(self) -> Iterator[None]:
+    def held(self) -> Held:
+        """Bytes that this rank holds now. A master copy counts as optimizer state, as in the paper's 12 bytes."""
+        weights = storage_bytes(self._weights())
+        gradients = [p.grad for vector in self.vectors for p in vector.parameters if p.grad is not None]
+        return Held(weights, storage_bytes(gradients + self.gradients.held()), storage_bytes(self.tensors()) - weights)
+
+    def tensors(self) -> list[Tensor]:
+        """Everything that lives from step to step on this rank."""
+        states = [value for state in self.local.state.values() for value in state.values()]
+        masters = [vector.master for vector in self.vectors]
+        return [*self._weights(), *masters, *(state for state in states if isinstance(state, Tensor))]
+
+    def _weights(self) -> list[Tensor]:
+        own = [tensor for vector in self.vectors for tensor in (*vector.parameters, vector.shard)]
+        return own + self.weights.secondary()
+
+    def gathered(self) -> AbstractContextManager[None]:
         """Inside, every parameter of the model holds its whole value on every rank."""
-        with self.weights.gathered():
-            yield
+        return self.weights.gathered()
 
     def full_parameters(self) -> dict[str, Tensor]:
         """A copy of all parameters by name, whole, on every rank."""
@@ -177,10 +170,6 @@ def _together(layout: Layout, parameters: list[nn.Parameter]) -> list[list[nn.Pa
     for parameter in parameters:
         by_kind.setdefault((parameter.dtype, parameter.device), []).append(parameter)
     return [some for of_kind in by_kind.values() for some in layout.together(of_kind)]
-
-
-def _options_of(group: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if name != "params"}
 
 
 def _groups_of(parameters: Iterable[Any]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ Where DDP all-reduces, ZeRO-1 reduce-scatters before the step and gathers weight
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,15 +16,14 @@ from torch import nn
 from shardlab.data_parallel import backward
 from shardlab.data_parallel.agreement import copy_from_first, same_on_every_rank, trainable
 from shardlab.data_parallel.alarm import Alarm
-from shardlab.data_parallel.gathered import WholeWeights
-from shardlab.data_parallel.reducing import AtStep, Reduce, Reducer, reduce_plain
+from shardlab.data_parallel.reducing import Reduce, Reducer, reduce_plain
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
 
 
 def Zero1(module: nn.Module, optimizer_class: type[torch.optim.Optimizer], **options: Any) -> ShardedOptimizer:
-    """Each rank updates a slice of the weights; gradients stay whole until the step. options: as of `wrap`."""
-    zero, reducer = wrap(module, optimizer_class, weights=WholeWeights(), **options)
-    zero.gradients = AtStep(reducer)
+    """Each rank updates a shard of the weights; gradients stay whole until the step. options: as of `wrap`."""
+    zero, reducer = wrap(module, optimizer_class, **options)
+    zero.gradients = reducer
     return zero
 
 
@@ -45,7 +44,7 @@ def wrap(
 
     Then `loss.backward()`, `step()`, `zero_grad()`; several backwards before a step add up. parameter_groups: groups
     with their own options; by default all trainable parameters in one. replicas: for hybrid sharding (HSDP), the ranks
-    of other nodes that hold the same slice as this one: only slices of gradients travel between nodes. check_finite:
+    of other nodes that hold the same shard as this one: only shards of gradients travel between nodes. check_finite:
     False for loss scalers, which rely on infs; trouble is then known to one rank only. average: False leaves the sum
     of all ranks' gradients, where the loss is divided by all ranks' tokens already. same_buffers: in training, buffers
     such as BatchNorm's running means are made those of the first rank before each forward, as DDP does it; FSDP2 does
@@ -71,9 +70,3 @@ def _copy_buffers(groups: Sequence[dist.ProcessGroup | None], module: nn.Module,
     if module.training and not backward.is_running():
         for group in groups:
             copy_from_first(list(module.buffers()), group=group)
-
-
-def refuse_layout(options: Mapping[str, Any]) -> None:
-    """Raise ValueError for a layout where buckets and units are vectors."""
-    if "layout" in options:
-        raise ValueError("only Zero1 and ShardedOptimizer take a layout: buckets and units are cut in equal slices")

@@ -12,7 +12,7 @@ from shardlab.data_parallel.buckets import BUCKET_BYTES, FIRST_BUCKET_BYTES, ass
 from shardlab.data_parallel.gathered import WholeWeights
 from shardlab.data_parallel.reducing import InBackward
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
-from shardlab.data_parallel.zero1 import refuse_layout, wrap
+from shardlab.data_parallel.zero1 import wrap
 
 
 def Zero2(
@@ -24,11 +24,10 @@ def Zero2(
     gradient_dtype: torch.dtype | None = None,
     **options: Any,
 ) -> ShardedOptimizer:
-    """As `Zero1`, but full gradients live only as long as their bucket, a vector with its own slices, is on its way.
+    """As `Zero1`, but full gradients live only as long as their bucket, a vector with its own shards, is on its way.
 
-    gradient_dtype: of the slices, in which the gradients of several backwards add up; torch.float32 for long sums.
+    gradient_dtype: of the shards, in which the gradients of several backwards add up; torch.float32 for long sums.
     """
-    refuse_layout(options)
     weights = WholeWeights()
     buckets = partial(assign_buckets, bucket_bytes=bucket_bytes, first_bucket_bytes=first_bucket_bytes)
     zero, reducer = wrap(module, optimizer_class, weights=weights, together=buckets, **options)

@@ -1,22 +1,29 @@
 """ZeRO-3 (1910.02054, section 5.3; PyTorch FSDP, 2304.11277): gather a layer's weights, use them, free them.
 
-Forward and backward gather each unit once, and the gradients are reduce-scattered: 3(N-1)/N of the model is sent. To
-follow a backward, read `units.py` (weights come and go), `reducing.py` (gradients leave) and `gathered.py` (memory).
+A *unit* is a part of the model whose weights are gathered together. Forward and backward gather each unit once, and the
+gradients are reduce-scattered: 3(N-1)/N of the model is sent. To follow a backward: here weights come and go, in
+`reducing.py` gradients leave, and `gathered.py` is one vector's memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
 
-from shardlab.data_parallel.gathered import Gather, PlainGather
-from shardlab.data_parallel.reducing import InBackward
+from shardlab.data_parallel import backward
+from shardlab.data_parallel.agreement import trainable
+from shardlab.data_parallel.flat import FlatParameters, Works
+from shardlab.data_parallel.gather_order import GatherOrder
+from shardlab.data_parallel.gathered import Gather, GatheredVector, gather_plain
+from shardlab.data_parallel.reducing import InBackward, Reducer
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
-from shardlab.data_parallel.units import GatheredUnits
-from shardlab.data_parallel.zero1 import refuse_layout, wrap
+from shardlab.data_parallel.zero1 import wrap
 
 
 def Zero3(
@@ -27,7 +34,7 @@ def Zero3(
     prefetch: int = 1,
     reshard_after_forward: bool = True,
     gradient_dtype: torch.dtype | None = None,
-    new_gather: Callable[[], Gather] = PlainGather,
+    gather: Gather = gather_plain,
     bucket_bytes: int | None = None,
     first_bucket_bytes: int | None = None,
     **options: Any,
@@ -36,12 +43,238 @@ def Zero3(
 
     units: modules of the model, none inside another; what is in none of them, or in two (a tied weight), is gathered
     for the whole step. Each is a bucket, whatever bucket_bytes says. prefetch: how many units are gathered ahead.
-    reshard_after_forward: False keeps the weights for the backward: 2(N-1)/N are sent. Raises ValueError for units that
-    are nested or not of this model, and, on every rank, where ranks have used their units in different orders.
+    reshard_after_forward: False keeps the weights for the backward: 2(N-1)/N are sent. gather: how weights travel.
+    Raises ValueError for units that are nested or not of this model, and, on every rank, where ranks have used their
+    units in different orders.
     """
-    refuse_layout(options)
-    weights = GatheredUnits(module, units, prefetch=prefetch, reshard=reshard_after_forward, new_gather=new_gather)
+    weights = GatheredUnits(module, units, prefetch=prefetch, reshard=reshard_after_forward, gather=gather)
     zero, reducer = wrap(module, optimizer_class, weights=weights, together=weights.together, **options)
     zero.gradients = gradients = InBackward(reducer, weights, dtype=gradient_dtype)
     weights.connect(gradients, zero.group)
     return zero
+
+
+class GatheredUnits:
+    """Weights are gathered unit by unit, `prefetch` units ahead, and freed after each use."""
+
+    stay_whole = False
+
+    def __init__(
+        self, module: nn.Module, units: Sequence[nn.Module], *, prefetch: int, reshard: bool, gather: Gather
+    ) -> None:
+        self._module, self._units, self._prefetch, self._reshard = module, units, prefetch, reshard
+        self._start_gather, self._unit_of = gather, owners_of(module, units)
+        self.vectors: list[GatheredVector] = []
+        self._vectors_of: dict[nn.Module, list[GatheredVector]] = {one: [] for one in (*units, module)}
+        self._order: list[nn.Module] = []  # in which the units of the first forward began
+        self._knows_order = False
+        self._began: dict[nn.Module, int] = {module: 0}  # the number of the first node of a unit's last forward
+        self._first_began: dict[nn.Module, int] = {}  # and of its first forward since the last backward
+        self._entered: dict[nn.Module, int] = {}  # units that this backward has entered, and their first nodes
+
+    # ---- what the optimizer asks -------------------------------------------------------------------------------------
+
+    def together(self, parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+        """One vector per unit and dtype, the last unit first, as the backward finishes them; the rest at the end."""
+        by_unit: dict[Any, list[nn.Parameter]] = {}
+        for parameter in reversed(parameters):
+            by_unit.setdefault((self._unit_of[parameter], parameter.dtype), []).append(parameter)
+        return [by_unit[key] for key in sorted(by_unit, key=lambda key: key[0] is self._module)]
+
+    def adopt(self, vector: FlatParameters) -> None:
+        self.vectors.append(GatheredVector(vector, self._start_gather, number=len(self.vectors)))
+        self._vectors_of[self._unit_of[vector.parameters[0]]].append(self.vectors[-1])
+
+    def all_gather_params(self) -> Works:
+        for vector in self.vectors:
+            vector.use_new_shard()
+        return []
+
+    def secondary(self) -> list[Tensor]:
+        return [vector.secondary for vector in self.vectors if vector.secondary is not None]
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        for vector in self.vectors:
+            vector.gather()
+            vector.wait()
+        try:
+            yield
+        finally:
+            self._free(self.vectors)
+
+    # ---- hooks: 1. before and after each forward ---------------------------------------------------------------------
+
+    def connect(self, gradients: InBackward, group: dist.ProcessGroup | None) -> None:
+        """Register the hooks, once all vectors are there. gradients: says what has left in a backward."""
+        self._gradients = gradients
+        self._accumulators = {parameter: backward.accumulator(parameter) for parameter in gradients.bucket_of}
+        name_of = {one: name or "what lies in no unit" for name, one in self._module.named_modules()}
+        names = [name_of[self._unit_of[vector.flat.parameters[0]]] for vector in self.vectors]
+        self.gathers = GatherOrder(names, group)
+        for unit in self._units:
+            unit.register_forward_pre_hook(self._before_forward)
+            unit.register_forward_hook(self._after_forward)
+            for part in unit.modules():
+                if part is unit or next(part.parameters(recurse=False), None) is not None:
+                    part.register_forward_hook(partial(self._watch, unit))
+        self._module.register_forward_pre_hook(lambda *_: self._gather(self._vectors_of[self._module]))
+        self._module.register_forward_hook(partial(self._watch, self._module))
+        self._module.register_forward_hook(self._end_forward)
+        self._module.register_state_dict_pre_hook(self._before_state_dict)
+        for part in self._module.modules():
+            part._apply = _refuse_to_move  # type: ignore[method-assign] - it would read freed memory
+
+    def before_forward(self, reducer: Reducer) -> None:
+        """The first gather of a step carries the alarm: a rank whose model was changed could not follow the others."""
+        first = self.vectors[-1]
+        if not torch.is_grad_enabled() or first.is_there or not reducer.alarm.is_on:
+            return
+        change = reducer.change()
+        self._gather([first], alarm=change is not None)
+        if not all(head.isfinite().all() for head in first.flat.slice_heads(first.flat.full)):
+            first.free()
+            reducer.raise_alarm(change)
+
+    def _before_forward(self, unit: nn.Module, _: Any) -> None:
+        if backward.is_running():  # a recomputation, which reads the weights even if their gradients have left
+            node = backward.current_node()
+            self._complete_passed(node)
+            self._entered.setdefault(unit, min(node, self._first_began.get(unit, node)))  # no output was watched
+            self._gather(self._vectors_of[unit])
+            return
+        self._gradients.forget_one_that_raised()
+        if not self._knows_order and unit not in self._order:
+            self._order.append(unit)
+        self._began[unit] = backward.next_node()
+        self._first_began.setdefault(unit, self._began[unit])
+        self._gather(self._vectors_of[unit])
+        self._gather_ahead(unit, +1)
+
+    def _after_forward(self, unit: nn.Module, _: Any, output: Any) -> None:
+        if not backward.is_running() and (self._reshard or not torch.is_grad_enabled()):
+            self._free(self._vectors_of[unit])
+
+    def _watch(self, unit: nn.Module, part: nn.Module, _: Any, output: Any) -> None:
+        """A backward needs the unit's weights from where it enters this part of it."""
+        if not backward.is_running():  # what is recomputed has its hooks already
+            for tensor in backward.entrances(output):
+                node, first = backward.node_of(tensor), self._began.get(unit, 0)
+                tensor.register_hook(lambda _, node=node, first=first: self._before_backward(unit, node, first))
+
+    def _end_forward(self, module: nn.Module, _: Any, output: Any) -> None:
+        if not backward.is_running():
+            self._knows_order = True
+            if not torch.is_grad_enabled():
+                self._free(self.vectors)
+            self.gathers.end_pass()
+
+    # ---- hooks: 2. in the backward -----------------------------------------------------------------------------------
+
+    def _before_backward(self, unit: nn.Module, node: int, first: int) -> None:
+        self._gradients.begin()
+        self._complete_passed(node)
+        self._entered[unit] = first
+        self._gather(self._due(unit))
+        self._gather_ahead(unit, -1)
+
+    @torch.no_grad()
+    def _complete_passed(self, node: int) -> None:
+        """A backward takes a graph's nodes from the last to the first: units whose first node is a later one are done.
+
+        Their parameters that it does not reach get zeros. So every rank sends a unit's gradients before the next
+        gather, no matter which branch it took inside the unit.
+        """
+        for unit in [unit for unit, first in self._entered.items() if first > node]:
+            buckets = [self._gradients.buckets[vector.number] for vector in self._vectors_of[unit]]
+            unreached = [(bucket, p) for bucket in buckets for p in bucket.waiting if not self._reaches(p)]
+            if unreached and (self._gradients.has_arrived or any(map(self._reaches, self._accumulators))):
+                for bucket, parameter in unreached:
+                    bucket.take(parameter)
+                self._gradients.send_full_buckets()
+            if not any(bucket.waiting for bucket in buckets):
+                del self._entered[unit]
+
+    def _reaches(self, parameter: nn.Parameter) -> bool:
+        return backward.reaches(self._accumulators[parameter])
+
+    def has_left(self, number: int) -> None:
+        """The gradients of a vector are complete: its weights have done their work in this step."""
+        self.vectors[number].free()
+
+    def backward_ended(self) -> None:
+        self._entered, self._first_began = {}, {}
+        self._free(self.vectors)
+        self.gathers.end_pass()
+
+    def forget_backward(self) -> None:
+        self._entered, self._first_began = {}, {}
+        self.gathers.forget()
+
+    # ---- gather and free ---------------------------------------------------------------------------------------------
+
+    def _start(self, vectors: Sequence[GatheredVector], *, alarm: bool = False) -> None:
+        for vector in vectors:
+            if not vector.is_there:
+                self.gathers.record(vector.number)
+            vector.gather(alarm=alarm)
+
+    def _gather(self, vectors: Sequence[GatheredVector], *, alarm: bool = False) -> None:
+        self._start(vectors, alarm=alarm)
+        for vector in vectors:
+            vector.wait()
+
+    def _gather_ahead(self, unit: nn.Module, direction: int) -> None:
+        """Start gathering the units that came next in the first forward, forward (+1) or backward (-1).
+
+        A unit that it did not use, say of another branch, has no place in its order: what comes next is gathered then.
+        """
+        if not self._knows_order or unit not in self._order:
+            return
+        place = self._order.index(unit)
+        for ahead in range(1, self._prefetch + 1):
+            if 0 <= place + direction * ahead < len(self._order):
+                self._start(self._due(self._order[place + direction * ahead]))
+
+    def _due(self, unit: nn.Module) -> list[GatheredVector]:
+        """A unit's vectors without those whose gradients have left: a hook that fires late must not gather these."""
+        return [vector for vector in self._vectors_of[unit] if vector.number >= self._gradients.num_sent]
+
+    def _free(self, vectors: Sequence[GatheredVector]) -> None:
+        for vector in vectors:
+            vector.free()
+
+    def _before_state_dict(self, *_: Any) -> None:
+        if not all(vector.is_there for vector in self.vectors):
+            raise ValueError(
+                "the weights lie in shards on all ranks: call full_parameters(), or state_dict() inside gathered(), "
+                "on every rank"
+            )
+
+
+def _refuse_to_move(*_: Any, **__: Any) -> nn.Module:
+    raise ValueError(
+        "the weights lie in shards, and cannot be moved or turned into another type: do that first, then wrap the "
+        "model, or wrap it with compute_dtype="
+    )
+
+
+def owners_of(module: nn.Module, units: Sequence[nn.Module]) -> dict[nn.Parameter, nn.Module]:
+    """The unit that has each trainable parameter, or the whole model for one in no unit or in several.
+
+    Raises ValueError for units that are nested or not part of the model.
+    """
+    unit_of: dict[nn.Module, nn.Module] = {}
+    for unit in units:
+        name, parts = type(unit).__name__, set(unit.modules())
+        if unit is module or unit not in module.modules():
+            raise ValueError(f"a {name} is not part of the model: give modules that lie inside it as units")
+        if any(other in parts for other in units if other is not unit):
+            raise ValueError(f"a {name} has another unit inside: give units side by side, one level deep")
+        unit_of |= {part: module if part in unit_of else unit for part in parts}
+    owners: dict[nn.Parameter, nn.Module] = {}
+    for part in module.modules():
+        for parameter in part.parameters(recurse=False):
+            unit = unit_of.get(part, module)
+            owners[parameter] = unit if owners.get(parameter, unit) is unit else module
+    return {parameter: owners[parameter] for _, parameter in trainable(module)}

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab.costs.memory_states import shard_elements
-from shardlab.data_parallel.flat import FlatParameters
-from shardlab.data_parallel.gathered import PlainGather
+from shardlab.data_parallel.flat import FlatParameters, Works
+from shardlab.data_parallel.gathered import Gather, GatheredVector, gather_plain
 from shardlab.data_parallel.quantized import as_message, dequantize, from_bytes
 from shardlab.data_parallel.reducing import reduce_plain
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
@@ -39,68 +39,54 @@ def ZeroPlusPlus(
 
     Bytes: costs.zero_plus_plus.plus_bytes. In qgZ gradients are rounded once, and summed in float32 by their owner.
     """
-    new_gather = QuantizedGather if quantized_weights else PlainGather
+    gather = gather_quantized if quantized_weights else gather_plain
     if node is not None:
-        new_gather = partial(NodeGather, node, new_gather)
+        gather = partial(gather_within_node, node=node, from_all=gather)
     reduce = reduce_quantized if quantized_gradients else reduce_plain
-    return Zero3(module, optimizer_class, new_gather=new_gather, reduce=reduce, **options)
+    return Zero3(module, optimizer_class, gather=gather, reduce=reduce, **options)
 
 
-class QuantizedGather:
+def gather_quantized(vector: GatheredVector, mine: Tensor) -> Callable[[], Any]:
     """All ranks send their shards in 8 bits; the messages are turned into numbers when they are waited for."""
+    flat, message = vector.flat, as_message(mine)
+    messages = message.new_empty(len(flat.lengths) * message.numel())
+    work: Any = dist.all_gather_single(messages, message, group=flat.group, async_op=True)
 
-    kept: Tensor | None = None
+    def finish() -> None:
+        work.wait()
+        vector.allocate()
+        for one, shard in zip(messages.chunk(len(flat.lengths)), flat.full.split(flat.lengths), strict=True):
+            shard.copy_(dequantize(from_bytes(one), flat.shard_elements))
 
-    @torch.no_grad()
-    def start(self, vector: FlatParameters, allocate: Callable[[], None], *, alarm: bool) -> Callable[[], Any]:
-        mine = as_message(torch.full_like(vector.shard, torch.nan) if alarm else vector.shard)
-        messages = mine.new_empty(len(vector.lengths) * mine.numel())
-        work = dist.all_gather_single(messages, mine, group=vector.group, async_op=True)
-
-        @torch.no_grad()
-        def finish() -> None:
-            assert work is not None
-            work.wait()
-            allocate()
-            for message, part in zip(
-                messages.chunk(len(vector.lengths)), vector.full.split(vector.lengths), strict=True
-            ):
-                part.copy_(dequantize(from_bytes(message), vector.shard_elements))
-
-        return finish
+    return finish
 
 
-class NodeGather:
+def gather_within_node(
+    vector: GatheredVector, mine: Tensor, *, node: dist.ProcessGroup, from_all: Gather
+) -> Callable[[], Any]:
     """The first gather of a step asks all ranks, the others only the ranks of the own node.
 
-    kept: this rank's part of the whole vector, the secondary shard: 1/(ranks of a node) of the weights more memory.
+    Each keeps a secondary shard, its part within the node: 1/(ranks of a node) of the weights more memory.
     """
-
-    def __init__(self, node: dist.ProcessGroup, new_gather: Callable[[], PlainGather | QuantizedGather]) -> None:
-        self._node, self._from_all = node, new_gather()
-        self.kept: Tensor | None = None
-
-    @torch.no_grad()
-    def start(self, vector: FlatParameters, allocate: Callable[[], None], *, alarm: bool) -> Callable[[], Any]:
-        if self.kept is None:
-            finish = self._from_all.start(vector, allocate, alarm=alarm)
-            return lambda: (finish(), self._keep(vector.full))
-        allocate()
-        mine = torch.full_like(self.kept, torch.nan) if alarm else self.kept
-        parts = mine.new_empty(dist.get_world_size(self._node) * mine.numel())
-        dist.all_gather_single(parts, mine, group=self._node)
-        vector.full.copy_(parts[: vector.full.numel()])
+    rank, size, full = dist.get_rank(node), dist.get_world_size(node), vector.flat.full
+    part, padding = shard_elements(full.numel(), size)
+    if vector.secondary is not None:
+        vector.allocate()
+        shards = mine.new_empty(size * part)
+        dist.all_gather_single(shards, mine, group=node)
+        full.copy_(shards[: full.numel()])
         return lambda: None
+    finish_from_all = from_all(vector, mine)
 
-    @torch.no_grad()
-    def _keep(self, full: Tensor) -> None:
-        rank, size = dist.get_rank(self._node), dist.get_world_size(self._node)
-        part, padding = shard_elements(full.numel(), size)
-        self.kept = nn.functional.pad(full, (0, padding))[rank * part : (rank + 1) * part].clone()
+    def finish() -> None:
+        finish_from_all()
+        vector.secondary = nn.functional.pad(full, (0, padding))[rank * part : (rank + 1) * part].clone()
+
+    return finish
 
 
-def reduce_quantized(vector: FlatParameters, full: Tensor) -> tuple[list[dist.Work], Tensor]:
-    """qgZ: each rank gets its slice of all others' gradients in 8 bits and adds them up: one hop, one rounding."""
+def reduce_quantized(vector: FlatParameters, full: Tensor) -> tuple[Works, Tensor]:
+    """qgZ: each rank gets its shard of all others' gradients in 8 bits and adds them up: one hop, one rounding."""
     outgoing = torch.stack([as_message(part) for part in full.split(vector.lengths)])
     arriving = torch.empty_like(outgoing)
     dist.all_to_all_single(arriving.view(-1), outgoing.view(-1), group=vector.group)

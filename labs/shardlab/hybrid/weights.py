@@ -201,7 +201,7 @@ class SlicedWeights:
         self.zero.zero_grad()
 
     def publish(self) -> None:
-        self.zero.spread()
+        self.zero.all_gather_params()
 
 
 def slices_of(vector: FlatParameters) -> Iterator[Slice]:

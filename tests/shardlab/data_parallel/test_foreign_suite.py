@@ -40,7 +40,7 @@ class Fsdp(nn.Module):
         self.module = module
 
     def forward(self, *inputs):
-        self.zero.spread()  # the optimizer has moved the masters
+        self.zero.all_gather_params()  # the optimizer has moved the masters
         return self.module(*inputs)
 
     def parameters(self, recurse=True):
@@ -182,7 +182,7 @@ def fsdp_case(model_class, compute_dtype):
         fsdp_on_after_backward(fsdp, optimizers[1])
         for optimizer in optimizers:
             optimizer.step()
-    fsdp.zero.spread()
+    fsdp.zero.all_gather_params()
     full = fsdp_gather_full_params(fsdp)
     due = dict(alone.named_parameters())
     assert list(full) == list(due)

@@ -136,7 +136,7 @@ def _gradients(trained: Trained, due: dict[str, Tensor | None], tolerance: float
             whole = torch.cat([torch.zeros(shape).view(-1) if one is None else one.view(-1) for one, shape in known])
             padded = nn.functional.pad(whole, (0, vector.padding))
             names = ", ".join(name_of[one] for one in vector.parameters)
-            found += _compare(f"slice of {names}", shard, vector.own_slice(padded), tolerance)
+            found += _compare(f"shard of {names}", shard, vector.own_shard(padded), tolerance)
         return found
     return []
 
