@@ -10,7 +10,7 @@ CHECK = reading_check(
     {
         "on_the_way": "look at what InBackward.send_full_buckets leaves behind when it returns",
         "params_by": "follow _sync_params down to the call of torch.distributed",
-        "order": "read ShardedOptimizer.step from top to bottom, and Reducer.shards, from which Zero1 gets its gradients",
+        "order": "read ShardedOptimizer.step from top to bottom, and Reducer.shards, which Zero1 reads gradients from",
     },
     hints=(
         "Open the named files; each question is answered by a few lines of code.",
