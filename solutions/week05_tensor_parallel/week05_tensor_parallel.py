@@ -50,7 +50,7 @@ from shardlab import costs, figures, meter, tensor_parallel
 from autograder import check
 
 dist, dropout = torch.distributed, torch.nn.functional.dropout
-sum_of_all, to_all = tensor_parallel.sum_of_all, tensor_parallel.to_all  # from section 5 on
+copy_to_tp, reduce_from_tp = tensor_parallel.copy_to_tp, tensor_parallel.reduce_from_tp  # from section 5 on
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -297,8 +297,8 @@ for name, (operator, copies_in) in operators.items():
 #
 # ## 5 · Columns, then rows
 #
-# From here on f and g come from the package, `to_all(x, group=group)` and `sum_of_all(x, group=group)`, so that nothing
-# depends on your exercise. There are two biases: `up_bias` is split like the columns. And `down_bias`? By hand,
+# From here on f and g come from the package, `copy_to_tp(x, group=group)` and `reduce_from_tp(x, group=group)`, so that
+# nothing depends on your exercise. There are two biases: `up_bias` is split like the columns. And `down_bias`? By hand,
 # from section 2, with `down_bias = [10 10]`: if each rank adds it to its part, the sum has it twice, `[25 40]` instead
 # of `[15 30]`.
 
@@ -307,7 +307,7 @@ for name, (operator, copies_in) in operators.items():
 def bias_on_every_rank(x, up, down, bias):
     size, rank = dist.get_world_size(), dist.get_rank()
     part = torch.relu(x @ up.chunk(size, 1)[rank]) @ down.chunk(size, 0)[rank] + bias
-    return sum_of_all(part, group=None)
+    return reduce_from_tp(part, group=None)
 
 
 torch.manual_seed(0)
@@ -340,8 +340,8 @@ def mlp_step(x, up, up_bias, down, down_bias, gradient, *, group):
     ### BEGIN SOLUTION
     leaves = [one.clone().requires_grad_() for one in (x, up, up_bias, down, down_bias)]
     x, up, up_bias, down, down_bias = leaves
-    inner = torch.relu(to_all(x, group=group) @ up + up_bias)
-    y = sum_of_all(inner @ down, group=group) + down_bias
+    inner = torch.relu(copy_to_tp(x, group=group) @ up + up_bias)
+    y = reduce_from_tp(inner @ down, group=group) + down_bias
     y.backward(gradient)
     return y.detach(), *(leaf.grad for leaf in leaves)
     ### END SOLUTION
@@ -532,7 +532,7 @@ def steps_as_found(x, up, down, p, seed, num_steps, *, group):
     for _ in range(num_steps):
         with own and torch.no_grad():
             hidden = dropout(torch.relu(x @ up), p)
-        output = dropout(sum_of_all(hidden @ down, group=group), p)
+        output = dropout(reduce_from_tp(hidden @ down, group=group), p)
         steps.append((hidden, output))
     return steps
 
@@ -570,7 +570,7 @@ def dropout_steps(x, up, down, p, seed, num_steps, *, group):
     for _ in range(num_steps):
         with own, torch.no_grad():
             hidden = dropout(torch.relu(x @ up), p)
-        output = dropout(sum_of_all(hidden @ down, group=group), p)
+        output = dropout(reduce_from_tp(hidden @ down, group=group), p)
         steps.append((hidden, output))
     return steps
     ### END SOLUTION
@@ -648,10 +648,10 @@ def attention_step(x, queries, keys, values, out, gradient, width, *, group):
     own, kv_heads = queries.shape[1] // width, keys.shape[1] // width
     first = dist.get_rank(group) * own
     needed = (first + torch.arange(own)) * kv_heads // (own * dist.get_world_size(group))
-    x, keys, values = (to_all(one, group=group) for one in (x, keys, values))  # f on weights: their gradients add up
+    x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))  # f on weights: gradients add up
     q, k, v = ((x @ one).unflatten(1, (-1, width)).transpose(0, 1) for one in (queries, keys, values))
     heads = torch.nn.functional.scaled_dot_product_attention(q, k[needed], v[needed], is_causal=True)
-    y = sum_of_all(heads.transpose(0, 1).flatten(1) @ out, group=group)
+    y = reduce_from_tp(heads.transpose(0, 1).flatten(1) @ out, group=group)
     y.backward(gradient)
     return y.detach(), *(leaf.grad for leaf in leaves)
     ### END SOLUTION

@@ -345,8 +345,8 @@ check("week06.block", block_step, cases=[{"ranks": 2} | sizes, some | {"part": "
 
 # %%
 def tp_block(x, gain, shift, columns, rows, *, group):
-    normed = tensor_parallel.to_all(layer_norm(x, gain.shape, gain, shift), group=group)
-    return x + tensor_parallel.sum_of_all(gelu(normed @ columns) @ rows, group=group)
+    normed = tensor_parallel.copy_to_tp(layer_norm(x, gain.shape, gain, shift), group=group)
+    return x + tensor_parallel.reduce_from_tp(gelu(normed @ columns) @ rows, group=group)
 
 
 def kept_and_sent(block, positions):

@@ -49,7 +49,7 @@ from shardlab.mesh import Mesh, create_process_groups, link_bytes_per_second, po
 from autograder import check
 
 dist, mse_loss = torch.distributed, torch.nn.functional.mse_loss
-sum_of_all, to_all = tensor_parallel.sum_of_all, tensor_parallel.to_all  # week 5's g and f
+copy_to_tp, reduce_from_tp = tensor_parallel.copy_to_tp, tensor_parallel.reduce_from_tp  # week 5's g and f
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -330,9 +330,9 @@ def where(rank=21, order="tp-dp-pp"):
 #
 # **`hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)`** returns the loss, `mse_loss(y,
 # targets)` of this part in the last stage and None in the others; then the gradients of `columns` and `rows`, the
-# same as one process would get from the mean loss over the whole batch. Week 7's messages, week 5's operators `to_all`
-# (f) and `sum_of_all` (g), week 2's mean. Send no more than these: an all-reduce forward and one back on tp (stage 0
-# needs none back), an activation and its gradient on pp, the gradients once on dp. *About 15 lines.*
+# same as one process would get from the mean loss over the whole batch. Week 7's messages, week 5's operators
+# `copy_to_tp` (f) and `reduce_from_tp` (g), week 2's mean. Send no more than these: an all-reduce forward and one back
+# on tp (stage 0 needs none back), an activation and its gradient on pp, the gradients once on dp. *About 15 lines.*
 #
 # **By hand**, two stages. On tp: x = `[1]`, rank 0 has the column `[2]` and the row `[1]`, rank 1 `[3]` and `[1]`;
 # their parts are 2 and 3, and y = `[5]` on both. On pp:
@@ -349,7 +349,7 @@ def where(rank=21, order="tp-dp-pp"):
 #
 # <details><summary>Hint 1: the stage in one line</summary>
 #
-# `y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)`
+# `y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)`
 # </details>
 #
 # <details><summary>Hint 2: the way back</summary>
@@ -370,7 +370,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
     if stage > 0:
         dist.recv(x, group=pp_group, group_src=stage - 1)
         x.requires_grad_()
-    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
     if stage == last:
         loss = mse_loss(y, targets)
         loss.backward()

@@ -32,7 +32,7 @@ Numbers = dict[str, Any]
 
 
 def is_other_name(statement: ast.stmt) -> bool:
-    """Whether it gives parts of modules a shorter name: `f, g = tensor_parallel.to_all, tensor_parallel.sum_of_all`."""
+    """Whether it gives parts of modules a shorter name: `f, g = module.copy_to_tp, module.reduce_from_tp`."""
     if not isinstance(statement, ast.Assign):
         return False
     values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]

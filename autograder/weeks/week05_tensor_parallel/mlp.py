@@ -106,7 +106,7 @@ CHECK = Check(
     hints=(
         "Walk through the figure: R, f, S, S, P, g, R. Where does each of the two biases belong?",
         "f on x before the columns, g on what the rows give. up_bias is split like up; down_bias is whole.",
-        "inner = torch.relu(to_all(x, group=group) @ up + up_bias); y = sum_of_all(inner @ down, ...) + ...; then "
+        "inner = torch.relu(copy_to_tp(x, group=group) @ up + up_bias); y = reduce_from_tp(inner @ down, ...) + ...; "
         "y.backward(gradient), and .grad of each of the five.",
     ),
 )

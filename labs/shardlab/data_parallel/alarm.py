@@ -1,7 +1,7 @@
 """An alarm that costs no byte: NaN survives every sum, so the reduce itself carries one rank's trouble to all.
 
 Trouble is a gradient that is not a number, a parameter that got none, or a model that was changed. The rank that has it
-writes NaN at the head of every slice before a bucket leaves. After the reduce each rank looks at the first number of
+writes NaN at the head of every shard before a bucket leaves. After the reduce each rank looks at the first number of
 what has come in. Only when that is not a number do all ranks tell each other, in words, what went wrong.
 """
 
@@ -45,16 +45,18 @@ class Alarm:
         ]
 
     @torch.no_grad()
-    def examine(self, parameters: Sequence[nn.Parameter], gradients: list[Tensor], heads: Sequence[Tensor]) -> None:
-        """Look at gradients that are about to leave; write trouble to `heads`, the first numbers of all slices."""
+    def examine(
+        self, parameters: Sequence[nn.Parameter], gradients: list[Tensor], slice_heads: Sequence[Tensor]
+    ) -> None:
+        """Look at gradients that are about to leave; write trouble to `slice_heads`, the first number of each shard."""
         if not self.is_on and not self._listens:
             return
-        norms = torch.stack(torch._foreach_norm(gradients, 2, torch.promote_types(heads[0].dtype, torch.float32)))
+        norms = torch.stack(torch._foreach_norm(gradients, 2, torch.promote_types(slice_heads[0].dtype, torch.float32)))
         self._seen.append((parameters, norms))
         if not self.is_on:
             return
         nothing = (norms * 0).sum()  # 0, or NaN if a norm is not a number: no branch, so nobody waits for a GPU
-        for head in heads:
+        for head in slice_heads:
             head.add_(torch.nan if self.complaints else nothing)
 
     def complain_of_second(self, parameter: Tensor) -> None:
@@ -66,7 +68,7 @@ class Alarm:
 
     def answer(self, arrived: Iterable[Tensor | None]) -> None:
         """Look at the first number of what came in. Raises ValueError on every rank alike when one is not a number."""
-        heads = [slice.reshape(-1)[0] for slice in arrived if slice is not None and slice.numel()]
+        heads = [shard.reshape(-1)[0] for shard in arrived if shard is not None and shard.numel()]
         if self.is_on and heads and not torch.stack(heads).isfinite().all():
             self._raise_together()
         if self.complaints:

@@ -51,7 +51,7 @@ class Bucket:
     """The gradients of some parameters in one flat tensor, and who of them has arrived in this backward."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], *, multiple_of: int = 1, scale: float = 1.0) -> None:
-        """multiple_of: pad the flat tensor to a multiple of this many elements, so that ranks get equal slices.
+        """multiple_of: pad the flat tensor to a multiple of this many elements, so that ranks get equal shards.
 
         It is never empty, even if all parameters are.
 

@@ -1,4 +1,4 @@
-"""Save what N ranks hold in slices, and load it on M.
+"""Save what N ranks hold in shards, and load it on M.
 
 A checkpoint is a folder `step-00000020` with torch's distributed checkpoint format (DCP) and `contents.json`. It gets
 that name when it is complete: a rank that dies in the middle of a save leaves the one before as it was.
@@ -29,7 +29,7 @@ CONTENTS = "contents.json"
 def save(zero: ShardedOptimizer, folder: str | os.PathLike, *, step: int) -> Path:
     """Write masters, optimizer state and options after step number `step`; every rank calls, with the same folder.
 
-    1. write the slices into a folder with a passing name  2. list what it holds  3. give it its name
+    1. write the shards into a folder with a passing name  2. list what it holds  3. give it its name
     """
     _refuse_whole(zero)
     target = Path(folder, f"step-{step:08}")
@@ -92,7 +92,7 @@ def _refuse_whole(zero: ShardedOptimizer) -> None:
 
 
 def _state(zero: ShardedOptimizer) -> dict[str, Any]:
-    """What is saved, by name: slices as parts of a whole vector. The tensors are the optimizer's own memory."""
+    """What is saved, by name: shards as parts of a whole vector. The tensors are the optimizer's own memory."""
     group = zero.group if zero.group is not None else dist.distributed_c10d._get_default_group()
     mesh = DeviceMesh.from_group(group, zero.vectors[0].master.device.type)
     state: dict[str, Any] = {}
@@ -104,7 +104,7 @@ def _state(zero: ShardedOptimizer) -> dict[str, Any]:
 
 
 def _part(shard: Tensor, vector: FlatParameters, mesh: DeviceMesh) -> DTensor:
-    """A slice as this rank's part of the whole vector; padding belongs to nobody."""
+    """A shard as this rank's part of the whole vector; padding belongs to nobody."""
     begin = dist.get_rank(vector.group) * vector.shard_elements
     real = max(0, min(vector.shard_elements, vector.num_elements - begin))
     return DTensor.from_local(

@@ -1,4 +1,4 @@
-"""Clip gradients by their true norm, when every rank holds only a slice of them."""
+"""Clip gradients by their true norm, when every rank holds only a shard of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def global_norm(shards: Sequence[Tensor], *, group: dist.ProcessGroup | None) ->
 
 @torch.no_grad()
 def clip_shards(gradients: Sequence[Tensor], max_norm: float, *, group: dist.ProcessGroup | None) -> Tensor:
-    """Scale the gradients of this rank's slices so that the whole has at most `max_norm`; returns the norm before.
+    """Scale the gradients of this rank's shards so that the whole has at most `max_norm`; returns the norm before.
 
     Raises ValueError, on every rank alike, when the norm is infinite or not a number.
     """

@@ -18,7 +18,7 @@ from shardlab.costs.compression import SCALE_BYTES, kept_elements, packed_bytes,
 from shardlab.data_parallel.buckets import Bucket
 from shardlab.data_parallel.ddp import Reduce
 
-NO_NUMBERS = 255  # the byte of a message that no codec writes: as a place it is -1, as a scale it is NaN
+NAN_FILLED = 255  # the byte of a message that no codec writes: as a place it is -1, as a scale it is NaN
 
 
 class Codec(Protocol):
@@ -122,7 +122,7 @@ class QSGD:
 def mean_of_messages(codec: Codec, *, error_feedback: bool = False) -> Reduce:
     """A `reduce` for `DataParallel`: all-gather everybody's message, decode and average.
 
-    A gradient with a NaN or an infinity is sent as NO_NUMBERS, and the mean is NaN on every rank: `DataParallel` says
+    A gradient with a NaN or an infinity is sent as NAN_FILLED, and the mean is NaN on every rank: `DataParallel` says
     whose it is. error_feedback: what a message left out is added to the same bucket's next gradient (1809.07599,
     algorithm 1). Sent by a rank: costs.compression.sent_bytes.
     """
@@ -136,14 +136,14 @@ def mean_of_messages(codec: Codec, *, error_feedback: bool = False) -> Reduce:
             if error_feedback:
                 left_out[bucket] = gradient - codec.decode(message, flat.numel())
         else:
-            message = torch.full_like(codec.encode(torch.zeros_like(gradient)), NO_NUMBERS)
+            message = torch.full_like(codec.encode(torch.zeros_like(gradient)), NAN_FILLED)
         messages = [torch.empty_like(message) for _ in range(dist.get_world_size(group))]
         work = dist.all_gather(messages, message, group=group, async_op=True)
 
         def wait() -> None:
             assert work is not None
             work.wait()
-            if any((one[:SCALE_BYTES] == NO_NUMBERS).all() for one in messages):
+            if any((one[:SCALE_BYTES] == NAN_FILLED).all() for one in messages):
                 flat.fill_(torch.nan)
             else:
                 flat.copy_(torch.stack([codec.decode(one, flat.numel()) for one in messages]).mean(0))

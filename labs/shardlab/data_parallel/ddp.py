@@ -70,14 +70,14 @@ class DataParallel(nn.Module):
         if self.training and self._synchronizes:
             copy_from_first(list(self.module.buffers()), group=self.group)
         if self._awaits_backward and (change := self._snapshot.change()):
-            self._ring(change)
+            self._raise_alarm(change)
         output = self.module(*args, **kwargs)
         for tensor in backward.entrances(output):
             tensor.register_hook(self._begin_backward)
         return output
 
     @torch.no_grad()
-    def _ring(self, change: str) -> None:
+    def _raise_alarm(self, change: str) -> None:
         """Send NaN in place of the gradients that the other ranks wait for, then raise with them."""
         self.alarm.complaints.append(change)
         if self.alarm.is_on:

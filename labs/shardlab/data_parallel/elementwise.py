@@ -1,4 +1,4 @@
-"""Does an optimizer treat each number by itself? Then it may work on slices; a few steps on small tensors tell."""
+"""Does an optimizer treat each number by itself? Then it may work on shards; a few steps on small tensors tell."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def refuse_unshardable(optimizer_class: type[torch.optim.Optimizer]) -> None:
 def refuse_what_needs_matrices(
     optimizer_class: type[torch.optim.Optimizer], options: dict[str, Any], device: torch.device
 ) -> None:
-    """Raise ValueError for an optimizer that moves a matrix otherwise than the same numbers in two flat pieces."""
+    """Raise ValueError for an optimizer that moves a matrix otherwise than the same numbers in two flat shards."""
     needs_matrices = issubclass(optimizer_class, torch.optim.Muon)  # refuses a flat tensor itself
     if needs_matrices or not _is_elementwise(optimizer_class, options, device):
         raise ValueError(
-            f"{optimizer_class.__name__} looks at more than one number at a time and cannot work on a slice that ends "
+            f"{optimizer_class.__name__} looks at more than one number at a time and cannot work on a shard that ends "
             "inside a matrix: give layout=WholeParameters, so that each parameter has one owner, or use an optimizer "
             "that treats each number by itself, such as SGD, Adam or AdamW"
         )
@@ -43,8 +43,8 @@ def _is_elementwise(
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randn(STEPS + 1, ROWS * COLUMNS, generator=generator).to(device)
     whole = _after_steps(optimizer_class, options, [numbers.view(-1, ROWS, COLUMNS)])
-    pieces = _after_steps(optimizer_class, options, [numbers[:, :CUT], numbers[:, CUT:]])
-    return torch.allclose(whole, pieces, rtol=1e-4, atol=1e-7)
+    shards = _after_steps(optimizer_class, options, [numbers[:, :CUT], numbers[:, CUT:]])
+    return torch.allclose(whole, shards, rtol=1e-4, atol=1e-7)
 
 
 def _after_steps(optimizer_class: type[torch.optim.Optimizer], options: dict[str, Any], drawn: list[Tensor]) -> Tensor:

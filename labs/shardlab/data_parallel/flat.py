@@ -1,6 +1,6 @@
 """Parameters end to end in one vector, of which each rank owns a shard: the basis of every stage of ZeRO.
 
-A layout says how a vector is cut: `EqualSlices` anywhere, `WholeParameters` between parameters, for optimizers
+A layout says how a vector is cut: `EqualShards` anywhere, `WholeParameters` between parameters, for optimizers
 that look at matrices, such as Muon and Adafactor: a shard that ends inside a matrix has no rows and columns.
 """
 
@@ -19,7 +19,7 @@ from shardlab.data_parallel.buckets import gradient_dtype, in_messages, split_as
 Works = list[Any]  # what torch.distributed returns for calls with async_op=True
 
 
-class EqualSlices:
+class EqualShards:
     """The vector is padded with zeros and each rank owns an N-th of it.
 
     A layout's methods: `together` says which parameters of one dtype share a vector, `arrange` their order and how many
@@ -80,7 +80,7 @@ class WholeParameters:
         return [dist.broadcast(one, group_src=owner, group=vector.group, async_op=True) for owner, one in shards]
 
 
-Layout = EqualSlices | WholeParameters
+Layout = EqualShards | WholeParameters
 
 
 def assign_owners(sizes: Sequence[int], num_ranks: int) -> list[int]:

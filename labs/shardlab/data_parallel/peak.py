@@ -34,7 +34,7 @@ def predicted_peak(config: GPTConfig, num_ranks: int, *, batch: int, prefetch: i
     """Bytes at the worst moment of a step with Adam: the maximum over the blocks k = L-1 ... 0 of the backward.
 
     While block k is at work a rank holds
-    1. slices: weights, Adam's two moments, and the gradients of the blocks behind it
+    1. shards: weights, Adam's two moments, and the gradients of the blocks behind it
     2. whole units: this block, `prefetch` ahead of it, and what lies outside of all blocks
     3. whole gradients: this block's, and those of at most MOST_ON_THE_WAY blocks that are being summed
     4. activations of the blocks that are still to come, and of what is outside of them
@@ -44,14 +44,14 @@ def predicted_peak(config: GPTConfig, num_ranks: int, *, batch: int, prefetch: i
     unit = sum(parameter.numel() for parameter in model.blocks[0].parameters())
     outside = sum(parameter.numel() for parameter in model.parameters()) - config.layers * unit
     unit_shard, outside_shard = (shard_elements(size, num_ranks)[0] for size in (unit, outside))
-    slices = 3 * (config.layers * unit_shard + outside_shard)
+    shards = 3 * (config.layers * unit_shard + outside_shard)
     moments = []
     for behind in range(config.layers):
         ahead = min(prefetch, config.layers - 1 - behind)
         whole = (1 + ahead) * unit_shard * num_ranks + outside_shard * num_ranks
         gradients = behind * unit_shard + (1 + min(behind, MOST_ON_THE_WAY)) * unit_shard * num_ranks
         activations = (config.layers - behind) * block_activation_bytes(config, batch)
-        moments.append(FP32 * (slices + whole + gradients) + activations)
+        moments.append(FP32 * (shards + whole + gradients) + activations)
     return max(moments) + outer_activation_bytes(config, batch)
 
 

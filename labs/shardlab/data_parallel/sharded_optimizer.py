@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from shardlab.data_parallel.alarm import Alarm
 from shardlab.data_parallel.clipping import clip_shards
 from shardlab.data_parallel.elementwise import refuse_unshardable, refuse_what_needs_matrices
-from shardlab.data_parallel.flat import EqualSlices, FlatParameters, Layout
+from shardlab.data_parallel.flat import EqualShards, FlatParameters, Layout
 from shardlab.data_parallel.gathered import WholeWeights
 from shardlab.data_parallel.reducing import AlreadyReduced, Gradients, Weights
 from shardlab.meter.held import Held, storage_bytes
@@ -51,7 +51,7 @@ class ShardedOptimizer:
         master_dtype: torch.dtype | None = None,
         compute_dtype: torch.dtype | None = None,
         offload: bool = False,
-        layout: Callable[[], Layout] = EqualSlices,
+        layout: Callable[[], Layout] = EqualShards,
         weights: Weights | None = None,
         together: Together | None = None,
         **options: Any,

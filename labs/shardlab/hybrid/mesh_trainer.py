@@ -39,7 +39,7 @@ from shardlab.hybrid.weights import NewOptimizer
 from shardlab.mesh.process_groups import GRADIENTS, ProcessGroups
 from shardlab.pipeline_parallel.execution import RankTimes, execute
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
-from shardlab.tensor_parallel.gradients import PartialStretch, partial_stretches
+from shardlab.tensor_parallel.gradients import PartialShard, partial_shards
 
 
 class Step(NamedTuple):
@@ -84,11 +84,11 @@ class MeshTrainer:
         self.parts = self._parts(whole)
         self._tied, self._peer = self._tie()
         self.places: dict[nn.Parameter, Place] = {}
-        self._stretches: dict[nn.Parameter, list[PartialStretch]] = {}
+        self._partial_shards: dict[nn.Parameter, list[PartialShard]] = {}
         for stage, part in self.parts.items():
             has_twin = self._peer is not None and stage == self.num_stages - 1
             self.places = places_of(part, self.groups, has_twin=has_twin) | self.places
-            self._stretches |= partial_stretches(part, group=groups.of("tp"))
+            self._partial_shards |= partial_shards(part, group=groups.of("tp"))
         new_weights = NewWeights(settings, new_optimizer, self.places, self._tied)
         self.weights, self._modules = new_weights.of(self.parts, self.groups)
         self.owned = [one for weights in self.weights for one in owned_by(weights, self.places)]
@@ -175,7 +175,7 @@ class MeshTrainer:
         for weights in self.weights:
             weights.reduce()
         slices = [one.slice for one in self.owned]
-        sum_partial_slices(slices, self._stretches, group=self.groups.of("tp"))
+        sum_partial_slices(slices, self._partial_shards, group=self.groups.of("tp"))
         if self._tied is not None and self._peer is not None:
             sum_tied_slices(slices, self._tied, self._peer, group=self.groups.of("pp"))
 

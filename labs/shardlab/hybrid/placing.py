@@ -38,7 +38,7 @@ def cut_place(name: str, shape: tuple[int, ...], number: int, *, cut: Cut, rank:
     dim = cut.dim % len(shape)
     boxes, local, section_begin = [], 0, 0
     for index, section in enumerate(cut.sections):
-        length, copies = cut.piece(index, size)
+        length, copies = cut.shard(index, size)
         offset = rank // copies * length
         real = max(0, min(length, section - offset))
         begins, ends = [0] * len(shape), [0] * len(shape)

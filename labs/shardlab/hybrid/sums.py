@@ -14,23 +14,23 @@ from torch import Tensor, nn
 
 from shardlab.hybrid.weights import Slice, flat
 from shardlab.pipeline_parallel.shared_weights import add_tensors
-from shardlab.tensor_parallel.gradients import PartialStretch, Sums
+from shardlab.tensor_parallel.gradients import PartialShard, Sums
 
 
 @torch.no_grad()
 def sum_partial_slices(
-    slices: Iterable[Slice], stretches: Mapping[nn.Parameter, list[PartialStretch]], *, group: dist.ProcessGroup
+    slices: Iterable[Slice], shards: Mapping[nn.Parameter, list[PartialShard]], *, group: dist.ProcessGroup
 ) -> None:
     """Sum over tp what is partial, in one all-reduce for each dtype; nothing is sent where nothing is."""
     if dist.get_world_size(group) == 1:
         return
     sums = Sums()
     for one in slices:
-        for stretch in stretches.get(one.parameter, ()):
-            begin, end = max(one.begin, stretch.begin), min(one.end, stretch.end)
+        for shard in shards.get(one.parameter, ()):
+            begin, end = max(one.begin, shard.begin), min(one.end, shard.end)
             if begin < end:
                 first = one.at + begin - one.begin
-                sums.add(gradient_of(one)[first : first + end - begin], stretch.number, stretch.count)
+                sums.add(gradient_of(one)[first : first + end - begin], shard.number, shard.count)
     sums.reduce(group=group)
 
 

@@ -1,6 +1,6 @@
 """The product of a column layer, with its messages behind its matrix products.
 
-The backward of `linear(to_all(x))` would compute both gradients and then send one of them. Only the input's is waited
+The backward of `linear(copy_to_tp(x))` would compute both gradients and then send one. Only the input's is waited
 for by other layers, so it is computed first and summed while the weight's is computed (Megatron-LM calls this
 `LinearWithGradAccumulationAndAsyncCommunication`).
 """
@@ -61,7 +61,7 @@ class _ColumnLinear(torch.autograd.Function):
 
 
 def column_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, sequence_dim: int | None, group: Group) -> Tensor:
-    """linear(to_all(x), weight, bias), or where a sequence_dim is given linear(gather_to_all(x, sequence_dim), ...).
+    """linear(copy_to_tp(x), weight, bias), or with a sequence_dim linear(gather_to_all(x, sequence_dim), ...).
 
     Of a split sequence only this rank's part is kept, and gathered again in the backward: 1/t of the bytes for one
     more all-gather (arXiv 2205.05198, section 4.2.2).

@@ -32,28 +32,28 @@ class Cut:
 
     def part(self, whole: Tensor, rank: int, size: int) -> Tensor:
         """Rank `rank`'s part of a whole tensor, a copy: a view would keep the whole alive."""
-        pieces = []
+        shards = []
         for number, section in enumerate(whole.split(self.sections, self.dim)):
-            length, copies = self.piece(number, size)
+            length, copies = self.shard(number, size)
             missing = size * length // copies - self.sections[number]
             if missing:
                 behind = whole.dim() - 1 - self.dim % whole.dim()  # `pad` begins with the last dimension
                 section = functional.pad(section, (0, 0) * behind + (0, missing))  # noqa: PLW2901
-            pieces.append(section.narrow(self.dim, rank // copies * length, length))
-        return torch.cat(pieces, self.dim).contiguous() if len(pieces) > 1 else pieces[0].clone()
+            shards.append(section.narrow(self.dim, rank // copies * length, length))
+        return torch.cat(shards, self.dim).contiguous() if len(shards) > 1 else shards[0].clone()
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """The whole tensor from all ranks' parts, without padding, every unit once."""
-        pieces = [self.piece(number, len(parts)) for number in range(len(self.sections))]
-        by_rank = [part.split([length for length, _ in pieces], self.dim) for part in parts]
+        shards = [self.shard(number, len(parts)) for number in range(len(self.sections))]
+        by_rank = [part.split([length for length, _ in shards], self.dim) for part in parts]
         sections = []
-        for number, (_, copies) in enumerate(pieces):
+        for number, (_, copies) in enumerate(shards):
             section = torch.cat([one[number] for one in by_rank[::copies]], self.dim)
             sections.append(section.narrow(self.dim, 0, self.sections[number]))
         return torch.cat(sections, self.dim)
 
-    def piece(self, number: int, size: int) -> tuple[int, int]:
-        """Of section `number` over `size` ranks: the size of a rank's piece, and how many ranks have the same one.
+    def shard(self, number: int, size: int) -> tuple[int, int]:
+        """Of section `number` over `size` ranks: the size of a rank's shard, and how many ranks have the same one.
 
         Raises ValueError where the ranks do not divide the section, with the numbers of ranks that do.
         """

@@ -73,7 +73,7 @@ class Sums:
                 one.tensor.copy_(all_sums.view(one.count, *one.tensor.shape)[one.number])
 
 
-class PartialStretch(NamedTuple):
+class PartialShard(NamedTuple):
     """The numbers begin : end of a flattened gradient that are a part of sum `number` of `count`."""
 
     begin: int
@@ -82,22 +82,22 @@ class PartialStretch(NamedTuple):
     count: int
 
 
-def partial_stretches(module: nn.Module, *, group: Group) -> dict[nn.Parameter, list[PartialStretch]]:
-    """What of each parameter's gradient is a part of a sum, as stretches: for whoever has but a slice of a gradient."""
+def partial_shards(module: nn.Module, *, group: Group) -> dict[nn.Parameter, list[PartialShard]]:
+    """The ranges of each parameter's gradient that are a part of a sum, for a rank that has only a shard of it."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
-    found: dict[nn.Parameter, list[PartialStretch]] = {}
+    found: dict[nn.Parameter, list[PartialShard]] = {}
     for one in module.modules():
         parameters = dict(one.named_parameters(recurse=False))
         for name in getattr(one, "partial", ()):
             if name in parameters:
-                found[parameters[name]] = [PartialStretch(0, parameters[name].numel(), 0, 1)]
+                found[parameters[name]] = [PartialShard(0, parameters[name].numel(), 0, 1)]
         for name, cut in getattr(one, "cuts", {}).items():
             if name in parameters and cut.dim == 0:  # units, and with them copies, are those of rows
                 inner, begin = parameters[name][0].numel(), 0
-                for length, copies in (cut.piece(number, size) for number in range(len(cut.sections))):
+                for length, copies in (cut.shard(number, size) for number in range(len(cut.sections))):
                     if copies > 1:
-                        stretch = PartialStretch(begin, begin + length * inner, rank // copies, size // copies)
-                        found.setdefault(parameters[name], []).append(stretch)
+                        shard = PartialShard(begin, begin + length * inner, rank // copies, size // copies)
+                        found.setdefault(parameters[name], []).append(shard)
                     begin += length * inner
     return found
 
@@ -112,9 +112,9 @@ def _partial_gradients(module: nn.Module, group: Group) -> Iterator[Partial]:
         for name, cut in getattr(one, "cuts", {}).items():
             if name not in parameters or parameters[name].grad is None:
                 continue
-            pieces = [cut.piece(number, size) for number in range(len(cut.sections))]
-            sections = parameters[name].grad.split([length for length, _ in pieces], cut.dim)  # type: ignore[union-attr]
-            for section, (_, copies) in zip(sections, pieces, strict=True):
+            shards = [cut.shard(number, size) for number in range(len(cut.sections))]
+            sections = parameters[name].grad.split([length for length, _ in shards], cut.dim)  # type: ignore[union-attr]
+            for section, (_, copies) in zip(sections, shards, strict=True):
                 if copies > 1:
                     yield Partial(section, rank // copies, size // copies)
 

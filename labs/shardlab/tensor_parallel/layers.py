@@ -16,7 +16,7 @@ from torch.nn import functional
 from shardlab.tensor_parallel.column import column_linear
 from shardlab.tensor_parallel.cut import Cut
 from shardlab.tensor_parallel.messages import Group, check_divisible
-from shardlab.tensor_parallel.operators import gather, split, sum_and_scatter, sum_of_all_in_place
+from shardlab.tensor_parallel.operators import gather, reduce_from_tp_in_place, split, sum_and_scatter
 
 
 class ColumnParallelLinear(nn.Module):
@@ -93,7 +93,7 @@ class RowParallelLinear(nn.Module):
             check_divisible(x_BSI.shape[self.sequence_dim], "a sequence of", group=self.group)
         y_BSO = functional.linear(x_BSI, self.weight)
         if self.sequence_dim is None:
-            y_BSO = sum_of_all_in_place(y_BSO, group=self.group)
+            y_BSO = reduce_from_tp_in_place(y_BSO, group=self.group)
         else:
             y_BSO = sum_and_scatter(y_BSO, self.sequence_dim, group=self.group)
         return y_BSO if self.bias is None or self.skip_bias_add else y_BSO + self.bias

@@ -6,8 +6,8 @@ of the other: what one does in the forward, the other does in the backward.
 
 | operator | forward | backward |
 |---|---|---|
-| `to_all`, f | nothing | all-reduce |
-| `sum_of_all`, g | all-reduce | nothing |
+| `copy_to_tp`, f | nothing | all-reduce |
+| `reduce_from_tp`, g | all-reduce | nothing |
 | `gather_to_all`, f's twin | all-gather | reduce-scatter |
 | `sum_and_scatter`, g's twin | reduce-scatter | all-gather |
 | `gather` | all-gather | own part |
@@ -48,7 +48,7 @@ class _Operator(torch.autograd.Function):
         return ctx.back(gradients[0]), None, None
 
 
-def to_all(x: Tensor, *, group: Group) -> Tensor:
+def copy_to_tp(x: Tensor, *, group: Group) -> Tensor:
     """f: the same x enters every rank's part. Forward nothing, backward an all-reduce of its gradient.
 
     Each rank's part gives a part of the gradient; the layers before need the sum, and it is the same on every rank.
@@ -56,7 +56,7 @@ def to_all(x: Tensor, *, group: Group) -> Tensor:
     return _Operator.apply(x, _nothing, lambda gradient: all_reduced(gradient, group=group))  # type: ignore[return-value]
 
 
-def sum_of_all(x: Tensor, *, group: Group) -> Tensor:
+def reduce_from_tp(x: Tensor, *, group: Group) -> Tensor:
     """g: the ranks' x add up. Forward an all-reduce, backward nothing: every rank has the gradient of the sum."""
     return _Operator.apply(x, lambda x: all_reduced(x, group=group), _nothing)  # type: ignore[return-value]
 
@@ -73,10 +73,10 @@ class _SumInPlace(torch.autograd.Function):
         return gradients[0], None
 
 
-def sum_of_all_in_place(x: Tensor, *, group: Group) -> Tensor:
+def reduce_from_tp_in_place(x: Tensor, *, group: Group) -> Tensor:
     """g in the memory of an x that nobody else needs, such as a fresh product: if it is contiguous, without a copy."""
     if not x.is_contiguous():
-        return sum_of_all(x, group=group)
+        return reduce_from_tp(x, group=group)
     return _SumInPlace.apply(x, group)  # type: ignore[return-value]
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 from shardlab.tensor_parallel.cut import Cut
 from shardlab.tensor_parallel.layers import own_parameter
 from shardlab.tensor_parallel.messages import Group, check_divisible
-from shardlab.tensor_parallel.operators import sum_and_scatter, sum_of_all
+from shardlab.tensor_parallel.operators import reduce_from_tp, sum_and_scatter
 
 
 class VocabularyParallelEmbedding(nn.Module):
@@ -38,7 +38,7 @@ class VocabularyParallelEmbedding(nn.Module):
         own_BS, is_other_BS = _own(tokens_BS, len(self.weight), self.group)
         x_BSH = functional.embedding(own_BS, self.weight).masked_fill(is_other_BS.unsqueeze(-1), 0.0)
         if self.sequence_dim is None:
-            return sum_of_all(x_BSH, group=self.group)
+            return reduce_from_tp(x_BSH, group=self.group)
         return sum_and_scatter(x_BSH, self.sequence_dim, group=self.group)
 
 

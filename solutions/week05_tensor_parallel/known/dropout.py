@@ -138,7 +138,7 @@ def dropout_steps(x, up, down, p, seed, num_steps, *, group):
 
 import torch
 import torch.distributed as dist
-from shardlab.tensor_parallel import sum_of_all
+from shardlab.tensor_parallel import reduce_from_tp
 from torch.nn.functional import dropout
 
 
@@ -161,7 +161,7 @@ def dropout_steps(x, up, down, p, seed, num_steps, *, group):
     for _ in range(num_steps):
         with own, torch.no_grad():
             hidden = dropout(torch.relu(x @ up), p)
-        output = dropout(sum_of_all(hidden @ down, group=group), p)
+        output = dropout(reduce_from_tp(hidden @ down, group=group), p)
         steps.append((hidden, output))
     return steps
 

@@ -3,7 +3,7 @@
 
 import torch
 import torch.distributed as dist
-from shardlab.tensor_parallel import sum_of_all, to_all
+from shardlab.tensor_parallel import copy_to_tp, reduce_from_tp
 
 
 def attention_step(x, queries, keys, values, out, gradient, width, *, group):
@@ -11,7 +11,7 @@ def attention_step(x, queries, keys, values, out, gradient, width, *, group):
     x, queries, keys, values, out = leaves
     own, kv_heads = queries.shape[1] // width, keys.shape[1] // width
     first, ratio = dist.get_rank(group) * own, own * dist.get_world_size(group) // kv_heads
-    x, keys, values = (to_all(one, group=group) for one in (x, keys, values))
+    x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))
     mask = torch.ones(len(x), len(x), dtype=torch.bool).tril()
     heads = []
     for n in range(own):
@@ -19,23 +19,23 @@ def attention_step(x, queries, keys, values, out, gradient, width, *, group):
         q, k, v = x @ queries[:, n * width : (n + 1) * width], x @ keys[:, place], x @ values[:, place]
         scores = (q @ k.T / width**0.5).masked_fill(~mask, -torch.inf)
         heads.append(scores.softmax(-1) @ v)
-    y = sum_of_all(torch.cat(heads, 1) @ out, group=group)
+    y = reduce_from_tp(torch.cat(heads, 1) @ out, group=group)
     return [y.detach(), *torch.autograd.grad(y, leaves, gradient)]
 
 
 # %% f_on_keys_alone of="right_by_hand"
 """Wrong: f on the keys, and none on the values."""
 
-# -    x, keys, values = (to_all(one, group=group) for one in (x, keys, values))
-# +    x, keys = (to_all(one, group=group) for one in (x, keys))
+# -    x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))
+# +    x, keys = (copy_to_tp(one, group=group) for one in (x, keys))
 
 # %% f_on_activations of="right_by_hand"
 """Wrong: f on the projected keys and values: right, and as long as the sequence."""
 
-# -    x, keys, values = (to_all(one, group=group) for one in (x, keys, values))
-# +    plain, x = x, to_all(x, group=group)
+# -    x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))
+# +    plain, x = x, copy_to_tp(x, group=group)
 #      mask = torch.ones(len(x), len(x), dtype=torch.bool).tril()
-# +    all_k, all_v = to_all(plain @ keys, group=group), to_all(plain @ values, group=group)
+# +    all_k, all_v = copy_to_tp(plain @ keys, group=group), copy_to_tp(plain @ values, group=group)
 
 # -        q, k, v = x @ queries[:, n * width : (n + 1) * width], x @ keys[:, place], x @ values[:, place]
 # +        q, k, v = x @ queries[:, n * width : (n + 1) * width], all_k[:, place], all_v[:, place]
@@ -61,13 +61,13 @@ def attention_step(x, queries, keys, values, out, gradient, width, *, group):
 # %% no_f of="right_by_hand"
 """Wrong: the gradient of x is the rank's own part."""
 
-# -    x, keys, values = (to_all(one, group=group) for one in (x, keys, values))
-# +    keys, values = (to_all(one, group=group) for one in (keys, values))
+# -    x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))
+# +    keys, values = (copy_to_tp(one, group=group) for one in (keys, values))
 
 # %% no_g of="right_by_hand"
 """Wrong: the output is a partial sum."""
 
-# -    y = sum_of_all(torch.cat(heads, 1) @ out, group=group)
+# -    y = reduce_from_tp(torch.cat(heads, 1) @ out, group=group)
 # +    y = torch.cat(heads, 1) @ out
 
 # %% not_causal of="right_by_hand"
@@ -97,8 +97,8 @@ def attention_step(x, queries, keys, values, out, gradient, width, *, group):
 # %% all_queries_too of="right_by_hand"
 """Wrong: adds up the gradient of the queries, which are split."""
 
-# -    x, keys, values = (to_all(one, group=group) for one in (x, keys, values))
-# +    x, keys, values, queries = (to_all(one, group=group) for one in (x, keys, values, queries))
+# -    x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))
+# +    x, keys, values, queries = (copy_to_tp(one, group=group) for one in (x, keys, values, queries))
 
 # %% no_scale of="right_by_hand"
 """Wrong: scores are not divided by the root of the width."""
@@ -111,19 +111,19 @@ def attention_step(x, queries, keys, values, out, gradient, width, *, group):
 
 import torch
 import torch.distributed as dist
-from shardlab.tensor_parallel import sum_of_all, to_all
+from shardlab.tensor_parallel import copy_to_tp, reduce_from_tp
 from torch.nn.functional import scaled_dot_product_attention
 
 
 def attention_step(x, queries, keys, values, out, gradient, width, *, group):
     leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
     x, queries, keys, values, out = leaves
-    entering = to_all(x, group=group)
+    entering = copy_to_tp(x, group=group)
     q, k, v = ((entering @ one).unflatten(1, (-1, width)).transpose(0, 1) for one in (queries, keys, values))
     every = torch.arange(len(k)).repeat_interleave(len(q) * dist.get_world_size(group) // len(k))
     needed = every[dist.get_rank(group) * len(q) :][: len(q)]
     heads = scaled_dot_product_attention(q, k[needed], v[needed], is_causal=True)
-    y = sum_of_all(heads.transpose(0, 1).flatten(1) @ out, group=group)
+    y = reduce_from_tp(heads.transpose(0, 1).flatten(1) @ out, group=group)
     y.backward(gradient)
     both = torch.cat([keys.grad, values.grad], 1)
     dist.all_reduce(both, group=group)

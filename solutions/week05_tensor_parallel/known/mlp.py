@@ -2,13 +2,13 @@
 """Different: a loss whose gradient is the one given."""
 
 import torch
-from shardlab.tensor_parallel import sum_of_all, to_all
+from shardlab.tensor_parallel import copy_to_tp, reduce_from_tp
 
 
 def mlp_step(x, up, up_bias, down, down_bias, gradient, *, group):
     leaves = [one.clone().requires_grad_() for one in (x, up, up_bias, down, down_bias)]
     x, up, up_bias, down, down_bias = leaves
-    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=group)
+    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group)
     y = y + down_bias
     (y * gradient).sum().backward()
     return y.detach(), *(leaf.grad for leaf in leaves)
@@ -17,9 +17,9 @@ def mlp_step(x, up, up_bias, down, down_bias, gradient, *, group):
 # %% bias_on_every_rank of="right_a_loss"
 """Wrong: down_bias before the sum: added t times (MinivLLM issue 80)."""
 
-# -    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=group)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group)
 # -    y = y + down_bias
-# +    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down + down_bias, group=group)
+# +    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down + down_bias, group=group)
 
 # %% bias_on_the_first_rank of="right_a_loss"
 """Wrong: down_bias before the sum on one rank: right forward, and the other copies never learn."""
@@ -27,10 +27,10 @@ def mlp_step(x, up, up_bias, down, down_bias, gradient, *, group):
 #  import torch
 # +import torch.distributed as dist
 
-# -    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=group)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group)
 # -    y = y + down_bias
-# +    part = torch.relu(to_all(x, group=group) @ up + up_bias) @ down
-# +    y = sum_of_all(part + down_bias * (dist.get_rank(group) == 0), group=group)
+# +    part = torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down
+# +    y = reduce_from_tp(part + down_bias * (dist.get_rank(group) == 0), group=group)
 
 # %% bias_divided of="right_a_loss"
 """Wrong: adds a t-th of down_bias on each rank: right forward, a t-th of its gradient."""
@@ -38,52 +38,52 @@ def mlp_step(x, up, up_bias, down, down_bias, gradient, *, group):
 #  import torch
 # +import torch.distributed as dist
 
-# -    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=group)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group)
 # -    y = y + down_bias
-# +    part = torch.relu(to_all(x, group=group) @ up + up_bias) @ down
-# +    y = sum_of_all(part + down_bias / dist.get_world_size(group), group=group)
+# +    part = torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down
+# +    y = reduce_from_tp(part + down_bias / dist.get_world_size(group), group=group)
 
 # %% no_f of="right_a_loss"
 """Wrong: nothing adds up the gradient of x."""
 
-# -    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=group)
-# +    y = sum_of_all(torch.relu(x @ up + up_bias) @ down, group=group)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group)
+# +    y = reduce_from_tp(torch.relu(x @ up + up_bias) @ down, group=group)
 
 # %% no_g of="right_a_loss"
 """Wrong: returns a partial sum."""
 
-# -    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=group)
-# +    y = torch.relu(to_all(x, group=group) @ up + up_bias) @ down
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group)
+# +    y = torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down
 
 # %% relu_after_the_sum of="right_a_loss"
 """Wrong: the nonlinearity on the output."""
 
-# -    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=group)
-# +    y = torch.relu(sum_of_all((to_all(x, group=group) @ up + up_bias) @ down, group=group))
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group)
+# +    y = torch.relu(reduce_from_tp((copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group))
 
 # %% sums_the_inner of="right_a_loss"
 """Wrong: adds up the inner activations, which are parts of one, not parts of a sum."""
 
-# -    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=group)
-# +    y = sum_of_all(sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias), group=group) @ down, group=group)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group)
+# +    y = reduce_from_tp(reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias), group=group) @ down, group=group)
 
 # %% forgets_the_subgroup of="right_a_loss"
 """Wrong: adds up over the world."""
 
-# -    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=None)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group)
+# +    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=None)
 
 # %% every_gradient_twice of="right_a_loss"
 """Wrong: f on the way out as well: the gradient of the output is added up over ranks that all have it."""
 
 # -    y = y + down_bias
-# +    y = to_all(y, group=group) + down_bias
+# +    y = copy_to_tp(y, group=group) + down_bias
 
 # %% f_behind_the_columns of="right_a_loss"
 """Wrong: f behind the first matrix: adds up the gradient of another rank's columns."""
 
-# -    y = sum_of_all(torch.relu(to_all(x, group=group) @ up + up_bias) @ down, group=group)
-# +    y = sum_of_all(torch.relu(to_all(x @ up, group=group) + up_bias) @ down, group=group)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=group) @ up + up_bias) @ down, group=group)
+# +    y = reduce_from_tp(torch.relu(copy_to_tp(x @ up, group=group) + up_bias) @ down, group=group)
 
 # %% right_by_hand
 """Different: the backward by hand."""

@@ -35,7 +35,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 
 import torch
 import torch.distributed as dist
-from shardlab.tensor_parallel.operators import sum_of_all, to_all
+from shardlab.tensor_parallel.operators import copy_to_tp, reduce_from_tp
 from torch.nn.functional import mse_loss
 
 
@@ -46,7 +46,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
     if stage > 0:
         dist.recv(x, group=pp_group, group_src=stage - 1)
         x.requires_grad_()
-    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
     if stage == last:
         loss = mse_loss(y, targets)
         loss.backward()
@@ -105,7 +105,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 
 import torch
 import torch.distributed as dist
-from shardlab.tensor_parallel.operators import sum_of_all, to_all
+from shardlab.tensor_parallel.operators import copy_to_tp, reduce_from_tp
 from torch.nn.functional import mse_loss
 
 
@@ -116,7 +116,8 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
     if stage > 0:
         dist.recv(x, group=pp_group, group_src=stage - 1)
         x.requires_grad_()
-    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
+    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
+    y = copy_to_tp(y, group=tp_group)
     if stage == last:
         loss = mse_loss(y, targets)
         loss.backward()
@@ -136,8 +137,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% detached_input of="all_reduce_both_ways"
 """Wrong: sends zeros back; the stages before learn nothing."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 
 # -        dist.send(x.grad, group=pp_group, group_dst=stage - 1)
 # +        dist.send(torch.zeros_like(x), group=pp_group, group_dst=stage - 1)
@@ -145,8 +145,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% divides_by_the_world of="all_reduce_both_ways"
 """Wrong: divides by all ranks."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 
 # -        weight.grad /= dist.get_world_size(dp_group)
 # +        weight.grad /= dist.get_world_size()
@@ -154,8 +153,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% divides_by_two of="all_reduce_both_ways"
 """Wrong: right for two replicas."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 
 # -        weight.grad /= dist.get_world_size(dp_group)
 # +        weight.grad /= 2
@@ -163,8 +161,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% dp_over_pp of="all_reduce_both_ways"
 """Wrong: averages gradients over the stages."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 
 # -        dist.all_reduce(weight.grad, group=dp_group)
 # +        dist.all_reduce(weight.grad, group=pp_group)
@@ -172,8 +169,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% dp_over_the_world of="all_reduce_both_ways"
 """Wrong: averages gradients over all ranks."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 
 # -        dist.all_reduce(weight.grad, group=dp_group)
 # -        weight.grad /= dist.get_world_size(dp_group)
@@ -183,8 +179,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% dp_over_tp of="all_reduce_both_ways"
 """Wrong: averages gradients over the tensor-parallel group, whose ranks have other weights."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 
 # -        dist.all_reduce(weight.grad, group=dp_group)
 # -        weight.grad /= dist.get_world_size(dp_group)
@@ -194,27 +189,30 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% forgets_f of="all_reduce_both_ways"
 """Wrong: the input's gradient is only this rank's part; the forward is right."""
 
-# -from shardlab.tensor_parallel.operators import sum_of_all, to_all
-# +from shardlab.tensor_parallel.operators import sum_of_all
+# -from shardlab.tensor_parallel.operators import copy_to_tp, reduce_from_tp
+# +from shardlab.tensor_parallel.operators import reduce_from_tp
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(x @ columns) @ rows, group=tp_group)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
+# +    y = reduce_from_tp(torch.relu(x @ columns) @ rows, group=tp_group)
 
 # %% forgets_g of="all_reduce_both_ways"
 """Wrong: each rank goes on with its part of the output."""
 
-# -from shardlab.tensor_parallel.operators import sum_of_all, to_all
-# +from shardlab.tensor_parallel.operators import to_all
+# -from shardlab.tensor_parallel.operators import copy_to_tp, reduce_from_tp
+# +from shardlab.tensor_parallel.operators import copy_to_tp
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = torch.relu(to_all(x, group=tp_group) @ columns) @ rows
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
+# +    y = torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows
 
 # %% gathers_the_weights of="all_reduce_both_ways"
 """Wrong: puts both matrices together on every rank; right, and nothing is split."""
 
-# -from shardlab.tensor_parallel.operators import sum_of_all, to_all
+# -from shardlab.tensor_parallel.operators import copy_to_tp, reduce_from_tp
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 # +    whole = []
 # +    for weight, dim in ((columns, 1), (rows, 0)):
 # +        parts = [torch.empty_like(weight) for _ in range(dist.get_world_size(tp_group))]
@@ -229,14 +227,12 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # -    x, loss = inputs.clone(), None
 # +    x, loss = inputs, None
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 
 # %% loss_on_every_rank of="all_reduce_both_ways"
 """Wrong: returns a loss in every stage."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 
 # -    return None if loss is None else loss.detach(), columns.grad, rows.grad
 # +    return torch.zeros((), dtype=y.dtype) if loss is None else loss.detach(), columns.grad, rows.grad
@@ -244,8 +240,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% no_dp of="all_reduce_both_ways"
 """Wrong: keeps the gradients of its own replica."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 
 # -        dist.all_reduce(weight.grad, group=dp_group)
 # -        weight.grad /= dist.get_world_size(dp_group)
@@ -257,7 +252,8 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # -    if stage > 0:
 # -        dist.recv(x, group=pp_group, group_src=stage - 1)
 # -        x.requires_grad_()
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 # -    if stage == last:
 # -        loss = mse_loss(y, targets)
 # -        loss.backward()
@@ -268,7 +264,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # -        y.backward(gradient)
 # -    if stage > 0:
 # -        dist.send(x.grad, group=pp_group, group_dst=stage - 1)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# +    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
 # +    loss = mse_loss(y, targets)
 # +    loss.backward()
 # +    loss = loss if stage == last else None
@@ -276,8 +272,7 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% reduces_twice of="all_reduce_both_ways"
 """Wrong: the mean, and once more the mean: right, at twice the bytes."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
 
 #          weight.grad /= dist.get_world_size(dp_group)
 # +        dist.all_reduce(weight.grad, group=dp_group)
@@ -286,23 +281,26 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% relu_after_the_sum of="all_reduce_both_ways"
 """Wrong: the nonlinearity on the output instead of the cut activation."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(to_all(x, group=tp_group) @ columns @ rows, group=tp_group).relu()
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
+# +    y = reduce_from_tp(copy_to_tp(x, group=tp_group) @ columns @ rows, group=tp_group).relu()
 
 # %% sum_over_the_world of="all_reduce_both_ways"
 """Wrong: adds up the stage's outputs over all ranks."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=None)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
+# +    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=None)
 
 # %% torchs_all_reduce of="all_reduce_both_ways"
 """Wrong: a plain all-reduce of a tensor that autograd follows; it is not in the graph of the input."""
 
-# -from shardlab.tensor_parallel.operators import sum_of_all, to_all
-# +from shardlab.tensor_parallel.operators import to_all
+# -from shardlab.tensor_parallel.operators import copy_to_tp, reduce_from_tp
+# +from shardlab.tensor_parallel.operators import copy_to_tp
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = torch.relu(to_all(x, group=tp_group) @ columns) @ rows
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
+# +    y = torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows
 # +    total = y.detach().clone()
 # +    dist.all_reduce(total, group=tp_group)
 # +    y = y * (total / y.detach())
@@ -310,5 +308,6 @@ def hybrid_step(columns, rows, inputs, targets, *, tp_group, pp_group, dp_group)
 # %% tp_over_dp of="all_reduce_both_ways"
 """Wrong: adds up the stage's outputs over the replicas."""
 
-# -    y = to_all(sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=tp_group), group=tp_group)
-# +    y = sum_of_all(torch.relu(to_all(x, group=tp_group) @ columns) @ rows, group=dp_group)
+# -    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=tp_group)
+# -    y = copy_to_tp(y, group=tp_group)
+# +    y = reduce_from_tp(torch.relu(copy_to_tp(x, group=tp_group) @ columns) @ rows, group=dp_group)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shardlab import meter
 from shardlab.costs import traffic
 from shardlab.data_parallel import checkpoint
-from shardlab.data_parallel.flat import EqualSlices, WholeParameters, assign_owners
+from shardlab.data_parallel.flat import EqualShards, WholeParameters, assign_owners
 from shardlab.data_parallel.sharded_optimizer import ShardedOptimizer
 from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
@@ -167,7 +167,7 @@ def sharded_alone(layout):
 
 def test_groups_and_closures_work_in_both_layouts():
     start = {name: parameter.detach() for name, parameter in twin.new_model().named_parameters()}
-    flat, whole = (shardlab.run(sharded_alone, layout, ranks=3) for layout in (EqualSlices, WholeParameters))
+    flat, whole = (shardlab.run(sharded_alone, layout, ranks=3) for layout in (EqualShards, WholeParameters))
     for losses, weights in (*flat, *whole):
         assert losses == pytest.approx(flat[0][0], abs=1e-12) and losses[2] < losses[0]
         assert twin.largest_difference(weights, flat[0][1]) < 1e-12

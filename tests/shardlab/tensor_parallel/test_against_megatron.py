@@ -8,7 +8,7 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
-from shardlab.tensor_parallel.operators import gather, gather_to_all, split, sum_and_scatter, sum_of_all, to_all
+from shardlab.tensor_parallel.operators import copy_to_tp, gather, gather_to_all, reduce_from_tp, split, sum_and_scatter
 from shardlab.tensor_parallel.vocabulary import VocabularyParallelEmbedding, vocabulary_parallel_cross_entropy
 from torch import nn
 from torch.nn import functional
@@ -58,8 +58,8 @@ def operators():
     size = dist.get_world_size()
     long, short = (4 * size, 3, 2 * size), (4, 3, 2)
     pairs = {
-        "copy_to_tensor_model_parallel_region": (lambda x: to_all(x, group=None), short),
-        "reduce_from_tensor_model_parallel_region": (lambda x: sum_of_all(x, group=None), short),
+        "copy_to_tensor_model_parallel_region": (lambda x: copy_to_tp(x, group=None), short),
+        "reduce_from_tensor_model_parallel_region": (lambda x: reduce_from_tp(x, group=None), short),
         "scatter_to_tensor_model_parallel_region": (lambda x: split(x, -1, group=None), long),
         "gather_from_tensor_model_parallel_region": (lambda x: gather(x, -1, group=None), short),
         "scatter_to_sequence_parallel_region": (lambda x: split(x, 0, group=None), long),
@@ -84,7 +84,7 @@ def operators():
     everyone = [torch.empty(3, 4) for _ in range(size)]
     dist.all_gather(everyone, transposed.t().contiguous())
     due = sum(everyone).t()
-    return torch.allclose(sum_of_all(transposed, group=None), due), torch.allclose(
+    return torch.allclose(reduce_from_tp(transposed, group=None), due), torch.allclose(
         mappings.reduce_from_tensor_model_parallel_region(transposed), due
     )
 

@@ -45,8 +45,8 @@ class Adapter:
         groups = [dist.new_group(range(first, first + t)) for first in range(0, dist.get_world_size(), t)]
         self.rank, self.group = dist.get_rank(), groups[dist.get_rank() // t]
         self.in_group = dist.get_rank(self.group)
-        self.copy_to = Region(self.group, tp.to_all)
-        self.reduce_from = Region(self.group, tp.sum_of_all)
+        self.copy_to = Region(self.group, tp.copy_to_tp)
+        self.reduce_from = Region(self.group, tp.reduce_from_tp)
         self.scatter_to = Region(self.group, tp.split, -1, INPUT)
         self.gather_from = Region(self.group, tp.gather, -1, OUTPUT)
         self.scatter_to_sequence = Region(self.group, tp.split, 0, INPUT)

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from shardlab import meter
 from shardlab.tensor_parallel.messages import start_all_reduce
-from shardlab.tensor_parallel.operators import gather, gather_to_all, split, sum_and_scatter, sum_of_all, to_all
+from shardlab.tensor_parallel.operators import copy_to_tp, gather, gather_to_all, reduce_from_tp, split, sum_and_scatter
 
 
 def values(rank, *shape):
@@ -20,15 +20,15 @@ def by_hand(dim):
     everyone = [values(one, 6, 6, 6) for one in range(size)]
     mine, total, joined = everyone[rank], sum(everyone), torch.cat(everyone, dim)
     due = {
-        to_all: (mine, []),
-        sum_of_all: (total, ["all_reduce"]),
+        copy_to_tp: (mine, []),
+        reduce_from_tp: (total, ["all_reduce"]),
         gather: (joined, ["all_gather"]),
         gather_to_all: (joined, ["all_gather"]),
         split: (mine.chunk(size, dim)[rank], []),
         sum_and_scatter: (total.chunk(size, dim)[rank], ["reduce_scatter"]),
     }
     for operator, (expected, kinds) in due.items():
-        where = () if operator in (to_all, sum_of_all) else (dim,)
+        where = () if operator in (copy_to_tp, reduce_from_tp) else (dim,)
         for x in (mine, mine.transpose(0, 2).contiguous().transpose(0, 2)):  # the same numbers in another order
             before = x.clone()
             with meter.record() as bill:
@@ -46,7 +46,7 @@ def test_each_forward_is_what_one_does_by_hand(dim):
 def adjoints(dim):
     """Whether each operator's backward is its partner's forward, in both directions, for gradients of any shape."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    pairs = [(lambda x: to_all(x, group=None), lambda x: sum_of_all(x, group=None))]
+    pairs = [(lambda x: copy_to_tp(x, group=None), lambda x: reduce_from_tp(x, group=None))]
     for one, other in ((gather_to_all, sum_and_scatter), (gather, split)):
         pairs.append((lambda x, one=one: one(x, dim, group=None), lambda x, other=other: other(x, dim, group=None)))
     results = []
@@ -86,10 +86,10 @@ def test_dot_products_prove_the_twins_adjoint():
 def expanded():
     """A gradient that lies nowhere as a whole, as of `y.sum()`, and a transposed one."""
     x = torch.ones(4, 6, requires_grad=True)
-    to_all(x, group=None).sum().backward()
+    copy_to_tp(x, group=None).sum().backward()
     plain, x.grad = x.grad, None
     weight = torch.arange(24.0).view(6, 4)
-    (to_all(x, group=None).t() * weight).sum().backward()
+    (copy_to_tp(x, group=None).t() * weight).sum().backward()
     return plain.unique().tolist(), torch.equal(x.grad, dist.get_world_size() * weight.t())
 
 
@@ -131,7 +131,7 @@ def places():
     """Where the meter says that each message of four operators comes from, forward and then backward."""
     x = torch.ones(4, 4, requires_grad=True)
     with meter.record() as bill:
-        y = sum_of_all(to_all(x, group=None), group=None)
+        y = reduce_from_tp(copy_to_tp(x, group=None), group=None)
         split(sum_and_scatter(y, 0, group=None), 1, group=None).sum().backward()
     return [(event.kind, event.where) for event in bill.events]
 
