@@ -35,7 +35,7 @@ def classes_of(package):
 
 
 def is_concrete(method):
-    """Whether this is a method with a body: an empty one, as of a callback, is there to be replaced."""
+    """Whether this is a method with a body: an empty one, as of a callback, is meant to be replaced."""
     function = inspect.unwrap(getattr(method, "fget", None) or method)
     if not inspect.isfunction(function) or getattr(method, "__isabstractmethod__", False):
         return False

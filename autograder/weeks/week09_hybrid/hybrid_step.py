@@ -167,7 +167,7 @@ CHECK = Check(
     parts={WITHOUT: 1 / 2, WITH: 1 / 2},
     hints=(
         "Three axes, three moments: tp inside the stage, pp before and behind it, dp at the end, on gradients.",
-        "The stage is reduce_from_tp(relu(copy_to_tp(x) @ columns) @ rows), both over tp_group; what a stage receives "
+        "The stage is reduce_from_tp(relu(copy_to_tp(x) @ columns) @ rows), both over tp_group; a received tensor "
         "needs requires_grad_(), and its .grad goes back to the stage before.",
         "Then all_reduce both gradients over dp_group and divide by its size. Over no other: the others have other "
         "weights.",

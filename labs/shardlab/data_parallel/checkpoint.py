@@ -92,7 +92,7 @@ def _refuse_whole(zero: ShardedOptimizer) -> None:
 
 
 def _state(zero: ShardedOptimizer) -> dict[str, Any]:
-    """What is saved, by name: shards as parts of a whole vector. The tensors are the optimizer's own memory."""
+    """The saved tensors by name: shards as parts of a whole vector. The tensors are the optimizer's own memory."""
     group = zero.group if zero.group is not None else dist.distributed_c10d._get_default_group()
     mesh = DeviceMesh.from_group(group, zero.vectors[0].master.device.type)
     state: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Does an optimizer treat each number by itself? Then it may work on shards; a few steps on small tensors tell."""
+"""Does an optimizer treat each number by itself? Then it may work on shards. A few steps on small tensors show it."""
 
 from __future__ import annotations
 

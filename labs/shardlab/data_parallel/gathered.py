@@ -62,7 +62,7 @@ class GatheredVector:
 
     @torch.no_grad()
     def gather(self, *, alarm: bool = False) -> None:
-        """Start to gather, unless the weights are there or on their way; `wait` before use. alarm: send NaN instead."""
+        """Start to gather, unless that has been done; `wait` before use. alarm: send NaN instead."""
         if not self.is_there:
             self.is_there = True
             mine = self.flat.shard if self.secondary is None else self.secondary

@@ -17,7 +17,7 @@ from shardlab.data_parallel.alarm import Alarm
 from shardlab.data_parallel.buckets import Bucket, split_as
 from shardlab.data_parallel.flat import FlatParameters, Works
 
-MOST_ON_THE_WAY = 2  # buckets whose full gradients are held at a time, besides the one that is being filled
+MOST_ON_THE_WAY = 2  # buckets in flight, whose full gradients are held; another is being filled
 Reduce = Callable[[FlatParameters, Tensor], tuple[Works, Tensor]]
 
 
@@ -30,7 +30,7 @@ class AlreadyReduced:
     """The gradients are the same on every rank, as after DDP.
 
     The three sources of gradients have these methods: `shards` gives this rank's shard of each vector at the step,
-    `held` is kept besides the parameters' own gradients, and `forget` drops what a backward that raised has left.
+    `held` is kept in addition to `parameter.grad`, and `forget` drops what a backward that raised has left.
     """
 
     def __init__(self, vectors: Sequence[FlatParameters]) -> None:
@@ -125,7 +125,7 @@ class Reducer:
 
 
 class Weights(Protocol):
-    """Where weights live. has_left: a vector's gradients are on their way. secondary: held besides the shards."""
+    """Where weights live. has_left: a vector's gradients are on their way. secondary: more shards that are held."""
 
     stay_whole: bool
 

@@ -1,4 +1,4 @@
-"""An optimizer of which every rank keeps a shard: the states of an N-th of the weights, nothing of the others.
+"""An optimizer of which every rank keeps a shard: the states of an N-th of the weights.
 
 The first half of ZeRO-1 (1910.02054, section 5.1). The gradients are the same on every rank already, as after DDP.
 """

@@ -106,10 +106,10 @@ class GatheredUnits:
     # ---- hooks: 1. before and after each forward ---------------------------------------------------------------------
 
     def connect(self, gradients: InBackward, group: dist.ProcessGroup | None) -> None:
-        """Register the hooks, once all vectors are there. gradients: says what has left in a backward."""
+        """Register the hooks, after all vectors are made. gradients: knows which have left in a backward."""
         self._gradients = gradients
         self._accumulators = {parameter: backward.accumulator(parameter) for parameter in gradients.bucket_of}
-        name_of = {one: name or "what lies in no unit" for name, one in self._module.named_modules()}
+        name_of = {one: name or "the parameters in no unit" for name, one in self._module.named_modules()}
         names = [name_of[self._unit_of[vector.flat.parameters[0]]] for vector in self.vectors]
         self.gathers = GatherOrder(names, group)
         for unit in self._units:
@@ -227,7 +227,8 @@ class GatheredUnits:
     def _gather_ahead(self, unit: nn.Module, direction: int) -> None:
         """Start gathering the units that came next in the first forward, forward (+1) or backward (-1).
 
-        A unit that it did not use, say of another branch, has no place in its order: what comes next is gathered then.
+        A unit that it did not use, say of another branch, has no place in its order: the units after it are gathered
+        when they are used.
         """
         if not self._knows_order or unit not in self._order:
             return
@@ -247,14 +248,14 @@ class GatheredUnits:
     def _before_state_dict(self, *_: Any) -> None:
         if not all(vector.is_there for vector in self.vectors):
             raise ValueError(
-                "the weights lie in shards on all ranks: call full_parameters(), or state_dict() inside gathered(), "
+                "the weights are in shards on all ranks: call full_parameters(), or state_dict() inside gathered(), "
                 "on every rank"
             )
 
 
 def _refuse_to_move(*_: Any, **__: Any) -> nn.Module:
     raise ValueError(
-        "the weights lie in shards, and cannot be moved or turned into another type: do that first, then wrap the "
+        "the weights are in shards, and cannot be moved or turned into another type: do that first, then wrap the "
         "model, or wrap it with compute_dtype="
     )
 
@@ -268,7 +269,7 @@ def owners_of(module: nn.Module, units: Sequence[nn.Module]) -> dict[nn.Paramete
     for unit in units:
         name, parts = type(unit).__name__, set(unit.modules())
         if unit is module or unit not in module.modules():
-            raise ValueError(f"a {name} is not part of the model: give modules that lie inside it as units")
+            raise ValueError(f"a {name} is not part of the model: give modules inside it as units")
         if any(other in parts for other in units if other is not unit):
             raise ValueError(f"a {name} has another unit inside: give units side by side, one level deep")
         unit_of |= {part: module if part in unit_of else unit for part in parts}

@@ -53,7 +53,7 @@ class Cut:
         return torch.cat(sections, self.dim)
 
     def shard(self, number: int, size: int) -> tuple[int, int]:
-        """Of section `number` over `size` ranks: the size of a rank's shard, and how many ranks have the same one.
+        """The size of a rank's shard of section `number` over `size` ranks, and how many ranks have the same one.
 
         Raises ValueError where the ranks do not divide the section, with the numbers of ranks that do.
         """

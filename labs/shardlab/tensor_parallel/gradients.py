@@ -83,7 +83,7 @@ class PartialShard(NamedTuple):
 
 
 def partial_shards(module: nn.Module, *, group: Group) -> dict[nn.Parameter, list[PartialShard]]:
-    """The ranges of each parameter's gradient that are a part of a sum, for a rank that has only a shard of it."""
+    """The ranges of each parameter's gradient that are a part of a sum; a rank may have only a shard of it."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     found: dict[nn.Parameter, list[PartialShard]] = {}
     for one in module.modules():

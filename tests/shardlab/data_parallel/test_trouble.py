@@ -134,7 +134,7 @@ def test_a_model_that_was_turned_into_another_type(name):
 def read_freed_weights():
     model, call, optimizer = engine("zero3")
     step(call, optimizer)
-    with pytest.raises(ValueError, match="lie in shards on all ranks"):
+    with pytest.raises(ValueError, match="are in shards on all ranks"):
         model.state_dict()
     with optimizer.gathered():
         found = {name: value.clone() for name, value in model.state_dict(keep_vars=False).items() if "head" not in name}
