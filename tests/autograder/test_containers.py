@@ -150,7 +150,7 @@ def level_2() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox(2)
+@pytest.mark.isolated(2)
 def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
     students = {"honest": {}, "cheat": CHEAT}
     for student, answers in students.items():
@@ -171,7 +171,7 @@ def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox(2)
+@pytest.mark.isolated(2)
 def test_a_container_ends_with_the_program_that_started_it(level_2):
     program = "from autograder.sandboxes.zygote import Zygote; print(Zygote().container.name, flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as grader:
@@ -206,7 +206,7 @@ print(bubblewrap.problem() is None, zygote.level())
 """
 
 
-@pytest.mark.sandbox(2)
+@pytest.mark.isolated(2)
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may take user namespaces away and start containers after it")
 @pytest.mark.slow
 def test_where_nobody_makes_user_namespaces_the_level_is_2():

@@ -60,7 +60,7 @@ def test_a_rank_has_no_tags(judge):
     assert judged(judge, "right_with_tags") == "Correct."
 
 
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 def test_tags_that_come_back_are_seen_from_outside(judge):
     assert "NCCL has no tags" in judged(judge, "tags_for_order", bring_tags_back)
     assert judged(judge, "right_with_tags", bring_tags_back) == "Correct."
