@@ -1,6 +1,7 @@
 """`pytest --cases` keeps a fixed set, the same in every process; a run names second tries and fails on what is left."""
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -104,3 +105,10 @@ def test_what_is_named_is_there():
     assert [name for name in APART if not (ROOT / name).is_file()] == []
     source = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
     assert [name for name in WHOLE_ONLY if f"def {name}(" not in source] == []
+
+
+def test_names_of_tests_are_short():
+    source = "".join(
+        path.read_text() for folder in ("tests", "solutions") for path in (ROOT / folder).rglob("test_*.py")
+    )
+    assert [name for name in re.findall(r"def (test_\w+)", source) if len(name) > 70] == []

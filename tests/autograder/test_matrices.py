@@ -104,7 +104,7 @@ def test_more_seeds_are_added_to_those_that_are_kept(tmp_path, monkeypatch):
     assert asked == [4, 5] and more["points"] == [*few["points"], 7.0, 7.0]
 
 
-def test_right_answers_get_more_seeds_than_wrong_ones_and_formulas_the_most():
+def test_right_answers_get_more_seeds_and_formulas_the_most():
     num = {(row.check.program, row.answer.startswith("right_")): row.num_seeds for row in stability.everything(CHECKS)}
     assert num == {
         ("without_ranks", True): 50,
@@ -170,7 +170,7 @@ def test_the_kill_matrix_fails_for_a_wrong_answer_that_lives_in_sight(judge, mon
 # ---- kept ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_that_was_cut_off_is_forgotten_and_the_next_row_stands_alone(tmp_path):
+def test_a_line_that_was_cut_off_does_not_spoil_the_next_row(tmp_path):
     path = tmp_path / "rows.jsonl"
     kept = Kept(path)
     for name in "ab":
