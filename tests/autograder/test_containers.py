@@ -128,7 +128,7 @@ def test_a_level_that_does_not_exist_is_refused(monkeypatch):
 def test_what_connections_carried_is_held_against_claims(sent, claims, words):
     rows = [[rank, 1 - rank, packets.COUNTED, 0, num_bytes] for rank, num_bytes in enumerate(sent)]
     rows = rows or [[0, 1, packets.COUNTED, 0, 0]]
-    bills = [[packets.Call("send", [0, 1], None, num, num) for num in claim] for claim in claims]
+    bills = [[packets.ObservedCall("send", [0, 1], None, num, num) for num in claim] for claim in claims]
     found = packets.other_than_billed(rows, bills, only_messages=True)
     assert (found is None) == (words is None) and (words or "") in (found or "")
 

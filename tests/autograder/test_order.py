@@ -4,18 +4,18 @@ import pytest
 
 from autograder.checks.base import Reply
 from autograder.checks.order import matched_by_tags
-from autograder.checks.packets import Call
+from autograder.checks.packets import ObservedCall
 from autograder.matrices import known
 from autograder.matrices.kill_matrix import PREAMBLE
 from autograder.weeks import find
 
 
-def send(peer: int, tag: int, members=(0, 1)) -> Call:
-    return Call("send", list(members), peer, 4, 4, tag)
+def send(peer: int, tag: int, members=(0, 1)) -> ObservedCall:
+    return ObservedCall("send", list(members), peer, 4, 4, tag)
 
 
-def recv(peer: int, tag: int, members=(0, 1)) -> Call:
-    return Call("recv", list(members), peer, 4, 0, tag)
+def recv(peer: int, tag: int, members=(0, 1)) -> ObservedCall:
+    return ObservedCall("recv", list(members), peer, 4, 0, tag)
 
 
 def answer(*calls) -> Reply:
