@@ -15,36 +15,28 @@
 | every week | `model` is what is trained, `figures` draws, `commands` are `shardlab` in a shell, `study` keeps pages |
 """
 
-from __future__ import annotations
+from shardlab.exports import lazily
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes longer than all of this
 
 if TYPE_CHECKING:
+    from shardlab import (
+        collectives,
+        context_parallel,
+        costs,
+        data_parallel,
+        expert_parallel,
+        figures,
+        hybrid,
+        mesh,
+        meter,
+        model,
+        pipeline_parallel,
+        study,
+        tensor_parallel,
+        train,
+    )
     from shardlab.meter.alive import alive
     from shardlab.ranks.run import PerRank, RanksFailed, run
-
-__all__ = ["PerRank", "RanksFailed", "alive", "run"]
-
-PARTS = {
-    *("collectives", "context_parallel", "costs", "data_parallel", "expert_parallel", "figures", "hybrid", "mesh"),
-    *("meter", "model", "pipeline_parallel", "tensor_parallel", "train"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import `run` and its friends at first use: `shardlab doctor --help` and the cost formulas need no torch.
-
-    A part's name gives the part: `import shardlab` is enough for `shardlab.model.GPT`.
-    """
-    if name in PARTS:
-        return import_module(f"shardlab.{name}")
-    if name == "alive":  # its module in `meter` has the same name, so `meter` cannot export it
-        from shardlab.meter.alive import alive
-
-        return alive
-    if name in __all__:
-        from shardlab.ranks import run as module
-
-        return getattr(module, name)
-    raise AttributeError(f"module 'shardlab' has no attribute {name!r}")
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)
