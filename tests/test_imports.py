@@ -19,14 +19,14 @@ Graph = Mapping[str, set[str]]
 # A part imports parts of earlier lines alone: neither of later ones nor of its own. Every part has its place here.
 LAYERS: dict[str, list[tuple[str, ...]]] = {
     "shardlab": [
-        ("exports", "meant", "still", "terminal"),
+        ("exports", "meant", "terminal"),
         ("costs",),
         ("study",),
         ("meter",),
         ("ranks",),
         (ITSELF,),
         ("model",),
-        ("collectives", "mesh", "profiler"),
+        ("collectives", "mesh"),
         ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"),
         ("hybrid",),
         ("figures",),
@@ -196,7 +196,7 @@ def test_no_file_is_named_for_what_it_does_not_say():
 
 def test_the_top_of_the_package_is_in_the_table_of_its_weeks():
     table = ast.get_docstring(ast.parse((PACKAGES["shardlab"] / "__init__.py").read_text())) or ""
-    parts = {part for layer in LAYERS["shardlab"] for part in layer} - {ITSELF, "exports", "meant", "still", "terminal"}
+    parts = {part for layer in LAYERS["shardlab"] for part in layer} - {ITSELF, "exports", "meant", "terminal"}
     assert {part for part in parts if f"`{part}`" not in table} == set()
 
 

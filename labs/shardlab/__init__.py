@@ -4,7 +4,7 @@
 |---|---|
 | 0 start | `ranks` starts ranks and explains hangs; `meter` counts what they send and hold |
 | 1 collectives | `collectives`, from send and receive |
-| 2 DDP, 3 ZeRO, 4 FSDP | `data_parallel`; `profiler` records a step as it was |
+| 2 DDP, 3 ZeRO, 4 FSDP | `data_parallel`; `meter.trace_of_step` records a step as it was |
 | 5 tensor parallel, 6 sequence parallel | `tensor_parallel`; `model` recomputes, `meter` counts what is kept |
 | 7 pipelines, 8 zero bubble, 13 DualPipe | `pipeline_parallel` |
 | 9 hybrid | `mesh` says which rank is where, `hybrid` combines the axes in one step |
