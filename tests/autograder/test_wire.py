@@ -152,7 +152,7 @@ with Judge() as judge:
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 def test_an_honest_answer_keeps_its_points_where_ports_are_shared():
     """Twenty ports for seven listeners and nine connections: Linux gives several ranks the same one."""
     script = GRADES.format(few_ports=True, source=FEW_PORTS)

@@ -101,7 +101,7 @@ def test_a_peak_is_the_sum_of_its_parts():
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_float32_doubles_what_is_kept_but_no_masks_and_needs_no_master_weights(recompute):
+def test_float32_doubles_activations_and_needs_no_master_weights(recompute):
     half = replace(ZOO["llama2-7b"], flash=True)  # no dropout, so no masks
     layout = Layout(tp=2, pp=2, cp=2, num_microbatches=4, sequence_parallel=True, recompute=recompute)
     whole = replace(half, number_bytes=4)

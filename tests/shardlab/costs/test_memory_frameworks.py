@@ -115,7 +115,7 @@ def test_layers_of_stages(layers, pp, held):
     assert [layers_on_stage(model, Layout(pp=pp), stage) for stage in range(pp)] == held and sum(held) == layers
 
 
-def test_the_second_stage_is_the_fullest_where_the_embedding_takes_a_layer_s_place():
+def test_the_second_stage_is_fullest_if_embedding_replaces_a_layer():
     model = llama("x", layers=70, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=1024, sequence=4096)
     layout = Layout(pp=12, num_microbatches=64, tp=8, sequence_parallel=True)
     assert peak_memory(model, layout) == memory_of_stage(model, layout, 1)

@@ -29,7 +29,7 @@ ROUNDED = {  # billions as the papers print them, and to which digit
 }
 
 
-def test_every_model_of_the_zoo_is_held_against_what_was_published_and_names_its_source():
+def test_every_model_of_the_zoo_matches_its_published_source():
     assert set(PUBLISHED) | set(ROUNDED) == set(ZOO) == set(SOURCES)
 
 

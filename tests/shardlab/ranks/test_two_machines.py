@@ -34,7 +34,6 @@ def machines():
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox
 def test_a_lab_script_spans_two_machines(machines):
     script = str(Path(__file__).with_name("a_lab_script.py"))
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
