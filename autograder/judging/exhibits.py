@@ -86,11 +86,9 @@ def _png(claimed: Any) -> bytes | None:
     if not isinstance(claimed, dict):
         return None
     width, height, rgb = (claimed.get(name) for name in ("width", "height", "rgb"))
-    if (
-        type(width) is not int
-        or type(height) is not int
-        or not 0 < min(width, height) <= max(width, height) <= MOST_SIDE
-    ):
+    if type(width) is not int or type(height) is not int:
+        return None
+    if not (0 < width <= MOST_SIDE and 0 < height <= MOST_SIDE):
         return None
     if type(rgb) is not bytes or len(rgb) != 3 * width * height:
         return None

@@ -92,7 +92,7 @@ def _make(case: Case, rng: Random) -> Task:
         due = {}
         for at, kind in enumerate(kinds):
             parts = [own[other][at].double() for other in adders(mesh, rank, kind)]
-            due[NAMES[kind]] = (sum(parts, torch.zeros(()).double()) / sum(tokens.values())).float()
+            due[NAMES[kind]] = (sum(parts, parts[0].new_zeros(())) / sum(tokens.values())).float()
         expected.append(due)
         sizes = zip(kinds, own[rank], strict=True)
         most[rank] = sum(least_bytes(mesh, kind, one.nbytes) for kind, one in sizes) + COUNT_BYTES * mesh.world
