@@ -224,7 +224,7 @@ class _AllToAll(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return _AllToAll.apply(gradients[0], *ctx.dims), None, None  # type: ignore[return-value]
+        return _AllToAll.apply(gradients[0], *ctx.dims), None, None
 
 
 def ulysses(length: int, shape: Shape) -> tuple[Step, Step]:
@@ -234,7 +234,7 @@ def ulysses(length: int, shape: Shape) -> tuple[Step, Step]:
     def theirs(*leaves: Tensor) -> Tensor:
         q, k, v = (_AllToAll.apply(one, 1, 2) for one in leaves)
         o = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return _AllToAll.apply(o, 2, 1)  # type: ignore[return-value]
+        return _AllToAll.apply(o, 2, 1)
 
     return our_ulysses(qkv, do), stepping(theirs, qkv, do)
 

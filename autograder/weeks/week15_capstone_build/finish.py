@@ -25,7 +25,7 @@ WHY = {
     "the gradient of an expert": "ep ranks' tokens are in it already; edp adds the others. The divisor is everybody's.",
     "the gradient of the tied weight": "First and last stage each have a part of the sum.",
 }
-NAMES = dict(zip(KINDS, WHY, strict=True))
+NAMES: dict[str, str] = dict(zip(KINDS, WHY, strict=True))
 
 
 def groups_of(mesh: Mesh) -> tuple[list[list[int]], list[dict[str, int]]]:
