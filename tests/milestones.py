@@ -20,7 +20,7 @@ from shardlab.costs.model_zoo import ZOO, gpt
 from shardlab.costs.overlap import efficiency, exposed_seconds, ready_times, transfers
 from shardlab.costs.recipes import RECIPES, bytes_per_parameter
 from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes, ring_reduce_scatter_bytes, zero_bytes
-from shardlab.hybrid.asleep import predicted_seconds
+from shardlab.hybrid.emulated import predicted_seconds
 from shardlab.mesh import Mesh
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate

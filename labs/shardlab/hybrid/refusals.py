@@ -6,9 +6,8 @@ import torch.distributed as dist
 from torch import nn
 
 from shardlab.costs.model import divisors
-from shardlab.hybrid.part import Whole
+from shardlab.hybrid.part import Whole, layers_of
 from shardlab.hybrid.settings import RECOMPUTE, Settings
-from shardlab.hybrid.stage import layers_of
 from shardlab.mesh.axes import Mesh
 from shardlab.model.gpt import GPTConfig
 from shardlab.model.moe import MoEConfig

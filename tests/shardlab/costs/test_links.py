@@ -24,7 +24,7 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.links import Group, Links, group_of
 from shardlab.costs.memory_states import parameters_on_stage
 from shardlab.costs.model_zoo import ZOO, gpt
-from shardlab.hybrid.asleep import predicted_seconds
+from shardlab.hybrid.emulated import predicted_seconds
 from shardlab.mesh.axes import Mesh
 from shardlab.mesh.nodes import link_bytes_per_second
 

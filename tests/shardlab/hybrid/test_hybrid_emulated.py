@@ -2,7 +2,7 @@
 
 import pytest
 import shardlab
-from shardlab.hybrid.asleep import asleep_seconds, predicted_seconds
+from shardlab.hybrid.emulated import asleep_seconds, predicted_seconds
 from shardlab.mesh import Mesh
 
 STEP = {"num_microbatches": 8, "forward_seconds": 0.01, "gradient_bytes": 400e6}

@@ -9,7 +9,6 @@ import torch.distributed as dist
 from shardlab.costs.traffic import ring_all_reduce_bytes
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.emulated import AsleepLayer, over_link
-from shardlab.hybrid.trainer import average_gradients
 from shardlab.mesh.axes import Mesh
 from shardlab.mesh.process_groups import create_process_groups
 from shardlab.pipeline_parallel.builders import one_f_one_b
@@ -49,7 +48,7 @@ def asleep_seconds(
         dist.barrier()
         began = time.perf_counter()
         execute(schedule, stages, group=groups.of("pp"), agreed=True)
-        average_gradients(replicas)
+        replicas.reduce_gradients()
     return (time.perf_counter() - began) / slower
 
 
