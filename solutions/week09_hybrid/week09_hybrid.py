@@ -437,7 +437,9 @@ links, share_of_one_gpu = {"PCIe": 32e9, "NVLink": 450e9}, 8 * 0.030 / 4
 for mesh in (Mesh(dp=4), Mesh(dp=2, pp=2), Mesh(pp=4)):
     due = {name: hybrid.predicted_seconds(mesh, **step, bytes_per_second=speed) for name, speed in links.items()}
     slept = step | {"bytes_per_second": links["PCIe"], "slower": 8}
-    by_rank = shardlab.run(lambda mesh=mesh, slept=slept: hybrid.asleep_seconds(mesh, **slept), ranks=4, observe=False)
+    by_rank = shardlab.run(
+        lambda mesh=mesh, slept=slept: hybrid.emulated_seconds(mesh, **slept), ranks=4, observe=False
+    )
     seconds = max(by_rank)
     text = ", ".join(f"{share_of_one_gpu / formula:.1%} over {name}" for name, formula in due.items())
     print(f"dp {mesh.dp} x pp {mesh.pp}: predicted {text}; measured {share_of_one_gpu / seconds:.1%} over PCIe")

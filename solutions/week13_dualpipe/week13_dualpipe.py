@@ -330,14 +330,14 @@ check("week13.dualpipe", dualpipe, dualpipe_v, cases=cases)
 short, equal = Durations(1, 1, 0.5), Durations(1, 1, 1)
 for name, durations in (("1f1b", short), ("zb-h1", short), ("dualpipe", short), ("dualpipe", equal)):
     schedule = builders.BUILDERS[name](4, 8)
-    timeline = pipeline_parallel.run_asleep(schedule, durations, seconds_per_unit=0.06)
+    timeline = pipeline_parallel.run_emulated(schedule, durations, seconds_per_unit=0.06)
     due = simulate(schedule, durations)
     held = max(pipeline_parallel.peak_activations(schedule, until=pipeline_parallel.Kind.W))
     print(f"{name:9} W = {durations.weight_gradient:3}: time {timeline.makespan:5.1f} ({due.makespan:g})", end="")
     print(f"  idle {max(timeline.idle):4.1f} ({max(due.idle):g})  holds {held} activations")
 
 # %% tags=["interactive"]
-figures.schedule_explorer("dualpipe", run=pipeline_parallel.run_asleep)
+figures.schedule_explorer("dualpipe", run=pipeline_parallel.run_emulated)
 
 # %% [markdown]
 # **What a profiler sees.** Sleeping ranks keep time. Do real kernels? First our timeline of DualPipeV on four ranks

@@ -4,7 +4,7 @@ from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
-    emulated=("asleep_seconds", "predicted_seconds"),
+    emulated=("emulated_seconds", "predicted_seconds"),
     clipping=("NotFinite",),
     layerwise=("LayerByLayer",),
     mesh_trainer=("MeshTrainer", "Step"),

@@ -8,18 +8,18 @@ import torch.distributed as dist
 
 from shardlab.costs.traffic import ring_all_reduce_bytes
 from shardlab.data_parallel.ddp import DataParallel
-from shardlab.data_parallel.emulated import AsleepLayer, over_link
+from shardlab.data_parallel.emulated import EmulatedLayer, over_link
 from shardlab.mesh.axes import Mesh
 from shardlab.mesh.process_groups import create_process_groups
 from shardlab.pipeline_parallel.builders import one_f_one_b
 from shardlab.pipeline_parallel.durations import Durations
+from shardlab.pipeline_parallel.emulated import emulated_stages
 from shardlab.pipeline_parallel.execution import execute
-from shardlab.pipeline_parallel.stages import sleeping_stages
 
 STAND_INS = 1000  # parameters whose gradients really travel, for all of the model's
 
 
-def asleep_seconds(
+def emulated_seconds(
     mesh: Mesh,
     *,
     num_microbatches: int,
@@ -40,11 +40,11 @@ def asleep_seconds(
         )
     groups = create_process_groups(mesh)
     schedule = one_f_one_b(mesh.pp, num_microbatches // mesh.dp)
-    weights = AsleepLayer(STAND_INS, forward_seconds=0.0, backward_seconds=0.0)
+    weights = EmulatedLayer(STAND_INS, forward_seconds=0.0, backward_seconds=0.0)
     share = weights.weight.nbytes / (gradient_bytes / mesh.pp)
     replicas = DataParallel(weights, group=groups.of("dp"), reduce=over_link(bytes_per_second * share / slower))
     for seconds in (0.0, slower * forward_seconds / mesh.pp):  # the first round only makes the connections
-        stages = sleeping_stages(schedule, dist.get_rank(groups.of("pp")), Durations(seconds, seconds, seconds))
+        stages = emulated_stages(schedule, dist.get_rank(groups.of("pp")), Durations(seconds, seconds, seconds))
         dist.barrier()
         began = time.perf_counter()
         execute(schedule, stages, group=groups.of("pp"), agreed=True)

@@ -4,12 +4,12 @@ from shardlab.exports import lazily
 
 __getattr__ = lazily(
     __name__,
-    asleep=("run_asleep",),
     bounds=("least_makespan",),
     check_messages=("message_problems",),
     check=("problems",),
     communication=("Message", "MessageBatch", "communicate"),
     durations=("Durations", "message_seconds"),
+    emulated=("run_emulated",),
     execution=("execute", "run_program"),
     schedule=("Action", "Kind", "Overlap", "Schedule", "inputs_of", "parse_schedule"),
     shared_weights=("add_twin_gradients",),

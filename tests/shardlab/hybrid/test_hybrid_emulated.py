@@ -2,7 +2,7 @@
 
 import pytest
 import shardlab
-from shardlab.hybrid.emulated import asleep_seconds, predicted_seconds
+from shardlab.hybrid.emulated import emulated_seconds, predicted_seconds
 from shardlab.mesh import Mesh
 
 STEP = {"num_microbatches": 8, "forward_seconds": 0.01, "gradient_bytes": 400e6}
@@ -20,7 +20,7 @@ def test_four_gpus_over_pcie_reach_70_to_85_per_cent_in_all_three_ways():
 
 
 def measured(mesh):
-    return asleep_seconds(mesh, **STEP, bytes_per_second=32e9)
+    return emulated_seconds(mesh, **STEP, bytes_per_second=32e9)
 
 
 def measured_quickly():

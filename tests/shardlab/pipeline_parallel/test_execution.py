@@ -13,11 +13,11 @@ from models import after_step, layer, loss, microbatches, one_process
 from oracle import named
 from shardlab import meter
 from shardlab.pipeline_parallel import execution, mailbox
-from shardlab.pipeline_parallel.asleep import run_asleep
 from shardlab.pipeline_parallel.builders import BUILDERS, gpipe, one_f_one_b, zb_h1
 from shardlab.pipeline_parallel.check import check
 from shardlab.pipeline_parallel.communication import MessageBatch, communicate
 from shardlab.pipeline_parallel.durations import Durations
+from shardlab.pipeline_parallel.emulated import run_emulated
 from shardlab.pipeline_parallel.execution import execute, run_program
 from shardlab.pipeline_parallel.schedule import num_stages, parse_schedule, parse_slot, stages_of_rank
 from shardlab.pipeline_parallel.simulation import simulate
@@ -258,11 +258,11 @@ def test_what_cannot_run_is_refused_before_any_message():
 
 
 @pytest.mark.parametrize("name", ["zb-h1", "dualpipe"])
-def test_sleeping_stages_show_the_bubble(name):
+def test_emulated_stages_show_the_bubble(name):
     schedule = BUILDERS[name](4, 8)
     predicted = simulate(schedule)
     for _ in range(4):  # a busy machine wakes late: the best of a few is meant; benchmarks/pipelines.py holds 2%
-        timeline = run_asleep(schedule, seconds_per_unit=0.01)
+        timeline = run_emulated(schedule, seconds_per_unit=0.01)
         if timeline.makespan < 1.3 * predicted.makespan:
             break
     assert 0.98 * predicted.makespan < timeline.makespan < 1.5 * predicted.makespan
@@ -270,5 +270,5 @@ def test_sleeping_stages_show_the_bubble(name):
 
 
 def test_one_rank_needs_nobody():
-    timeline = run_asleep(one_f_one_b(1, 3), Durations(forward=[2.0]), seconds_per_unit=0.005)
+    timeline = run_emulated(one_f_one_b(1, 3), Durations(forward=[2.0]), seconds_per_unit=0.005)
     assert 11.8 < timeline.makespan < 36
