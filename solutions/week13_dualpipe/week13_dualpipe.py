@@ -426,7 +426,7 @@ def train(program, schedule, batches, targets, verify=False):
     for _ in range(25):
         last = stage(layers[1], input_like=batches[0], loss=loss, loss_weight=1 / len(batches))
         stages = {0: stage(layers[0], inputs=batches), 1: last}
-        pipeline_parallel.run_program(program, stages, 2, group=dist.group.WORLD, verify=verify)
+        pipeline_parallel.Executor(verify).run(program, stages, 2, group=dist.group.WORLD)
         pipeline_parallel.add_twin_gradients(schedule, stages, group=dist.group.WORLD)
         losses.append(sum(last.losses.values()).item())
         optimizer.step()
@@ -447,7 +447,7 @@ for name, each in (("right", program), ("swapped", wrong)):
 
 # %% [markdown]
 # It trains. The loss falls, less than it should, and there is no error. Two checks find it: one judges the list of
-# messages before the run, the other sends every message's name ahead of it (`verify=True`, for debugging).
+# messages before the run, the other sends every message's name ahead of it (`Executor(verify=True)`, for debugging).
 
 # %%
 print(pipeline_parallel.message_problems(wrong)[0])
