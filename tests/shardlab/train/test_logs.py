@@ -13,7 +13,7 @@ from shardlab.figures import draw_losses
 from shardlab.train import Row, build, read_log
 from shardlab.train.curve import runs_of
 from shardlab.train.logs import FILE, Logs, entries
-from shardlab.train.loop import Training, one_step
+from shardlab.train.loop import Training
 from shardlab.train.peak import mfu, peak_flops
 
 from tests.shardlab.train.small import EXPERTS, recipe, trained
@@ -78,7 +78,7 @@ def test_a_log_that_cannot_be_written_costs_no_step(tmp_path, capsys, monkeypatc
 def measured(one):
     training = Training(one, quiet=True)
     for _ in range(2):
-        one_step(training)
+        training.one_step()
     return training.measurement.by_rank
 
 
