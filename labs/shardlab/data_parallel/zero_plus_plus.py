@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.costs.memory_states import shard_elements
+from shardlab.costs.memory.states import shard_elements
 from shardlab.data_parallel.flat import FlatParameters
 from shardlab.data_parallel.gathered import GatheredParameters
 from shardlab.data_parallel.quantized import as_message, dequantize, from_bytes
@@ -101,7 +101,7 @@ class PlusParameters(GatheredParameters):
 class ZeroPlusPlus(Zero3):
     """As `Zero3`, with quantized_weights (qwZ), node (hpZ: the ranks of this machine) or quantized_gradients (qgZ).
 
-    Bytes: costs.zero_plus_plus.plus_bytes. In qgZ gradients are rounded once, and summed in float32 by their owner.
+    Bytes: costs.compression.plus_bytes. In qgZ gradients are rounded once, and summed in float32 by their owner.
     """
 
     def __init__(

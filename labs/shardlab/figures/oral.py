@@ -5,8 +5,8 @@ import html
 import ipywidgets as widgets
 from IPython.display import HTML, display
 
-from shardlab.costs.interview import Asked, Setting, asked_in_random_order
 from shardlab.still import with_still
+from shardlab.study.interview import Asked, Setting, asked_in_random_order
 
 
 def show_questions(setting: Setting, *, seed: int, count: int = 3) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.distributed as dist
 from torch import nn
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.hybrid.part import Whole, layers_of
 from shardlab.hybrid.settings import RECOMPUTE, Settings
 from shardlab.mesh.axes import Mesh

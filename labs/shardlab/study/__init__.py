@@ -5,6 +5,7 @@ from shardlab.exports import lazily
 __getattr__ = lazily(
     __name__,
     folder=("Folder", "begin"),
+    interview=(),
     panels=("hint", "offer_hint", "panel", "solution"),
     records=("note",),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from shardlab.costs.clock.calibration import read_calibration
-from shardlab.costs.flops import model_flops_per_token, utilisation
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.flops import model_flops_per_token, utilisation
+from shardlab.costs.models.model import Transformer
 from shardlab.train.recipe import Recipe
 
 

@@ -6,7 +6,7 @@ import torch
 from shardlab import meter
 from shardlab.costs.axis_traffic import pp_boundary_bytes, tp_layer_bytes
 from shardlab.costs.layout import Layout
-from shardlab.costs.model_zoo import gpt
+from shardlab.costs.models.zoo import gpt
 from shardlab.costs.traffic import ring_all_reduce_bytes
 from shardlab.hybrid import Settings, layers_of, sent_by_axis
 from shardlab.mesh import Mesh

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import shardlab
 from matplotlib.figure import Figure
-from shardlab.costs.flops import model_flops_per_token
-from shardlab.costs.model import num_parameters
+from shardlab.costs.models.flops import model_flops_per_token
+from shardlab.costs.models.model import num_parameters
 from shardlab.figures import draw_losses
 from shardlab.train import Row, build, read_log
 from shardlab.train.curve import runs_of
