@@ -24,9 +24,8 @@ from shardlab.train.checkpoint_save import Saved, Saver
 from shardlab.train.fits import on_ranks
 from shardlab.train.hook import Hook
 from shardlab.train.logs import Logs, Row
-from shardlab.train.measure import Measurement
+from shardlab.train.measure import Measurement, mfu, peak_flops
 from shardlab.train.order import rows_of_replica, sequence_numbers, text_of
-from shardlab.train.peak import mfu, peak_flops
 from shardlab.train.randomness import Dropouts
 from shardlab.train.rates import rate_at
 from shardlab.train.recipe import Recipe, to_tables

@@ -14,7 +14,7 @@ from shardlab.train import Row, build, read_log
 from shardlab.train.curve import runs_of
 from shardlab.train.logs import FILE, Logs, entries
 from shardlab.train.loop import Training
-from shardlab.train.peak import mfu, peak_flops
+from shardlab.train.measure import mfu, peak_flops
 
 from tests.shardlab.train.small import EXPERTS, recipe, trained
 
