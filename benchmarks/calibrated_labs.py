@@ -143,14 +143,14 @@ def pipeline(ranks: int) -> Case:
 
 
 def asleep(ranks: int) -> Case:
-    from shardlab.pipeline_parallel.asleep import run_asleep
+    from shardlab.pipeline_parallel.emulated import run_emulated
 
     built = BUILDERS["1f1b"](ranks, MICROBATCHES)
     return Case(
         f"lab 1, pipeline asleep, {ranks} ranks",
         ranks,
         lambda _: simulate(built).makespan * UNIT,
-        lambda: run_asleep(built, seconds_per_unit=UNIT).makespan * UNIT,
+        lambda: run_emulated(built, seconds_per_unit=UNIT).makespan * UNIT,
         0.0,
     )
 

@@ -9,12 +9,14 @@ from statistics import median
 import shardlab
 import torch
 import torch.distributed as dist
+from shardlab.mesh.emulated import EmulatedDevice
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.durations import Durations
+from shardlab.pipeline_parallel.emulated import emulated_stages
 from shardlab.pipeline_parallel.execution import execute, measured
 from shardlab.pipeline_parallel.schedule import Schedule, num_stages, stages_of_rank
 from shardlab.pipeline_parallel.simulation import simulate
-from shardlab.pipeline_parallel.stages import ModuleStage, Sleeper, sleeping_stages
+from shardlab.pipeline_parallel.stages import ModuleStage
 from torch import Tensor, nn
 
 from benchmarks.row import Row, at_least_times, at_most
@@ -38,7 +40,7 @@ class _Sleep(torch.autograd.Function):
     """Passes a tensor on; its backward is busy for a while."""
 
     @staticmethod
-    def forward(ctx, tensor: Tensor, device: Sleeper, seconds: float) -> Tensor:
+    def forward(ctx, tensor: Tensor, device: EmulatedDevice, seconds: float) -> Tensor:
         ctx.device, ctx.seconds = device, seconds
         return tensor.clone()
 
@@ -51,7 +53,7 @@ class _Sleep(torch.autograd.Function):
 class Sleeping(nn.Module):
     """Sleeps UNIT in the forward, for the input's gradient and for the weight's: two branches, so torch can split."""
 
-    def __init__(self, device: Sleeper) -> None:
+    def __init__(self, device: EmulatedDevice) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(1))
         self.device = device
@@ -113,13 +115,13 @@ def asleep(name: str) -> tuple[list, list[float]]:
     schedule = BUILDERS[name](RANKS, MICROBATCHES)
     peer = None
     if name in TORCHS:
-        device = Sleeper()
+        device = EmulatedDevice()
         modules: dict[int, nn.Module] = {stage: Sleeping(device) for stage in stages_of_rank(schedule, rank)}
         peer = by_torch(name, modules, num_stages(schedule), torch.ones(MICROBATCHES, 1))
     ours, theirs = [], []
     for _ in range(ROUNDS + 1):
         dist.barrier()
-        ours.append(execute(schedule, sleeping_stages(schedule, rank, durations), group=None))
+        ours.append(execute(schedule, emulated_stages(schedule, rank, durations), group=None))
         theirs.append(seconds_of(peer) if peer else 0.0)
     return ours[1:], theirs[1:]
 

@@ -14,7 +14,7 @@ from shardlab.commands.plan_run import run_plan
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
 from shardlab.costs.machines import as_accelerator, as_trained
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.planner import Plan, memory_of, seconds_of
 
 from benchmarks.row import Row

@@ -8,7 +8,7 @@ import time
 from statistics import median
 
 from shardlab.costs.hardware import ACCELERATORS
-from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.models.zoo import ZOO
 from shardlab.costs.planning.planner import plan
 
 from benchmarks.row import Row, at_most

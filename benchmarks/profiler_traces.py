@@ -16,7 +16,7 @@ from pathlib import Path
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab.figures.traces import KEPT
+from shardlab.figures.profile import KEPT
 from shardlab.meter.profiler import trace_of_step
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.pipeline_parallel.builders import BUILDERS

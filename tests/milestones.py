@@ -10,20 +10,21 @@ from pathlib import Path
 from shardlab.costs import compression, traffic
 from shardlab.costs.axis_traffic import activation_bytes_of, gradient_bytes, tp_layer_bytes, traffic_of_step
 from shardlab.costs.clock.step import bubble_share
-from shardlab.costs.flops import attention_core_flops, layer_matmul_flops
 from shardlab.costs.layout import Layout
 from shardlab.costs.links import group_of, ring_bandwidth
 from shardlab.costs.machines import find_accelerator, links_of
-from shardlab.costs.memory import gpt_layer_activation_bytes
-from shardlab.costs.memory_states import held_parameters, zero_state_bytes
-from shardlab.costs.model_zoo import ZOO, gpt
+from shardlab.costs.memory.stage import gpt_layer_activation_bytes
+from shardlab.costs.memory.states import held_parameters, zero_state_bytes
+from shardlab.costs.models.flops import attention_core_flops, layer_matmul_flops
+from shardlab.costs.models.zoo import ZOO, gpt
 from shardlab.costs.overlap import efficiency, exposed_seconds, ready_times, transfers
-from shardlab.costs.recipes import RECIPES, bytes_per_parameter
 from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes, ring_reduce_scatter_bytes, zero_bytes
-from shardlab.hybrid.asleep import predicted_seconds
+from shardlab.hybrid.emulated import predicted_seconds
 from shardlab.mesh import Mesh
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
+
+from tests.shardlab.costs.recipes import RECIPES, bytes_per_parameter
 
 PAGE = Path(__file__).parents[1] / "docs" / "milestones.md"
 GPT3, TP8_PP4_DP32 = ZOO["gpt3-175b"], Layout(tp=8, pp=4, dp=32)

@@ -7,10 +7,10 @@ import typer
 from beside import FigureFile
 from shardlab.costs.hardware import GIB
 from shardlab.costs.layout import Layout, check_layout
-from shardlab.costs.memory import MemoryBytes, peak_memory
-from shardlab.costs.memory_states import bytes_per_parameter, zero_state_bytes
-from shardlab.costs.model import num_parameters
-from shardlab.costs.model_file import load_model
+from shardlab.costs.memory.stage import MemoryBytes, peak_memory
+from shardlab.costs.memory.states import bytes_per_parameter, zero_state_bytes
+from shardlab.costs.models.file import load_model
+from shardlab.costs.models.model import num_parameters
 
 
 def measured_states(width: int) -> tuple[int, int, int, int]:

@@ -111,7 +111,7 @@ def main(
     figure: FigureFile = None,
 ) -> None:
     """Predict a schedule's bubble, then measure it: real messages between real ranks, stages that sleep or compute."""
-    from shardlab.pipeline_parallel.asleep import run_asleep
+    from shardlab.pipeline_parallel.emulated import run_emulated
 
     if schedule not in BUILDERS:
         raise typer.BadParameter(f"there is no schedule {schedule!r}: use one of {', '.join(BUILDERS)}")
@@ -124,7 +124,7 @@ def main(
         timeline, real = simulate(built, durations), measure(built, compute, rows, rounds=5)
     else:
         unit, durations = milliseconds / 1e3, Durations()
-        timeline, real = simulate(built), run_asleep(built, seconds_per_unit=unit)
+        timeline, real = simulate(built), run_emulated(built, seconds_per_unit=unit)
 
     typer.echo(f"{schedule}, p = {ranks}, m = {microbatches}{'':8}{'simulated':>12}{'measured':>12}")
     typer.echo(f"{'seconds':28}{unit * timeline.makespan:12.3f}{unit * real.makespan:12.3f}")

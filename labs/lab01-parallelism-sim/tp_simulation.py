@@ -10,8 +10,8 @@ from shardlab.costs.axis_traffic import BF16, tp_layer_bytes
 from shardlab.costs.clock.calibrated import mlp_tensor_parallel_seconds
 from shardlab.costs.clock.calibration import Calibration
 from shardlab.costs.layout import Layout, check_layout
-from shardlab.costs.model import divisors
-from shardlab.costs.model_zoo import find_model
+from shardlab.costs.models.model import divisors
+from shardlab.costs.models.zoo import find_model
 from shardlab.costs.traffic import ring_all_reduce_bytes
 
 MOST_RANKS = 16

@@ -390,7 +390,7 @@ def predicted(num_buckets, bandwidth=BANDWIDTH):
 
 def measured(num_buckets):
     sleeps = {"forward_seconds": FORWARD / LAYERS, "backward_seconds": BACKWARD[0]}
-    layers = [data_parallel.AsleepLayer(PARAMETERS, **sleeps) for _ in range(LAYERS)]
+    layers = [data_parallel.EmulatedLayer(PARAMETERS, **sleeps) for _ in range(LAYERS)]
     num_bytes = 4 * PARAMETERS * LAYERS // num_buckets
     sizes = {"bucket_bytes": num_bytes, "first_bucket_bytes": num_bytes}
     link = data_parallel.over_link(BANDWIDTH)

@@ -6,7 +6,7 @@ import pytest
 import shardlab
 import torch
 from shardlab import meter
-from shardlab.costs.memory_states import shard_elements, zero_state_bytes
+from shardlab.costs.memory.states import shard_elements, zero_state_bytes
 from shardlab.data_parallel import reducing
 from shardlab.data_parallel.zero1 import Zero1
 from torch import nn

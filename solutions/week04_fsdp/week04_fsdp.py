@@ -56,9 +56,9 @@ from autograder import check
 # %%
 parts = ("parameters", "gradients", "optimizer")
 rows = {}
-print(f"DDP: {costs.memory_states.zero_state_bytes(65e9, 64, 0).total / 1e9:.0f} GB on every GPU")
+print(f"DDP: {costs.zero_state_bytes(65e9, 64, 0).total / 1e9:.0f} GB on every GPU")
 for stage, name in enumerate(("ZeRO-1", "ZeRO-2", "ZeRO-3"), start=1):
-    held = costs.memory_states.zero_state_bytes(65e9, 64, stage)
+    held = costs.zero_state_bytes(65e9, 64, stage)
     rows[name] = {part: getattr(held, part) for part in parts}
 figure, ax = figures.new_axes(8, 2.4)
 title = "65B parameters on 64 GPUs: only ZeRO-3 fits"
@@ -297,7 +297,7 @@ check("week04.step", zero3_step, cases=[values, memory])
 # on 64 GPUs, bf16, prefetch 1:
 
 # %%
-unit, held = 2 * 65e9 / 80, costs.memory_states.zero_state_bytes(65e9, 64, 3)  # bytes of one block in bf16
+unit, held = 2 * 65e9 / 80, costs.zero_state_bytes(65e9, 64, 3)  # bytes of one block in bf16
 rows = {}
 for name, weights, gradients in [("at rest", 0, 0), ("forward", 2, 0), ("backward", 2, 1)]:
     rows[name] = {"parameters": held.parameters + weights * unit, "gradients": held.gradients + gradients * unit}
@@ -573,7 +573,7 @@ figures.show(figure, figures.draw_bars(ax, sent, title="hpZ: more bytes inside a
 # %%
 num_parameters, pcie = 65e9, 32e9
 for num_ranks in (8, 64):
-    held = costs.memory_states.zero_state_bytes(num_parameters, num_ranks, 3)
+    held = costs.zero_state_bytes(num_parameters, num_ranks, 3)
     seconds = (held.parameters + held.gradients) / pcie
     print(f"{num_ranks} GPUs: {held.total / 1e9:.1f} GB of states on each; offload the optimizer:", end=" ")
     print(f"{(held.total - held.optimizer) / 1e9:.1f} GB, and {seconds:.2f} s per step over PCIe at 32 GB/s")

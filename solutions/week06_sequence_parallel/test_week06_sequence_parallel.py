@@ -7,8 +7,8 @@ from random import Random
 import pytest
 import torch
 from megatron.core.tensor_parallel import layers, mappings, random
-from shardlab.costs.flops import hardware_flops_per_token, model_flops_per_token
-from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.models.flops import hardware_flops_per_token, model_flops_per_token
+from shardlab.costs.models.zoo import ZOO
 
 from autograder import weeks
 from autograder.authoring import notebooks

@@ -44,7 +44,7 @@
 import shardlab
 import torch
 from shardlab import costs, figures, meter, pipeline_parallel
-from shardlab.pipeline_parallel import builders, parse_schedule, peak_activations, run_asleep, simulate
+from shardlab.pipeline_parallel import builders, parse_schedule, peak_activations, run_emulated, simulate
 
 from autograder import check
 
@@ -476,7 +476,7 @@ figures.show(figure, figures.draw_timelines(axes, rows, marks=figures.Marks(phas
 # Move the sliders, predict, then press *Run it*: real ranks, real messages, stages that sleep.
 
 # %% tags=["interactive"]
-figures.schedule_explorer("1f1b", run=run_asleep)
+figures.schedule_explorer("1f1b", run=run_emulated)
 
 # %% [markdown]
 # ## 10 · Predict, then measure
@@ -487,10 +487,10 @@ figures.schedule_explorer("1f1b", run=run_asleep)
 # %%
 for num in (1, 4, 8):
     schedule = builders.gpipe(2, num)
-    predicted, measured = simulate(schedule), run_asleep(schedule)
+    predicted, measured = simulate(schedule), run_emulated(schedule)
     print(f"2 stages, M = {num}: predicted {1 - predicted.bubble:.0%} busy, measured {1 - measured.bubble:.0%}")
 for name, build in [("GPipe", builders.gpipe), ("1F1B", builders.one_f_one_b)]:
-    predicted, measured = simulate(build(4, 8)), run_asleep(build(4, 8))
+    predicted, measured = simulate(build(4, 8)), run_emulated(build(4, 8))
     print(f"{name}, 4 stages, M = 8: predicted {predicted.bubble:.1%} idle, measured {measured.bubble:.1%}")
 figure, axes = figures.new_rows(8, 4.4, 2)
 rows = [("1F1B, predicted", measured.schedule), ("1F1B, measured", measured)]
@@ -583,7 +583,7 @@ check("week07.reading", reading_answers)
 # of them 12. By the formula, 2 = 1·1 + 1, so q = 1, s = 1, and 3·(2·2 + 0) = 12.
 #
 # 1F1B with a shorter warm-up obeys the cap, but takes 69: somewhere a rank waits for a forward while a backward lies
-# ready. When yours is right, measure it: `run_asleep(parse_schedule(capped(4, 8, 2)))`.
+# ready. When yours is right, measure it: `run_emulated(parse_schedule(capped(4, 8, 2)))`.
 #
 # <details><summary>Hint</summary>
 #

@@ -82,6 +82,6 @@ def test_what_the_reading_questions_ask_is_so():
     finish = split_backward.backward_input(output, torch.ones(2, 4), rows)
     assert len(inspect.getclosurevars(finish).nonlocals["late"]) == READING["late_cuts"]
     assert f"torch.autograd.{READING['weights_by']}(" in inspect.getsource(_backward.stage_backward_weight)
-    calls = inspect.getsource(execution._input) + inspect.getsource(execution._compute)
+    calls = inspect.getsource(execution._Passes.input_of) + inspect.getsource(execution._Passes._compute)
     last = [calls.rindex(f".{name}") for name in READING["order"]]
     assert last == sorted(last)

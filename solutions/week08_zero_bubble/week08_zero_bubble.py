@@ -43,7 +43,7 @@
 import shardlab
 import torch
 from shardlab import figures, pipeline_parallel
-from shardlab.pipeline_parallel import Action, Durations, builders, inputs_of, peak_activations, run_asleep, simulate
+from shardlab.pipeline_parallel import Action, Durations, builders, inputs_of, peak_activations, run_emulated, simulate
 
 from autograder import check
 
@@ -86,7 +86,7 @@ figures.show(figure, figures.draw_timelines(axes, rows, marks=marks))
 # Choose a schedule below, predict, press *Run it*: real ranks that sleep instead of computing.
 
 # %% tags=["interactive"]
-figures.schedule_explorer("zb-h1", run=run_asleep)
+figures.schedule_explorer("zb-h1", run=run_emulated)
 
 # %% [markdown]
 # ## 3 · Notation
@@ -419,7 +419,7 @@ cases = {
     "ZBV, two half stages": (builders.zbv(4, 8), Durations(0.5, 0.5, 0.5)),
 }
 for name, (schedule, durations) in cases.items():
-    timeline, due = run_asleep(schedule, durations), simulate(schedule, durations)
+    timeline, due = run_emulated(schedule, durations), simulate(schedule, durations)
     idle, span = max(timeline.idle), timeline.span_idle[0]
     print(f"{name:20} time {timeline.makespan:5.1f} ({due.makespan:g})", end="   ")
     print(f"idle {idle:4.1f} ({max(due.idle):g})   within rank 0's span {span:4.1f} ({due.span_idle[0]:g})")

@@ -7,8 +7,8 @@ from megatron.core import parallel_state
 from megatron.core.tensor_parallel import layers
 from shardlab.costs.layout import Layout
 from shardlab.costs.machines import find_accelerator
-from shardlab.costs.memory_states import parameters_on_stage, zero_state_bytes
-from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.memory.states import parameters_on_stage, zero_state_bytes
+from shardlab.costs.models.zoo import ZOO
 from shardlab.mesh import MEGATRON_ORDER, Mesh
 from shardlab.mesh.axes import DENSE
 from shardlab.mesh.nodes import link_bytes_per_second

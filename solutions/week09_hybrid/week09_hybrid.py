@@ -43,8 +43,9 @@
 # %%
 import shardlab
 import torch
-from shardlab import costs, figures, hybrid, meter, model, tensor_parallel
+from shardlab import costs, data_parallel, figures, hybrid, meter, model, tensor_parallel
 from shardlab.mesh import Mesh, create_process_groups, link_bytes_per_second, position
+from shardlab.tensor_parallel import Column, Row
 
 from autograder import check
 
@@ -165,17 +166,21 @@ check("week09.groups", groups, cases=[{"axes": axes, "sizes": sizes} for axes, s
 # %%
 def losses(mixed_up):
     made = create_process_groups(Mesh(tp=2, dp=2))
-    replicas = made.of("dp")
-    if mixed_up:
-        made.by_axes["dp",] = made.of("tp")
     torch.manual_seed(0)
     gpt = model.GPT(model.GPTConfig(layers=2, hidden=32, sequence=16, vocabulary=16, tied=False))
-    trainer = hybrid.HybridTrainer(gpt, made, lambda p: torch.optim.Adam(p, lr=1e-2), num_microbatches=1)
+    tensor_parallel.apply_plan(gpt.blocks, {"*.up": Column(), "*.down": Row()}, group=made.of("tp"))
+    replicas = data_parallel.DataParallel(gpt, group=made.of("tp" if mixed_up else "dp"))
+    optimizer = torch.optim.Adam(gpt.parameters(), lr=1e-2)
     tokens = torch.randint(16, (4, 17), generator=torch.Generator().manual_seed(dist.get_rank() // 2))
-    seen = [trainer.step(tokens[:, :-1], tokens[:, 1:]) for _ in range(20)]
-    mine = trainer.module.head.weight.detach()
-    both = [torch.zeros_like(mine) for _ in range(2)]
-    dist.all_gather(both, mine, group=replicas)
+    seen = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = model.next_token_loss(replicas(tokens[:, :-1]), tokens[:, 1:])
+        loss.backward()
+        optimizer.step()
+        seen.append(loss.item())
+    both = [torch.zeros_like(gpt.head.weight) for _ in range(2)]
+    dist.all_gather(both, gpt.head.weight.detach(), group=made.of("dp"))
     return seen[0], seen[-1], (both[0] - both[1]).abs().max().item()
 
 
@@ -184,7 +189,7 @@ for mixed_up in (False, True):
     print(f"mixed up: {mixed_up}; loss {first:.2f} -> {last:.2f}; replicas differ by up to {apart:.3f}")
 
 # %% [markdown]
-# It falls in both, and further in the wrong one! The trainer also copied its starting weights over this group: there
+# It falls in both, and further in the wrong one! `DataParallel` also copies its first weights over its group: there
 # the two tensor-parallel halves were equal from the start and stayed equal, and each replica (副本) memorizes its own
 # half of the data and drifts away from the other. A loss that falls proves nothing; *replicas that are equal* is a
 # test.
@@ -404,11 +409,12 @@ check("week09.hybrid-step", hybrid_step, cases=[four, eight])
 def step_measured():
     made = create_process_groups(Mesh(tp=2, pp=2, dp=2))
     gpt = model.GPT(model.GPTConfig(layers=4, hidden=32, sequence=16, vocabulary=16, tied=False)).bfloat16()
-    trainer = hybrid.HybridTrainer(gpt, made, lambda p: torch.optim.SGD(p, lr=0.1), num_microbatches=2, max_norm=1.0)
-    tokens = torch.randint(16, (4, 17))
+    settings = hybrid.Settings(num_microbatches=2, max_norm=1.0)
+    trainer = hybrid.MeshTrainer(gpt, made, lambda p: torch.optim.SGD(p, lr=0.1), settings)
+    tokens = torch.randint(16, (4, 17), generator=torch.Generator().manual_seed(0))
     with meter.record() as bill:
         trainer.step(tokens[:, :-1], tokens[:, 1:])
-    return sum(p.numel() for p in trainer.module.parameters()), hybrid.sent_by_axis(bill.events, made)
+    return sum(p.numel() for p in trainer.masters()), hybrid.sent_by_axis(bill.events, made)
 
 
 num, sent = shardlab.run(step_measured, ranks=8, timeout=60)[0]
@@ -417,8 +423,8 @@ print("predicted:", {"tp": 2 * 2 * forward, "pp": 2 * boundary, "dp": gradients}
 print("measured: ", sent)
 
 # %% [markdown]
-# Equal to the byte. What is left, on tp and pp together, is one number: the squared norm, for
-# clipping (section 9), in float64.
+# Equal to the byte. What is left, over all eight ranks, are two short messages: one compares the batches of the ranks
+# before the step, and one adds up the squared norm for clipping (section 9) and the loss.
 #
 # **Seconds.** Four GPUs, a batch of eight microbatches, 30 ms each on one GPU, and 400 MB of gradients. Three ways to
 # share the work: dp 4, dp 2 × pp 2, pp 4. PCIe carries 32 GB/s. A pipeline of p stages idles (p−1) of m+p−1 slots; dp
@@ -431,7 +437,9 @@ links, share_of_one_gpu = {"PCIe": 32e9, "NVLink": 450e9}, 8 * 0.030 / 4
 for mesh in (Mesh(dp=4), Mesh(dp=2, pp=2), Mesh(pp=4)):
     due = {name: hybrid.predicted_seconds(mesh, **step, bytes_per_second=speed) for name, speed in links.items()}
     slept = step | {"bytes_per_second": links["PCIe"], "slower": 8}
-    by_rank = shardlab.run(lambda mesh=mesh, slept=slept: hybrid.asleep_seconds(mesh, **slept), ranks=4, observe=False)
+    by_rank = shardlab.run(
+        lambda mesh=mesh, slept=slept: hybrid.emulated_seconds(mesh, **slept), ranks=4, observe=False
+    )
     seconds = max(by_rank)
     text = ", ".join(f"{share_of_one_gpu / formula:.1%} over {name}" for name, formula in due.items())
     print(f"dp {mesh.dp} x pp {mesh.pp}: predicted {text}; measured {share_of_one_gpu / seconds:.1%} over PCIe")

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 from shardlab.costs.layout import Layout
 from shardlab.costs.machines import find_accelerator
-from shardlab.costs.memory import peak_memory
-from shardlab.costs.memory_states import zero_state_bytes
-from shardlab.costs.model import num_parameters
-from shardlab.costs.model_zoo import find_model
+from shardlab.costs.memory.stage import peak_memory
+from shardlab.costs.memory.states import zero_state_bytes
+from shardlab.costs.models.model import num_parameters
+from shardlab.costs.models.zoo import find_model
 from shardlab.costs.planning import claims, planner
 from shardlab.costs.validation.published import read_runs
 

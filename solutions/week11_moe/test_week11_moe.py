@@ -10,7 +10,7 @@ import torch
 from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.moe.router import TopKRouter
 from shardlab import costs, model
-from shardlab.costs.model import attention_matrix_parameters, layer_vectors
+from shardlab.costs.models.model import attention_matrix_parameters, layer_vectors
 from shardlab.model.experts import by_batch
 from shardlab.model.moe import MoE, MoEConfig
 from shardlab.model.permutation import rows_by_expert

@@ -330,14 +330,14 @@ check("week13.dualpipe", dualpipe, dualpipe_v, cases=cases)
 short, equal = Durations(1, 1, 0.5), Durations(1, 1, 1)
 for name, durations in (("1f1b", short), ("zb-h1", short), ("dualpipe", short), ("dualpipe", equal)):
     schedule = builders.BUILDERS[name](4, 8)
-    timeline = pipeline_parallel.run_asleep(schedule, durations, seconds_per_unit=0.06)
+    timeline = pipeline_parallel.run_emulated(schedule, durations, seconds_per_unit=0.06)
     due = simulate(schedule, durations)
     held = max(pipeline_parallel.peak_activations(schedule, until=pipeline_parallel.Kind.W))
     print(f"{name:9} W = {durations.weight_gradient:3}: time {timeline.makespan:5.1f} ({due.makespan:g})", end="")
     print(f"  idle {max(timeline.idle):4.1f} ({max(due.idle):g})  holds {held} activations")
 
 # %% tags=["interactive"]
-figures.schedule_explorer("dualpipe", run=pipeline_parallel.run_asleep)
+figures.schedule_explorer("dualpipe", run=pipeline_parallel.run_emulated)
 
 # %% [markdown]
 # **What a profiler sees.** Sleeping ranks keep time. Do real kernels? First our timeline of DualPipeV on four ranks
@@ -426,7 +426,7 @@ def train(program, schedule, batches, targets, verify=False):
     for _ in range(25):
         last = stage(layers[1], input_like=batches[0], loss=loss, loss_weight=1 / len(batches))
         stages = {0: stage(layers[0], inputs=batches), 1: last}
-        pipeline_parallel.run_program(program, stages, 2, group=dist.group.WORLD, verify=verify)
+        pipeline_parallel.Executor(verify).run(program, stages, 2, group=dist.group.WORLD)
         pipeline_parallel.add_twin_gradients(schedule, stages, group=dist.group.WORLD)
         losses.append(sum(last.losses.values(), torch.zeros(())).item())
         optimizer.step()
@@ -447,7 +447,7 @@ for name, each in (("right", program), ("swapped", wrong)):
 
 # %% [markdown]
 # It trains. The loss falls, less than it should, and there is no error. Two checks find it: one judges the list of
-# messages before the run, the other sends every message's name ahead of it (`verify=True`, for debugging).
+# messages before the run, the other sends every message's name ahead of it (`Executor(verify=True)`, for debugging).
 
 # %%
 print(pipeline_parallel.message_problems(wrong)[0])

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 import torch
 from shardlab import costs
-from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.models.zoo import ZOO
 from shardlab.hybrid.race import from_dict
 from shardlab.mesh import Mesh
 from torch.distributed.checkpoint.filesystem import FileSystemWriter

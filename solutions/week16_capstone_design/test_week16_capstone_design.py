@@ -11,7 +11,7 @@ import torch.distributed as dist
 from shardlab import costs
 from shardlab.costs import failures, sizes
 from shardlab.costs.axis_traffic import traffic_of_step
-from shardlab.costs.memory import activation_bytes
+from shardlab.costs.memory.stage import activation_bytes
 from shardlab.costs.validation.published import read_runs
 from torch.distributed.elastic.agent.server import api as elastic
 

@@ -47,7 +47,8 @@
 import torch
 import torch.distributed as dist
 from shardlab import costs, figures, run
-from shardlab.costs import failures, interview, planning, sizes, validation
+from shardlab.costs import failures, planning, sizes, validation
+from shardlab.study import interview
 
 from autograder import check
 

@@ -1,4 +1,4 @@
-"""The feedback page loads nothing, whatever a student has written; formulas can be read all the same."""
+"""The feedback page, and how values are written in it."""
 
 from html import escape
 from html.parser import HTMLParser
@@ -10,7 +10,11 @@ from tiny_course import TINY_WEEK, hand_in, make_tiny_course
 
 from autograder.grading import publishing
 from autograder.grading.answer_html import answer_html, formula_html
+from autograder.grading.render import Told, told
 from autograder.reading import ingest
+
+# ---- The feedback page loads nothing, whatever a student has written; formulas can be read all the same --------------
+
 
 LOADING = {"src", "srcset", "data", "poster", "background", "action", "formaction", "ping", "xlink:href", "manifest"}
 ACTIVE = {"script", "link", "iframe", "object", "embed", "base", "form", "svg", "video", "audio", "img", "style"}
@@ -124,3 +128,31 @@ def test_a_very_long_answer_is_cut_on_the_page(tmp_path):
 
 def test_nesting_without_end_is_shown():
     assert "&gt;" in answer_html(">" * 3000) or "<blockquote>" in answer_html(">" * 3000)
+
+
+# ---- A verdict's text falls into what a page shows: sentences, the lines behind them, what helps ---------------------
+
+
+def test_a_sentence_with_its_hint():
+    text = "With 2 ranks, 4 numbers: number 3 is 0.\nRight: all-gather.\nHint: Send what you received."
+    assert told(text) == Told(
+        ["With 2 ranks, 4 numbers: number 3 is 0."], hint="Send what you received.", right="all-gather."
+    )
+
+
+def test_lines_that_explain_a_sentence_are_its_detail():
+    text = "Deadlock: 2 of 2 ranks wait.\n  rank 0 waits in send\n  rank 1 waits in send\nHint: Receive first."
+    parts = told(text)
+    assert parts.sentences == ["Deadlock: 2 of 2 ranks wait."]
+    assert parts.detail == text.rsplit("\n", 1)[0] and parts.hint == "Receive first."
+
+
+def test_the_last_line_of_a_traceback_is_a_sentence():
+    lines = ["Rank 0 raised.", "Traceback (most recent call last):", '  File "x", line 1', "    1 / 0"]
+    text = "\n".join([*lines, "ZeroDivisionError: by zero"])
+    assert told(text).sentences == ["Rank 0 raised.", "ZeroDivisionError: by zero"]
+    assert "line 1" in told(text).detail
+
+
+def test_nothing_was_said():
+    assert told("") == Told([])

@@ -1,13 +1,19 @@
-"""Where a level does not start: the reason reaches whoever grades, and a test fails instead of being skipped."""
+"""Which level of isolation a machine offers, what doctor says about it, and how a job gets in."""
 
+import ast
 import os
 import subprocess
 
 import pytest
+from shardlab.commands.doctor import NOTE, OK
 
+from autograder import doctor
+from autograder.authoring import notebooks
 from autograder.grading import reports
 from autograder.sandboxes import bubblewrap, containers, zygote
 from tests import levels
+
+# Where a level does not start: the reason reaches whoever grades, and a test fails instead of being skipped
 
 
 @pytest.fixture
@@ -70,3 +76,70 @@ def test_a_probe_that_does_not_run_is_a_reason(monkeypatch, wrong):
     monkeypatch.setattr(bubblewrap.subprocess, "run", run)
     monkeypatch.setattr(bubblewrap.shutil, "which", lambda name: "/usr/bin/bwrap")
     assert bubblewrap.problem.__wrapped__() == str(wrong)
+
+
+# ---- What `shardlab doctor` says about the sandbox: the level, and what would raise it -------------------------------
+
+
+@pytest.mark.parametrize(
+    ("level", "platform", "bubblewrap", "state", "advice"),
+    [
+        (3, "linux", "/usr/bin/bwrap", OK, ""),
+        (2, "linux", "/usr/bin/bwrap", OK, ""),
+        (1, "linux", None, NOTE, "apt install bubblewrap"),
+        (1, "linux", "/usr/bin/bwrap", NOTE, "leave the container"),
+        (1, "linux", "/usr/bin/bwrap", NOTE, "docker: no daemon answers"),
+        (1, "darwin", None, NOTE, "Linux machine"),
+    ],
+)
+def test_the_level_and_its_remedy(monkeypatch, level, platform, bubblewrap, state, advice):
+    monkeypatch.setattr(doctor, "level", lambda: level)
+    monkeypatch.setattr(doctor.containers, "found", lambda: ("docker",))
+    monkeypatch.setattr(doctor, "missing", lambda: "no level 2: docker: no daemon answers")
+    monkeypatch.setattr(doctor.sys, "platform", platform)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: bubblewrap)
+    finding = doctor.sandbox()
+    assert finding.state == state and f"level {level}" in finding.value
+    assert ("(docker)" in finding.value) == (level == 2)
+    assert advice in finding.advice and bool(finding.advice) == bool(advice)
+
+
+# ---- A page is entered through few imports, is read in one sitting, and has small cases worked by hand ---------------
+
+
+MOST_IMPORTS = 5
+MOST_WORDS = 3500
+EVERY = notebooks.weeks()
+ENTERED = [week for week in EVERY if week < "week05"]  # later pages show other libraries where they are compared
+
+
+@pytest.mark.parametrize("week", ENTERED)
+def test_a_page_needs_five_imports_at_most(week):
+    code = [cell.source for cell in notebooks.read_source(week).cells if cell.cell_type == "code"]
+    trees = [ast.parse("\n".join(line for line in one.splitlines() if not line.startswith("!"))) for one in code]
+    found = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert len(found) <= MOST_IMPORTS, [ast.unparse(node) for node in found]
+
+
+@pytest.mark.parametrize("week", EVERY)
+def test_a_page_opens_with_five_imports_at_most(week):
+    first = next(cell.source for cell in notebooks.read_source(week).cells if cell.cell_type == "code")
+    assert sum(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.parse(first).body) <= MOST_IMPORTS
+
+
+@pytest.mark.parametrize("week", EVERY)
+def test_a_page_is_read_in_one_sitting(week):
+    text = [cell.source for cell in notebooks.release(week).cells if cell.cell_type == "markdown"]
+    assert sum(len(one.split()) for one in text) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("week", [week for week in EVERY if week != "week00_start"])
+def test_cases_by_hand_stand_on_the_page(week):
+    text = "\n".join(cell.source for cell in notebooks.release(week).cells if cell.cell_type == "markdown")
+    assert text.lower().count("by hand") >= 4
+
+
+@pytest.mark.parametrize("week", EVERY)
+def test_no_sum_in_the_text_becomes_a_bullet(week):
+    text = [cell.source for cell in notebooks.release(week).cells if cell.cell_type == "markdown"]
+    assert [line for one in text for line in one.splitlines() if line.lstrip("> ").startswith("+ ")] == []

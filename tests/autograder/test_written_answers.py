@@ -1,4 +1,4 @@
-"""A written answer whose cell lost its marks is found, or shown to the instructor: it is never 0 points unread."""
+"""Answers in words, and answers from reading code."""
 
 import json
 import random
@@ -10,8 +10,13 @@ from nbgrader.api import Gradebook
 from tiny_course import TINY_SOURCE, TINY_WEEK, hand_in, make_tiny_course, write_verdict
 
 from autograder.authoring.course import load_config
+from autograder.checks.base import Reply, Task
+from autograder.checks.reading import is_same, plainly, reading_check
 from autograder.grading import publishing
 from autograder.reading import ingest, written
+
+# A written answer whose cell lost its marks is found, or shown to the instructor: it is never 0 points unread
+
 
 SECOND = """
 # %% [markdown]
@@ -136,3 +141,71 @@ def test_an_answer_that_is_not_found_waits_for_the_instructor(course):
     assert waiting["week01-interview"] == waiting["week01-second"] == (None, True)
     assert all(word in page for word in ("Less than twice.", "and more", "then less", "at last"))
     assert "No cell was found for the written answer" in json.dumps(page)
+
+
+# ---- A right answer to a reading question is right in every spelling that code has for it ----------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("dist.broadcast()", "broadcast"),
+        ("FSDPParamGroup._record_post_forward()", "_record_post_forward"),
+        ("self.comm.exchange_buffers(k, v)", "exchange_buffers"),
+        ("WeightGradStore", "weightgradstore"),
+        ("TP-CP-EP-DP-PP", "tp_cp_ep_dp_pp"),
+        (
+            ["reduce_scatter_single", "All-Reduce", "dist.all_gather_into_tensor"],
+            ["reduce_scatter", "all_reduce", "all_gather"],
+        ),
+        (("torch.distributed._reduce_scatter_base", "all_to_all_single"), ["reduce_scatter", "all_to_all"]),
+    ],
+)
+def test_spellings_of_one_answer(answer, expected):
+    assert plainly(answer) == plainly(expected)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("reduce_scatter", "all_gather"),
+        ("_record_post_forward", "post_forward"),
+        ("grad_weight", "grad"),
+        (["all_gather", "reduce_scatter"], ["reduce_scatter", "all_gather"]),
+        (1, True),
+        ("2", 2),
+        (None, "broadcast"),
+    ],
+)
+def test_other_answers_stay_other(answer, expected):
+    assert plainly(answer) != plainly(expected)
+
+
+@pytest.mark.parametrize("answer", ["1048576", " 1,048,576 ", "1_048_576", 1048576.0, 1048576])
+def test_a_number_counts_as_what_it_is(answer):
+    assert is_same(answer, 1048576) and is_same([answer, "x"], [1048576, "x"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [(True, 1), (1, True), ("one", 1), ("", 0), (1048577, 1048576), (None, 0)]
+)
+def test_another_number_does_not(answer, expected):
+    assert not is_same(answer, expected)
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ({"a": None, "b": None}, "Not answered yet: replace each None"),
+        ({"a": "...", "b": []}, "Not answered yet: replace each None"),
+        ({"a": 3, "b": None}, "Not answered yet: b. For b: look there."),
+        ({"a": 4, "b": None}, "Not answered yet: b. Not correct yet: a. For a: look here."),
+        ({"a": 4, "b": "send"}, "Not correct yet: a. For a: look here."),
+        ({"a": "3", "b": "dist.send()"}, None),
+    ],
+)
+def test_what_was_not_answered_is_not_called_wrong(answers, told):
+    check = reading_check("x.reading", {"a": 3, "b": "send"}, {"a": "look here", "b": "look there"}, hints=())
+    reply = Reply([{"answers": [{"value": {"plain": answers}}]}], None, -1, "")
+    said = check.judge({}, Task(None, 1, [[]], []), reply)
+    assert (said or "").startswith(told) if told else said is None

@@ -15,8 +15,8 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import model, pipeline_parallel
-from shardlab.costs.model import num_parameters
-from shardlab.costs.model_zoo import find_model
+from shardlab.costs.models.model import num_parameters
+from shardlab.costs.models.zoo import find_model
 from shardlab.pipeline_parallel import builders
 from torch import Tensor
 from torch.nn.functional import mse_loss, scaled_dot_product_attention

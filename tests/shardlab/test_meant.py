@@ -2,7 +2,7 @@
 
 import pytest
 from shardlab.costs.machines import ACCELERATORS
-from shardlab.costs.model_zoo import ZOO, find_model
+from shardlab.costs.models.zoo import ZOO, find_model
 from shardlab.meant import instead, nearest
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.study.folder import Folder, course_folder

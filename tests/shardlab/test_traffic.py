@@ -57,29 +57,6 @@ def test_a_ring_all_reduce_takes_its_two_halves():
     assert traffic.all_reduce_seconds(6, 1e6, alpha=ALPHA, beta=BETA) == pytest.approx(halves)
 
 
-def test_a_hierarchy_pays_the_slow_link_for_its_shard_alone():
-    free, slow = traffic.Link(0.0, 0.0), traffic.Link(2.0, 3.0)
-
-    def seconds(inside, across):
-        return traffic.hierarchical_all_reduce_seconds(4, 2, 80.0, inside=inside, across=across)
-
-    assert seconds(free, slow) == 2 * 3 * (2.0 + 3.0 * 40 / 4)  # a ring of 4 nodes over half the tensor
-    assert seconds(slow, free) == 2 * (2.0 + 3.0 * 40)  # two halves of one step in a node of 2
-    flat = traffic.all_reduce_seconds(8, 80.0, alpha=2.0, beta=3.0)
-    assert seconds(slow, slow) < flat
-    with pytest.raises(ValueError, match="use 1 or more"):
-        traffic.hierarchical_all_reduce_seconds(0, 2, 80.0, inside=free, across=free)
-
-
-def test_a_broadcast_ends_after_2n_minus_2_messages():
-    arrived = {(0, piece): 0 for piece in range(5)}  # (hop, piece) -> step after which it is there
-    for hop in range(1, 5):
-        for piece in range(5):
-            previous = arrived[hop, piece - 1] if piece else 0
-            arrived[hop, piece] = max(arrived[hop - 1, piece], previous) + 1
-    assert traffic.broadcast_seconds(5, 5.0, alpha=1.0, beta=0.0) == arrived[4, 4] == 8
-
-
 def test_all_to_all_of_eight_experts():
     """16,384 tokens, 2 experts each, 4,096 numbers in bf16, over 8 ranks: 29.4 MB per rank, 235 MB in all."""
     per_rank = 16384 * 2 * 4096 * 2 / 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardlab.costs.memory_states import zero_state_bytes
+from shardlab.costs.memory.states import zero_state_bytes
 
 from autograder.checks.base import Case, Check
 from autograder.checks.formulas import formula_task, judge_numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from shardlab.costs.memory_states import shard_elements
+from shardlab.costs.memory.states import shard_elements
 
 from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.formulas import trouble_in_call, value_of

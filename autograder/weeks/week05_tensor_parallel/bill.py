@@ -6,7 +6,7 @@ from random import Random
 
 from shardlab.costs.axis_traffic import tp_layer_bytes
 from shardlab.costs.layout import Layout
-from shardlab.costs.model_zoo import gpt
+from shardlab.costs.models.zoo import gpt
 from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes
 
 from autograder.checks.base import Case, Check

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from shardlab.costs.flops import attention_core_flops, layer_matmul_flops
 from shardlab.costs.links import Links, all_reduce_seconds, group_of
-from shardlab.costs.model_zoo import gpt
+from shardlab.costs.models.flops import attention_core_flops, layer_matmul_flops
+from shardlab.costs.models.zoo import gpt
 
 from autograder.checks.base import Case, Check
 from autograder.checks.formulas import formula_task, judge_numbers

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shardlab.costs.flops import attention_core_flops, layer_matmul_flops
-from shardlab.costs.memory import gpt_layer_activation_bytes
-from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.memory.stage import gpt_layer_activation_bytes
+from shardlab.costs.models.flops import attention_core_flops, layer_matmul_flops
+from shardlab.costs.models.zoo import ZOO
 
 from autograder.checks.base import Case, Check
 from autograder.checks.formulas import formula_task, judge_numbers

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from shardlab.costs.memory import gpt_layer_activation_bytes
+from shardlab.costs.memory.stage import gpt_layer_activation_bytes
 from torch import Tensor
 
 from autograder.checks.base import Case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from shardlab.costs.memory import gpt_layer_activation_bytes
+from shardlab.costs.memory.stage import gpt_layer_activation_bytes
 
 from autograder.checks.base import Case, Check
 from autograder.checks.formulas import FORMULAS, formula_task, judge_numbers

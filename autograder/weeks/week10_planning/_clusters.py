@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 
 from shardlab.costs.links import Links, all_reduce_seconds, group_of, ring_seconds
-from shardlab.costs.memory import gpt_layer_activation_bytes
-from shardlab.costs.memory_states import zero_state_bytes
-from shardlab.costs.model import divisors
+from shardlab.costs.memory.stage import gpt_layer_activation_bytes
+from shardlab.costs.memory.states import zero_state_bytes
+from shardlab.costs.models.model import divisors
 from shardlab.costs.traffic import ring_all_gather_bytes
 
 Layout = tuple[int, int, int, int]

@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 
 from shardlab.costs.clock.step import bubble_share
-from shardlab.costs.flops import attention_core_flops
-from shardlab.costs.memory import gpt_layer_activation_bytes
-from shardlab.costs.memory_states import zero_state_bytes
-from shardlab.costs.model import Transformer, num_parameters
+from shardlab.costs.memory.stage import gpt_layer_activation_bytes
+from shardlab.costs.memory.states import zero_state_bytes
+from shardlab.costs.models.flops import attention_core_flops
+from shardlab.costs.models.model import Transformer, num_parameters
 from shardlab.costs.traffic import ring_all_reduce_bytes
 
 from autograder.checks.base import Case, Check, Reply, Task, close

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from random import Random
 
-from shardlab.costs.memory_states import zero_state_bytes
+from shardlab.costs.memory.states import zero_state_bytes
 
 from autograder.checks.base import Case, Check, Reply, Task, close
 from autograder.checks.formulas import formula_task, numbers_of, shown, trouble_in_call

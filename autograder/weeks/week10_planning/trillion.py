@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from random import Random
 
-from shardlab.costs.flops import utilisation
+from shardlab.costs.models.flops import utilisation
 
 from autograder.checks.base import Case, Check
 from autograder.checks.formulas import formula_task, judge_numbers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlab.costs.flops import attention_core_flops, layer_matmul_flops
 from shardlab.costs.hardware import ACCELERATORS
-from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.models.flops import attention_core_flops, layer_matmul_flops
+from shardlab.costs.models.zoo import ZOO
 from shardlab.costs.traffic import ring_all_gather_bytes
 
 from autograder.checks.base import Case, Check

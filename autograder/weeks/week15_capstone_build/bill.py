@@ -6,7 +6,7 @@ from random import Random
 
 from shardlab.costs.axis_traffic import cp_layer_bytes, ep_layer_bytes, gradient_bytes, tp_layer_bytes
 from shardlab.costs.layout import Layout
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.traffic import ring_all_reduce_bytes
 
 from autograder.checks.base import Case, Check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from shardlab.hybrid.stage import layers_of
+from shardlab.hybrid.part import layers_of
 
 from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.formulas import numbers_of, trouble_in_call

@@ -12,12 +12,12 @@ from typing import Any
 
 from shardlab.costs import failures
 from shardlab.costs.context import kv_bytes
-from shardlab.costs.flops import utilisation
 from shardlab.costs.links import Links, group_of, neighbor_bandwidth, ring_bandwidth
 from shardlab.costs.machines import find_accelerator
-from shardlab.costs.memory import gpt_layer_activation_bytes
-from shardlab.costs.memory_states import zero_state_bytes
-from shardlab.costs.model_zoo import find_model
+from shardlab.costs.memory.stage import gpt_layer_activation_bytes
+from shardlab.costs.memory.states import zero_state_bytes
+from shardlab.costs.models.flops import utilisation
+from shardlab.costs.models.zoo import find_model
 from shardlab.costs.planning.planner import usable_bytes
 from shardlab.costs.sizes import model_sizes
 from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes, ring_reduce_scatter_bytes

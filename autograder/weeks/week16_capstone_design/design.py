@@ -7,8 +7,8 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from shardlab.costs.model import divisors
-from shardlab.costs.model_zoo import find_model
+from shardlab.costs.models.model import divisors
+from shardlab.costs.models.zoo import find_model
 from shardlab.costs.sizes import model_sizes
 
 from autograder.checks.base import Case, Check, Reply, Task, close

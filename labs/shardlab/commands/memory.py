@@ -11,7 +11,7 @@ from shardlab.commands.plan import MOST_GPUS, Gpu, Json, Model
 
 if TYPE_CHECKING:
     from shardlab.costs.hardware import Accelerator
-    from shardlab.costs.memory import MemoryBytes
+    from shardlab.costs.memory.stage import MemoryBytes
 
 FP32 = 4  # bytes of a gradient
 
@@ -39,8 +39,8 @@ def memory(
     from shardlab.costs.hardware import GIB
     from shardlab.costs.layout import Layout, check_layout, check_world
     from shardlab.costs.machines import as_trained, find_accelerator
-    from shardlab.costs.memory import peak_memory
-    from shardlab.costs.model_file import load_model
+    from shardlab.costs.memory.stage import peak_memory
+    from shardlab.costs.models.file import load_model
 
     try:
         if (ranks := tp * pp * dp * cp) > MOST_GPUS:
@@ -94,7 +94,7 @@ def _parts(held: MemoryBytes) -> dict[str, float]:
 
 def _why(number_bytes: int) -> str:
     """Why so many bytes per parameter, and why ZeRO's paper counts fewer."""
-    from shardlab.costs.memory_states import bytes_per_parameter, zero_state_bytes
+    from shardlab.costs.memory.states import bytes_per_parameter, zero_state_bytes
 
     if number_bytes == FP32:
         return f"{bytes_per_parameter(FP32, FP32)}; weights, gradients and activations are fp32 here"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from shardlab.costs.model import Transformer
+    from shardlab.costs.models.model import Transformer
     from shardlab.costs.planning.planner import Plan
 
 GPU_NAMES = "v100 a100-40 a100 h100 h100-96 h800 h200 b200 b300 gb200 gb300 laptop here FILE"
@@ -107,8 +107,8 @@ def plan(
     from shardlab.costs.hardware import with_network
     from shardlab.costs.layout import Recompute, ScheduleName
     from shardlab.costs.machines import as_trained, find_accelerator
-    from shardlab.costs.model import with_sequence
-    from shardlab.costs.model_file import load_model
+    from shardlab.costs.models.file import load_model
+    from shardlab.costs.models.model import with_sequence
     from shardlab.costs.planning.planner import Search
 
     _check_together(tokens, price, run, export)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from shardlab.costs.clock.setup import Setup
-from shardlab.costs.flops import model_flops_per_token, utilisation
 from shardlab.costs.hardware import GIB, Accelerator
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.flops import model_flops_per_token, utilisation
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.batch import TokenBatch, exact_batch, shared_batch
 from shardlab.costs.planning.claims import doubts
 from shardlab.costs.planning.long_run import long_run

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from shardlab.costs.layout import Layout
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.planner import Plan
 
 MEGATRON, TORCHTITAN = "megatron-core 0.16.1", "torchtitan, commit 000204a4"

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardlab.costs.model import Transformer
+    from shardlab.costs.models.model import Transformer
     from shardlab.costs.planning.planner import Plan
     from shardlab.train.planned import Beside
 

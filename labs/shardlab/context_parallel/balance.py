@@ -18,7 +18,7 @@ from itertools import accumulate, chain
 import torch
 from torch import Tensor
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 
 Chunks = tuple[tuple[range, ...], ...]
 

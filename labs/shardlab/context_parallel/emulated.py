@@ -1,13 +1,13 @@
-"""A link of a chosen bandwidth for a ring's blocks: ranks that share cores cannot show what a real one would hide."""
+"""A ring whose blocks travel over an emulated link."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from torch import Tensor
 
 from shardlab.context_parallel.messages import Group, Pass, Passing, pass_right
+from shardlab.mesh.emulated import EmulatedLink, sleep_until
 
 
 def over_link(bytes_per_second: float) -> Pass:
@@ -16,15 +16,11 @@ def over_link(bytes_per_second: float) -> Pass:
     A block takes its bytes / bandwidth, or as long as the real messages where that is longer. Raises ValueError for a
     bandwidth that is not positive.
     """
-    if bytes_per_second <= 0:
-        raise ValueError(f"nothing travels at {bytes_per_second} bytes per second: use more than 0")
-    free_at = 0.0
+    link = EmulatedLink(bytes_per_second)
 
     def pass_on(tensors: Sequence[Tensor], group: Group) -> Passing:
-        nonlocal free_at
-        seconds = sum(one.numel() * one.element_size() for one in tensors) / bytes_per_second
-        free_at = max(free_at, time.monotonic()) + seconds
-        return _OverLink(pass_right(tensors, group), due=free_at)
+        due = link.send(sum(one.nbytes for one in tensors))
+        return _OverLink(pass_right(tensors, group), due)
 
     return pass_on
 
@@ -37,7 +33,7 @@ class _OverLink:
 
     def arrived(self) -> list[Tensor]:
         tensors = self._real.arrived()
-        time.sleep(max(0.0, self._due - time.monotonic()))
+        sleep_until(self._due)
         return tensors
 
     def sent(self) -> None:

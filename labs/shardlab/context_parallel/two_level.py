@@ -17,7 +17,7 @@ from shardlab.context_parallel.mask import Mask
 from shardlab.context_parallel.messages import Group, Pass, pass_right
 from shardlab.context_parallel.ring import Ring
 from shardlab.context_parallel.ulysses import Ulysses, heads_for_tokens, tokens_for_heads
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.mesh.process_groups import by_enumeration
 
 

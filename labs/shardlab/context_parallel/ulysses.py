@@ -16,7 +16,7 @@ from shardlab.context_parallel.balance import SequenceLayout, in_order, parted
 from shardlab.context_parallel.local import attend_here
 from shardlab.context_parallel.mask import Mask
 from shardlab.context_parallel.messages import Group, all_to_all
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from shardlab.costs.context import kv_bytes, ulysses_bytes
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory_states import parameters_on_stage
-from shardlab.costs.model import Transformer
+from shardlab.costs.memory.states import parameters_on_stage
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.traffic import (
     all_to_all_bytes,
     ring_all_gather_bytes,

@@ -8,8 +8,8 @@ and in all, are `model.num_parameters(active=...)` and `flops.forward_flops_per_
 from math import comb, sqrt
 from statistics import NormalDist
 
-from shardlab.costs.memory_states import StateBytes, zero_state_bytes
-from shardlab.costs.model import Transformer, expert_parameters
+from shardlab.costs.memory.states import StateBytes, zero_state_bytes
+from shardlab.costs.models.model import Transformer, expert_parameters
 from shardlab.costs.traffic import all_to_all_bytes, ring_all_gather_bytes
 
 BF16, FP8 = 2.0, 1.0

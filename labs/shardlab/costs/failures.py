@@ -12,7 +12,7 @@ arXiv 2407.21783, section 3.3.4.
 from math import exp, expm1, sqrt
 from random import Random
 
-from shardlab.costs.memory_states import OPTIMIZER_BYTES, WEIGHT_BYTES
+from shardlab.costs.memory.states import OPTIMIZER_BYTES, WEIGHT_BYTES
 
 LLAMA3 = {"gpus": 16384, "days": 54, "failures": 419}  # unexpected interruptions, table 5; 47 planned ones come on top
 

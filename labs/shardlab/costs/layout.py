@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from shardlab.costs.context import ContextWay
-from shardlab.costs.model import LARGEST, Transformer, divisors
+from shardlab.costs.models.model import LARGEST, Transformer, divisors
 from shardlab.meant import instead
 
 Recompute = Literal["none", "selective", "full", "norms"]

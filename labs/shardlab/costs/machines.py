@@ -8,7 +8,7 @@ from shardlab.costs.clock.calibration import Calibration, read_calibration
 from shardlab.costs.clock.efficiency import FITTED, NVLINK, Efficiency, links_of
 from shardlab.costs.clock.here import slowdown_of
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.traffic import Link
 from shardlab.meant import instead
 

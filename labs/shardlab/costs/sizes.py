@@ -3,7 +3,7 @@
 from typing import Any
 
 from shardlab.costs.layout import Layout
-from shardlab.costs.model import Transformer, num_parameters
+from shardlab.costs.models.model import Transformer, num_parameters
 
 
 def model_sizes(model: Transformer) -> dict[str, int]:

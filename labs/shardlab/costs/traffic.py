@@ -148,22 +148,6 @@ def all_to_all_seconds(num_ranks: int, num_bytes: float, *, alpha: float, beta: 
     return reduce_scatter_seconds(num_ranks, num_bytes, alpha=alpha, beta=beta)
 
 
-def broadcast_seconds(num_ranks: int, num_bytes: float, *, alpha: float, beta: float) -> float:
-    """2(N-1) * (alpha + beta * S/N): N pieces down a ring of N-1 hops, one behind the other (Sanders et al. 2009)."""
-    return 2 * reduce_scatter_seconds(num_ranks, num_bytes, alpha=alpha, beta=beta)
-
-
-def hierarchical_all_reduce_seconds(
-    num_nodes: int, ranks_per_node: int, num_bytes: float, *, inside: Link, across: Link
-) -> float:
-    """Reduce-scatter in the node, ring all-reduce of S/L across M nodes, all-gather in the node (arXiv 1811.05233)."""
-    _check(num_nodes, num_bytes)
-    halves = reduce_scatter_seconds(ranks_per_node, num_bytes, alpha=inside.alpha, beta=inside.beta)
-    halves += all_gather_seconds(ranks_per_node, num_bytes, alpha=inside.alpha, beta=inside.beta)
-    shard = num_bytes / ranks_per_node
-    return halves + all_reduce_seconds(num_nodes, shard, alpha=across.alpha, beta=across.beta)
-
-
 def tree_ring_crossover_bytes(num_ranks: int, alpha: float, beta: float) -> float:
     """The S below which the tree is faster than the ring: alpha/beta * (N-1-L) / (L - (N-1)/N), L = ceil(log2 N).
 

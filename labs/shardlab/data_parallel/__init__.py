@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from shardlab.data_parallel import checkpoint
     from shardlab.data_parallel.compression import QSGD, OneBit, TernGrad, TopK, mean_of_messages
     from shardlab.data_parallel.ddp import DataParallel
-    from shardlab.data_parallel.emulated import AsleepLayer, over_link
+    from shardlab.data_parallel.emulated import EmulatedLayer, over_link
     from shardlab.data_parallel.zero1 import Zero1
     from shardlab.data_parallel.zero2 import Zero2
     from shardlab.data_parallel.zero3 import Zero3

@@ -8,14 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-
-@torch.no_grad()
-def global_norm(shards: Sequence[Tensor], *, group: dist.ProcessGroup | None) -> Tensor:
-    """The Euclidean norm of what all ranks hold together: squares are summed over the ranks, norms must not be."""
-    squares = [shard.to(torch.promote_types(shard.dtype, torch.float32)).square().sum() for shard in shards]
-    total = torch.stack(squares).sum() if squares else torch.zeros(())
-    dist.all_reduce(total, group=group)
-    return total.sqrt()
+from shardlab.mesh.gradient_norm import clip_by_norm, squared_norm
 
 
 @torch.no_grad()
@@ -24,13 +17,13 @@ def clip_shards(gradients: Sequence[Tensor], max_norm: float, *, group: dist.Pro
 
     Raises ValueError, on every rank alike, when the norm is infinite or not a number.
     """
-    norm = global_norm(gradients, group=group)
+    squares = squared_norm(gradients)
+    dist.all_reduce(squares, group=group)
+    norm = squares.sqrt()
     if not torch.isfinite(norm):
         raise ValueError(
             f"the norm of the gradients is {norm.item()}: some rank's loss or gradient is not a number. "
             "Nothing was changed; lower the learning rate or look at the batch."
         )
-    scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)  # torch's clip_grad_norm_ has the same 1e-6
-    for gradient in gradients:
-        gradient.mul_(scale)
+    clip_by_norm(gradients, norm, max_norm)
     return norm

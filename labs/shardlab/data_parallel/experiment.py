@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shardlab import meter
-from shardlab.costs.memory_states import StateBytes, shard_elements
+from shardlab.costs.memory.states import StateBytes, shard_elements
 from shardlab.costs.traffic import ring_all_gather_bytes, zero_bytes
 from shardlab.data_parallel.buckets import assign_buckets, in_messages
 from shardlab.data_parallel.ddp import DataParallel

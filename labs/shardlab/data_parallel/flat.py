@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.costs.memory_states import shard_elements
+from shardlab.costs.memory.states import shard_elements
 from shardlab.data_parallel.buckets import gradient_dtype, in_messages, split_as
 
 Works = list[Any]  # what torch.distributed returns for calls with async_op=True

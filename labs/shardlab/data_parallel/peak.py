@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from shardlab.costs.memory_states import shard_elements
+from shardlab.costs.memory.states import shard_elements
 from shardlab.data_parallel.reducing import MOST_ON_THE_WAY
 from shardlab.model.gpt import GPT, GPTConfig
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from shardlab.costs.zero_plus_plus import BLOCK
+from shardlab.costs.compression import BLOCK
 
 LARGEST = 127
 
@@ -44,7 +44,7 @@ def dequantize(quantized: Quantized, num_elements: int) -> Tensor:
 
 
 def as_bytes(quantized: Quantized) -> Tensor:
-    """Codes and scales end to end, one message of costs.zero_plus_plus.quantized_bytes."""
+    """Codes and scales end to end, one message of costs.compression.quantized_bytes."""
     return torch.cat([quantized.codes.view(-1).view(torch.uint8), quantized.scales.view(torch.uint8)])
 
 

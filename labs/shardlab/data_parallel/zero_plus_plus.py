@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.costs.memory_states import shard_elements
+from shardlab.costs.memory.states import shard_elements
 from shardlab.data_parallel.flat import FlatParameters, Works
 from shardlab.data_parallel.gathered import Gather, GatheredVector, gather_plain
 from shardlab.data_parallel.quantized import as_message, dequantize, from_bytes
@@ -37,7 +37,7 @@ def ZeroPlusPlus(
 ) -> ShardedOptimizer:
     """As `Zero3`, with quantized_weights (qwZ), node (hpZ: the ranks of this machine) or quantized_gradients (qgZ).
 
-    Bytes: costs.zero_plus_plus.plus_bytes. In qgZ gradients are rounded once, and summed in float32 by their owner.
+    Bytes: costs.compression.plus_bytes. In qgZ gradients are rounded once, and summed in float32 by their owner.
     """
     gather = gather_quantized if quantized_weights else gather_plain
     if node is not None:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.meter import place
 from shardlab.model.router import Choice
 from shardlab.ranks.agreement import first_difference

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import torch.distributed as dist
 
 from shardlab.expert_parallel.agreement import Group
+from shardlab.mesh.emulated import EmulatedLink
 
 
 class SlowLink:
@@ -19,13 +19,11 @@ class SlowLink:
     """
 
     def __init__(self, *, ranks_per_node: int, bytes_per_second: float) -> None:
-        if ranks_per_node < 1 or not bytes_per_second > 0:
-            raise ValueError(
-                f"nodes of {ranks_per_node} ranks at {bytes_per_second} bytes per second: use more than 0 of both"
-            )
-        self.ranks_per_node, self.bytes_per_second = ranks_per_node, bytes_per_second
+        if ranks_per_node < 1:
+            raise ValueError(f"nodes of {ranks_per_node} ranks: use more than 0")
+        self.ranks_per_node = ranks_per_node
         self.sent_bytes = 0  # across nodes, so far
-        self._free_at = 0.0
+        self._link = EmulatedLink(bytes_per_second)
 
     def __call__(self, leaving: Sequence[int], arriving: Sequence[int], group: Group) -> float:
         """When an exchange of these bytes, to and from each rank of the group, is through; on the monotonic clock."""
@@ -35,6 +33,4 @@ class SlowLink:
             sum(num for num, node in zip(some, nodes, strict=True) if node != here) for some in (leaving, arriving)
         )
         self.sent_bytes += out
-        if max(out, into):
-            self._free_at = max(self._free_at, time.monotonic()) + max(out, into) / self.bytes_per_second
-        return self._free_at if max(out, into) else 0.0
+        return self._link.send(max(out, into)) if max(out, into) else 0.0

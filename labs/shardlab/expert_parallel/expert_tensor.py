@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.expert_parallel.agreement import Group, gathered_counts
 from shardlab.expert_parallel.dispatch import Chunks, by_expert, by_source, sizes_of
 from shardlab.expert_parallel.messages import Travel, all_to_all

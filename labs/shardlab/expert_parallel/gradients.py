@@ -7,7 +7,7 @@ whoever divides by the number of copies makes expert gradients ep times too larg
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 import torch.distributed as dist
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from shardlab.expert_parallel.agreement import Group
 from shardlab.expert_parallel.layer import ParallelMoE
+from shardlab.mesh.gradient_norm import clip_by_norm, squared_norm
 
 
 def expert_parameters(module: nn.Module) -> list[nn.Parameter]:
@@ -57,27 +58,19 @@ def norm_of_gradients(module: nn.Module, *, groups: Iterable[Group]) -> Tensor:
     A norm of what lies on one rank would clip with another factor on each rank.
     """
     experts = expert_parameters(module)
-    total = _squares(experts)
+    total = squared_norm(_gradients(experts))
     for group in groups:
         dist.all_reduce(total, group=group)
     mine = set(experts)
-    return (total + _squares(one for one in module.parameters() if one not in mine)).sqrt()
+    return (total + squared_norm(_gradients(one for one in module.parameters() if one not in mine))).sqrt()
 
 
-@torch.no_grad()
 def clip_gradients(module: nn.Module, max_norm: float, *, groups: Iterable[Group]) -> Tensor:
     """Scale all gradients so that the whole model's have a norm of at most `max_norm`; returns the norm before."""
     norm = norm_of_gradients(module, groups=groups)
-    scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)  # torch's clip_grad_norm_ has the same 1e-6
-    for one in module.parameters():
-        if one.grad is not None:
-            one.grad.mul_(scale.to(one.grad.device))
+    clip_by_norm(_gradients(module.parameters()), norm, max_norm)
     return norm
 
 
-def _squares(parameters: Iterable[nn.Parameter]) -> Tensor:
-    total = torch.zeros((), dtype=torch.float64)
-    for one in parameters:
-        if one.grad is not None:
-            total += one.grad.double().square().sum().cpu()
-    return total
+def _gradients(parameters: Iterable[nn.Parameter]) -> Iterator[Tensor]:
+    return (one.grad for one in parameters if one.grad is not None)

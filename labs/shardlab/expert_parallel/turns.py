@@ -35,7 +35,7 @@ def _closed() -> threading.Semaphore:
 
 
 class Turns:
-    """Given to a layer's `Travel` and to `pipeline_parallel.execute(pair=turns.together)`."""
+    """Given to a layer's `Travel` and to `pipeline_parallel.Executor(pair=turns.together)`."""
 
     def __init__(self) -> None:
         self._pair: _Pair | None = None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shardlab.figures.palette import PALETTE
     from shardlab.figures.plan import draw_pareto, draw_step, layout_text
     from shardlab.figures.plan_sliders import axis_bytes, memory_rows, plan_explorer
-    from shardlab.figures.profile import draw_profile
+    from shardlab.figures.profile import draw_profile, kept_traces
     from shardlab.figures.published import draw_against_published
     from shardlab.figures.regions import Region, draw_regions
     from shardlab.figures.ring import draw_ring_step
@@ -33,6 +33,5 @@ if TYPE_CHECKING:
     from shardlab.figures.throughput import draw_throughput
     from shardlab.figures.timeline import draw_timeline, draw_timelines
     from shardlab.figures.timeline_marks import Marks
-    from shardlab.figures.traces import kept_traces
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

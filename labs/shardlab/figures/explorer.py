@@ -22,8 +22,8 @@ def schedule_explorer(name: str = "1f1b", *, run: Run | None = None) -> widgets.
     """Choose a schedule and sizes; timeline, bubble and memory follow. F and I cost 1.
 
     The slider "Slot" steps through the slots in the order of time, and lights up what each of them waits for.
-    run: executes a schedule on real ranks, such as `run_asleep` of `shardlab.pipeline_parallel.asleep`. With it there
-    is a button "Run it", which draws the measured timeline below the predicted one, on the same time axis.
+    run: executes a schedule on real ranks, such as `shardlab.pipeline_parallel.run_emulated`. With it there is a
+    button "Run it", which draws the measured timeline below the predicted one, on the same time axis.
     """
     chosen = widgets.Dropdown(options=[(NAMES[key], key) for key in BUILDERS], value=name, description="Schedule")
     ranks = widgets.IntSlider(value=4, min=1, max=8, description="Ranks")

@@ -5,7 +5,7 @@ import html
 import ipywidgets as widgets
 from IPython.display import HTML, display
 
-from shardlab.costs.interview import Asked, Setting, asked_in_random_order
+from shardlab.study.interview import Asked, Setting, asked_in_random_order
 from shardlab.study.still import with_still
 
 

@@ -9,9 +9,9 @@ import ipywidgets as widgets
 from shardlab.costs.axis_traffic import traffic_of_step
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.layout import Layout, check_layout, with_global_batch
-from shardlab.costs.memory import peak_memory
-from shardlab.costs.model import Transformer
-from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.memory.stage import peak_memory
+from shardlab.costs.models.model import Transformer
+from shardlab.costs.models.zoo import ZOO
 from shardlab.costs.planning.planner import GRADIENT_BYTES, seconds_of, usable_bytes
 from shardlab.figures.bars import draw_bars
 from shardlab.figures.memory import draw_memory

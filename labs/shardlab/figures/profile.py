@@ -1,9 +1,4 @@
-"""A step as torch's profiler saw it: per rank a lane of compute for each stream and a lane of messages, on one clock.
-
-`shardlab.meter.profiler` makes the traces. What was launched by autograd's thread is backward; inside an
-optimizer's step, its update. A message's kernel lasts from its launch until its partner has done its part: most of a
-long one is waiting.
-"""
+"""A step as a profiler saw it: kept traces, and how they are drawn."""
 
 from __future__ import annotations
 
@@ -18,6 +13,25 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from shardlab.figures.palette import PALETTE
+
+# ---- Traces of a profiler that a page draws, kept in the package: a student has no GPU to make them with -------------
+
+
+KEPT = Path(__file__).parent / "data"  # kernels of one H200; `benchmarks/profiler_traces.py` makes and copies them
+# A sandbox shows a rank this package, and nothing in it may look like a week's checks: hence "of-".
+
+
+def kept_traces(week: str) -> list[Path]:
+    """The files of a week, "week07", one per rank in order. Raises ValueError that lists the weeks there are."""
+    found = sorted(KEPT.glob(f"of-{week}-rank*.json.gz"))
+    if not found:
+        there = sorted({path.name.split("-")[1] for path in KEPT.glob("of-week*-rank*.json.gz")})
+        raise ValueError(f"no traces of {week!r} are kept: use {' or '.join(there)}")
+    return found
+
+
+# A step as torch's profiler saw it: per rank a lane of compute for each stream and a lane of messages, on one clock
+
 
 MEANINGS = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "communication": "messages"}
 HEIGHT, GAP = 0.26, 0.04  # of a lane, a rank being 1 high

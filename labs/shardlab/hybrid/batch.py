@@ -1,21 +1,26 @@
-"""One step's batch: do all ranks bring what belongs together, and how many tokens count? One message finds out.
+"""One step's batch and its loss: do all ranks bring what belongs together, and how many tokens count?
 
-Ranks of one replica (tp, cp, pp) must have the same sequences; all replicas must have as many, of one length.
+Ranks of one replica (tp, cp, pp) must have the same sequences; all replicas must have as many, of one length. One
+message finds out.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn import functional
 
 from shardlab.context_parallel.balance import SequenceLayout, own_part
 from shardlab.context_parallel.training import IGNORED
 from shardlab.hybrid.groups import WORLD
 from shardlab.mesh.process_groups import ProcessGroups
+from shardlab.tensor_parallel.messages import Group
+from shardlab.tensor_parallel.vocabulary import vocabulary_parallel_cross_entropy
 
 CHECKSUM = 1 << 20  # squares of such numbers, summed over a million ranks, still fit 64 bits
 
@@ -112,3 +117,30 @@ def _raise_together(trouble: str, rows: int, length: int, number: int, groups: P
                 "give all ranks with one dp coordinate the same sequences, whole"
             )
     raise ValueError("the ranks' batches differ: give every rank of a replica the same")
+
+
+# The loss of a microbatch in the last stage: the sum over its valid tokens, to be divided by those of all ranks
+
+
+Loss = Callable[[Tensor, int], Tensor]
+
+
+def summed_loss(labels: list[Tensor], *, vocabulary: int, tp_group: Group | None) -> Loss:
+    """(logits, microbatch) -> the sum of its tokens' cross-entropy, in float32 or better.
+
+    tp_group: of ranks that have columns of logits each; None where logits are whole. A mean here would weigh a
+    microbatch's only valid token like another's thousand.
+    """
+
+    def loss(logits_BSV: Tensor, microbatch: int) -> Tensor:
+        labels_BS = labels[microbatch]
+        if tp_group is None:
+            logits_TV = logits_BSV.flatten(0, 1)
+            precise = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32))
+            return functional.cross_entropy(precise, labels_BS.flatten(), ignore_index=IGNORED, reduction="sum")
+        is_valid_BS = labels_BS != IGNORED
+        targets_BS = labels_BS.masked_fill(~is_valid_BS, 0)
+        by_token_BS = vocabulary_parallel_cross_entropy(logits_BSV, targets_BS, vocabulary=vocabulary, group=tp_group)
+        return (by_token_BS * is_valid_BS).sum()
+
+    return loss

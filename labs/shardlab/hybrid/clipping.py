@@ -1,4 +1,4 @@
-"""The norm of a model whose gradients lie on all axes, and clipping by it: every number of the model counts once.
+"""The norm of a model whose gradients lie on all axes: every number of the model counts once.
 
 Whatever a rank holds is counted divided by the number of ranks that hold the same: tp ranks that all have a norm, dp
 ranks without ZeRO, copies of an expert, neighbours that share a key-value head. Padding and twins count nothing.
@@ -16,6 +16,7 @@ from torch import nn
 from shardlab.hybrid.places import Fragment, Place, fragments
 from shardlab.hybrid.sums import gradient_of
 from shardlab.hybrid.weights import Slice, Weights
+from shardlab.mesh.gradient_norm import squared_norm
 
 
 class Owned(NamedTuple):
@@ -46,19 +47,8 @@ def squares_of(owned: Iterable[Owned]) -> float:
             continue
         gradient = gradient_of(one.slice)
         for block in one.fragments:
-            norm = torch.linalg.vector_norm(block.of(gradient), dtype=torch.float64).item()
-            total += norm * norm / (block.copies * one.weights.copies)
+            total += squared_norm([block.of(gradient)]).item() / (block.copies * one.weights.copies)
     return total
-
-
-@torch.no_grad()
-def clip(masters: Iterable[nn.Parameter], norm: float, max_norm: float) -> None:
-    """Scale gradients of a norm to one of at most max_norm; torch's clip_grad_norm_ has the same 1e-6."""
-    scale = max_norm / (norm + 1e-6)
-    if scale < 1:
-        gradients = [one.grad for one in masters if one.grad is not None]
-        if gradients:  # a rank whose stages are all frozen has none
-            torch._foreach_mul_(gradients, scale)
 
 
 def summed(numbers: Sequence[float], *, group: dist.ProcessGroup, device: torch.device) -> list[float]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch.distributed as dist
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.mesh.process_groups import EXPERTS, GRADIENTS, ProcessGroups, by_enumeration, with_groups
 
 STAGE = ("tp", "cp", "dp")  # all ranks of a stage: each has tokens that no other has, where tp ranks split them

@@ -23,19 +23,19 @@ from torch import Tensor, nn
 from shardlab.context_parallel.balance import SequenceLayout, contiguous
 from shardlab.hybrid import refusals
 from shardlab.hybrid.balance import CountingStage, forget_loads, update_biases
-from shardlab.hybrid.batch import Microbatches, microbatches, num_valid_tokens
-from shardlab.hybrid.clipping import NotFinite, check_finite, clip, owned_by, squares_of, summed
+from shardlab.hybrid.batch import Microbatches, microbatches, num_valid_tokens, summed_loss
+from shardlab.hybrid.clipping import NotFinite, check_finite, owned_by, squares_of, summed
 from shardlab.hybrid.cutting import cut, set_layout
 from shardlab.hybrid.groups import STAGE, WORLD, training_groups
-from shardlab.hybrid.losses import summed_loss
 from shardlab.hybrid.part import PartOfModel, Whole
 from shardlab.hybrid.places import Place
 from shardlab.hybrid.placing import places_of
+from shardlab.hybrid.refusals import moe_of, moe_text, optimizer_text
 from shardlab.hybrid.settings import Settings
 from shardlab.hybrid.stage_weights import NewWeights
 from shardlab.hybrid.sums import sum_partial_slices, sum_tied_slices
-from shardlab.hybrid.told import moe_of, moe_text, optimizer_text
 from shardlab.hybrid.weights import NewOptimizer
+from shardlab.mesh.gradient_norm import clip_by_norm
 from shardlab.mesh.process_groups import GRADIENTS, ProcessGroups
 from shardlab.pipeline_parallel.execution import RankTimes, execute
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
@@ -124,7 +124,8 @@ class MeshTrainer:
                 weights.forget()  # the next step begins without them
             raise
         if self.settings.max_norm is not None:
-            clip(self.masters(), norm, self.settings.max_norm)
+            gradients = (one.grad for one in self.masters() if one.grad is not None)
+            clip_by_norm(gradients, norm, self.settings.max_norm)
 
         for weights in self.weights:
             weights.update()

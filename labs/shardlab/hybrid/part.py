@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from shardlab.hybrid.stage import layers_of
 from shardlab.model.gpt import GPTConfig
 
 
@@ -53,6 +52,18 @@ class PartOfModel(nn.Module):
         for block in self.blocks.values():
             x = block(x, positions) if self.config.rope else block(x)
         return self.head(self.norm(x)) if self.head is not None and self.norm is not None else x
+
+
+def layers_of(stage: int, num_stages: int, num_layers: int) -> range:
+    """The layers of a stage; the first stages have one more where they do not divide.
+
+    Raises ValueError for more stages than layers.
+    """
+    if not 1 <= num_stages <= num_layers:
+        raise ValueError(f"{num_layers} layers cannot fill {num_stages} stages: use 1 to {num_layers} stages")
+    quotient, rest = divmod(num_layers, num_stages)
+    begin = stage * quotient + min(stage, rest)
+    return range(begin, begin + quotient + (stage < rest))
 
 
 def copied(*modules: nn.Module | None) -> list[Any]:

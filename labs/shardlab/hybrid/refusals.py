@@ -1,19 +1,50 @@
-"""What cannot be trained so, in sentences with what would work; found before anything is built or sent."""
+"""Unsupported combinations, found before anything is built or sent, in sentences that say what works instead."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch.distributed as dist
 from torch import nn
 
-from shardlab.costs.model import divisors
-from shardlab.hybrid.part import Whole
+from shardlab.costs.models.model import divisors
+from shardlab.hybrid.part import Whole, layers_of
 from shardlab.hybrid.settings import RECOMPUTE, Settings
-from shardlab.hybrid.stage import layers_of
+from shardlab.hybrid.weights import NewOptimizer
 from shardlab.mesh.axes import Mesh
 from shardlab.model.gpt import GPTConfig
 from shardlab.model.moe import MoEConfig
 from shardlab.pipeline_parallel.schedule import Kind, Schedule, all_actions, num_stages, stages_of_rank
 from shardlab.ranks.agreement import first_difference
+
+# ---- Model and optimizer as text that is the same in every process, for ranks to compare -----------------------------
+
+
+def moe_of(whole: Whole) -> MoEConfig | None:
+    """The sizes of a model's experts; None for a dense one."""
+    if isinstance(whole, nn.Module):
+        return getattr(getattr(whole.blocks[0], "moe", None), "config", None)
+    return getattr(whole, "moe", None)
+
+
+def moe_text(moe: MoEConfig | None) -> str:
+    """Its sizes as text that is the same in every process."""
+    if moe is None:
+        return "none"
+    choice = {name: value for name, value in vars(moe.choice).items() if isinstance(value, int | float | bool)}
+    return (
+        f"{choice} { ({name: v for name, v in vars(moe).items() if isinstance(v, int | float | bool)}) } {moe.capacity}"
+    )
+
+
+def optimizer_text(new_optimizer: NewOptimizer) -> str:
+    """An optimizer as text: of a partial the class and its options."""
+    if isinstance(new_optimizer, partial):
+        return f"{getattr(new_optimizer.func, '__name__', '')} {sorted(new_optimizer.keywords.items())}"
+    return getattr(new_optimizer, "__name__", type(new_optimizer).__name__)
+
+
+# ---- What cannot be trained so, in sentences with what would work; found before anything is built or sent ------------
 
 
 def check(whole: Whole, moe: MoEConfig | None, mesh: Mesh, settings: Settings, schedule: Schedule) -> None:

@@ -23,7 +23,6 @@ from shardlab.data_parallel.zero2 import Zero2
 from shardlab.data_parallel.zero3 import Zero3
 from shardlab.hybrid.groups import Sharing
 from shardlab.hybrid.part import Share
-from shardlab.hybrid.trainer import average_gradients
 
 NewOptimizer = Callable[[list[Any]], torch.optim.Optimizer]
 
@@ -110,7 +109,7 @@ class WholeWeights:
         yield from self._replicas.alarm.bad()
 
     def reduce(self) -> None:
-        average_gradients(self._replicas)  # here the sum
+        self._replicas.reduce_gradients()
         for parameter, master in self.masters.items():
             master.grad = parameter.grad
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.mesh.grid import Grid
 
 MEGATRON_ORDER = "tp-cp-ep-dp-pp"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.model.attention import Attention
 from shardlab.model.dropout import Dropout
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 
 softmax = partial(torch.softmax, dim=-1)
 

@@ -36,21 +36,32 @@ def problems(
     In this order: every pass is there once; a backward is where its forward was; no rank waits forever; no rank
     holds too much.
     """
-    if not any(schedule):
-        return ["the schedule is empty: give every rank a list of slots"]
-    if strangers := _no_slots(schedule):
-        return strangers
-    stages, expected = num_stages(schedule), microbatches or num_microbatches(schedule)
-    wrong = []
-    if not _is_whole(schedule, stages, expected):  # quick; to say what is wrong takes longer
-        places = _places(schedule)
-        wrong = _incomplete(places, stages, expected) or _misplaced(places)
+    wrong, has_slots = _not_whole(schedule, microbatches)
     if not wrong:
         try:
             simulate(schedule)
         except ValueError as stuck:
             wrong.append(str(stuck))
-    return wrong + _too_much_held(schedule, max_activations)
+    return wrong + (_too_much_held(schedule, max_activations) if has_slots else [])
+
+
+def check_whole(schedule: Schedule) -> None:
+    """As `check`, except for ranks that wait forever, which a simulation finds."""
+    if wrong := _not_whole(schedule)[0]:
+        raise ValueError("\n".join(wrong))
+
+
+def _not_whole(schedule: Schedule, microbatches: int | None = None) -> tuple[list[str], bool]:
+    """What is missing, double or misplaced; and whether it is a schedule at all, whose slots can be looked at."""
+    if not any(schedule):
+        return ["the schedule is empty: give every rank a list of slots"], False
+    if strangers := _no_slots(schedule):
+        return strangers, False
+    stages, expected = num_stages(schedule), microbatches or num_microbatches(schedule)
+    if _is_whole(schedule, stages, expected):  # quick; to say what is wrong takes longer
+        return [], True
+    places = _places(schedule)
+    return _incomplete(places, stages, expected) or _misplaced(places), True
 
 
 def _no_slots(schedule: Schedule) -> list[str]:

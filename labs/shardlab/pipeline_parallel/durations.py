@@ -59,16 +59,6 @@ class Durations:
         return {kind: [self.of_action(kind, stage) for stage in range(stages)] for kind in Kind}
 
 
-def message_seconds(num_bytes: float, *, latency: float, bytes_per_second: float) -> float:
-    """Seconds of one message between two stages: latency + bytes / bandwidth.
-
-    num_bytes: microbatch x sequence x hidden x bytes per element (50.3 MB for b=1, s=2048, h=12288 in bf16).
-    """
-    if not bytes_per_second > 0:
-        raise ValueError(f"a link of {bytes_per_second} bytes/s moves nothing: give a bandwidth above 0")
-    return latency + num_bytes / bytes_per_second
-
-
 def _at(duration: float | Sequence[float], stage: int) -> float:
     if not isinstance(duration, Sequence):
         return duration

@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from shardlab.pipeline_parallel.agreement import NOTHING_KNOWN, Agreement, agree
-from shardlab.pipeline_parallel.check import check
+from shardlab.pipeline_parallel.check import check_whole
 from shardlab.pipeline_parallel.check_messages import check_messages
 from shardlab.pipeline_parallel.communication import MessageBatch, Program, communicate, receive_early
 from shardlab.pipeline_parallel.connect import connect
@@ -23,6 +24,7 @@ from shardlab.pipeline_parallel.schedule import (
     Kind,
     Overlap,
     Schedule,
+    Slot,
     actions_of,
     input_from_neighbour,
     num_stages,
@@ -47,37 +49,127 @@ class RankTimes(NamedTuple):
     ends: list[float]
 
 
+class _Passes(NamedTuple):
+    """The slots of one rank: where their inputs come from, what they compute, where the results go."""
+
+    stages: Mapping[int, Stage]
+    stages_in_all: int
+    mailbox: Mailbox
+    streams: Streams | None
+    pair: Together | None
+
+    def input_of(self, action: Action) -> torch.Tensor | None:
+        """What the stage before or behind has computed for this action, waited for; None at an end and for W."""
+        need = input_from_neighbour(action, self.stages_in_all)
+        return None if need is None else self.mailbox.take(need)
+
+    def do(self, slot: Slot, inputs: Sequence[torch.Tensor | None]) -> None:
+        """One action, or both halves of a pair, each on its stream where there are some."""
+        with self.streams.slot(slot) if self.streams else nullcontext():
+            halves = [partial(self._on_its_stream, *both) for both in zip(actions_of(slot), inputs, strict=True)]
+            if self.pair is not None and len(halves) > 1:
+                self.pair(*halves)
+            else:
+                for half in halves:
+                    half()
+
+    def _on_its_stream(self, action: Action, tensor: torch.Tensor | None) -> None:
+        with self.streams.action(action, tensor) if self.streams else nullcontext():
+            self._compute(action, tensor)
+
+    def _compute(self, action: Action, tensor: torch.Tensor | None) -> None:
+        """One pass; what others need of it goes into the mailbox."""
+        stage, result = self.stages[action.stage], result_of(action)
+        if result is None:
+            stage.weight_gradient(action.microbatch)
+            return
+        passes = {Kind.F: stage.forward, Kind.B: stage.backward, Kind.I: stage.input_gradient}
+        try:
+            computed = passes[action.kind](action.microbatch, tensor)
+        except StageProblem as problem:
+            raise ValueError(f"stage {action.stage}, microbatch {action.microbatch}: {problem}") from None
+        if user_of(result, self.stages_in_all) is not None:
+            if computed is None:
+                computed = self.mailbox.no_gradient(action.stage, action.microbatch)
+            self.mailbox.put(result, computed)
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Does the steps of a rank one after the other: post a batch, or wait for the inputs of a slot and compute.
+
+    verify: send a name ahead of each message and compare it on arrival. pair: does the two halves of an overlapped pair
+    in another way, such as `expert_parallel.Turns().together`; otherwise they run on two streams of a GPU, and on a CPU
+    the F before the B. pair_times: a list that gets the GPU's events of each pair.
+    """
+
+    verify: bool = False
+    pair: Together | None = None
+    pair_times: list[PairTimes] | None = None
+
+    def run(
+        self,
+        program: Program,
+        stages: Mapping[int, Stage],
+        stages_in_all: int,
+        *,
+        group: dist.ProcessGroup | None,
+        agreement: Agreement = NOTHING_KNOWN,
+    ) -> RankTimes:
+        """Run this rank's part of a program as it is given: `check_messages` finds out beforehand what is wrong in it.
+
+        agreement: what this rank knows of all stages.
+        """
+        rank, device = dist.get_rank(group), gpu_of(stages.values())
+        if device is not None:
+            connect(program, device, group=group)
+        mailbox = Mailbox(stages, program, group=group, verify=self.verify, agreement=agreement)
+        slots = [step for step in program[rank] if not isinstance(step, MessageBatch)]
+        passes = _Passes(stages, stages_in_all, mailbox, self._streams(slots, device), self.pair)
+        times = RankTimes([], [])
+        for step in program[rank]:
+            if isinstance(step, MessageBatch):
+                mailbox.post(step)
+                continue
+            inputs = [passes.input_of(action) for action in actions_of(step)]
+            times.begins.append(time.monotonic())
+            passes.do(step, inputs)
+            times.ends.append(time.monotonic())
+        mailbox.finish()
+        return times
+
+    def _streams(self, slots: Sequence[Slot], device: torch.device | None) -> Streams | None:
+        if device is None or not any(isinstance(slot, Overlap) for slot in slots):
+            return None
+        return Streams(slots, device, [] if self.pair_times is None else self.pair_times)
+
+
+PLAIN = Executor()
+
+
 def execute(
     schedule: Schedule,
     stages: Mapping[int, Stage],
     *,
     group: dist.ProcessGroup | None,
     durations: Durations | None = None,
-    verify: bool = False,
-    pair_times: list[PairTimes] | None = None,
-    pair: Together | None = None,
+    executor: Executor = PLAIN,
     agreed: bool = False,
 ) -> RankTimes:
     """Run this rank's part: check, weave the messages in, compute, add up the gradients of weights that are held twice.
 
     schedule: the whole one, the same on every rank. stages: those of this rank, by number. durations: what passes
-    take, the same on every rank; messages are listed in the order in which they then end. verify: name every message.
-    An overlapped pair runs on two streams of a GPU, and its F before its B on a CPU. pair: does the two halves of a
-    pair in another way, such as `expert_parallel.Turns().together`. pair_times: a list that gets the GPU's events of
-    each pair. agreed: the stages are known to fit each other, and the ranks compare nothing (`agreement`).
+    take, the same on every rank; messages are ordered by simulated completion time. agreed: the stages are known to
+    fit each other, and the ranks compare nothing (`agreement`).
     Raises ValueError, on every rank and before any message, when this group cannot run the schedule with these stages;
     later, for an output that is not what the next stage expects, and for a stage that gives no gradient though one
     before it trains.
     """
     if len(schedule) != (size := dist.get_world_size(group)):
         raise ValueError(f"the schedule is for {len(schedule)} ranks, the group has {size}: build it for {size}")
-    device = gpu_of(stages.values())
-    program = _checked(schedule, durations, 0 if device is not None else RECEIVE_AHEAD)
+    program = _checked(schedule, durations, 0 if gpu_of(stages.values()) is not None else RECEIVE_AHEAD)
     agreement = NOTHING_KNOWN if agreed else agree(schedule, stages, group=group)
-
-    in_all = num_stages(schedule)
-    options = {"verify": verify, "pair_times": pair_times, "pair": pair}
-    times = run_program(program, stages, in_all, group=group, agreement=agreement, **options)
+    times = executor.run(program, stages, num_stages(schedule), group=group, agreement=agreement)
     add_twin_gradients(schedule, stages, group=group)
     average_over_replicas(stages)
     return times
@@ -96,99 +188,19 @@ _CHECKED: deque[_Checked] = deque(maxlen=8)  # of this process, the latest first
 
 
 def _checked(schedule: Schedule, durations: Durations | None, receive_ahead: int) -> Program:
-    """The program that runs, its messages checked. Training gives the same schedule each step: the first checks it.
+    """The program that runs, checked. Training reuses one schedule: only the first step checks and simulates it.
 
     Two lists of the same slots compare in a thousandth of the time that a check takes.
     """
     for known in _CHECKED:
         if (known.schedule, known.durations, known.receive_ahead) == (schedule, durations, receive_ahead):
             return known.program
-    check(schedule)
-    woven = communicate(schedule, durations)
+    check_whole(schedule)
+    woven = communicate(schedule, durations)  # simulates it, and raises where a rank would wait forever
     program = [receive_early(steps, rank, num_slots=receive_ahead) for rank, steps in enumerate(woven)]
     check_messages(program, rendezvous=receive_ahead == 0)
     _CHECKED.appendleft(_Checked([list(slots) for slots in schedule], durations, receive_ahead, program))
     return program
-
-
-def run_program(
-    program: Program,
-    stages: Mapping[int, Stage],
-    stages_in_all: int,
-    *,
-    group: dist.ProcessGroup | None,
-    verify: bool = False,
-    pair_times: list[PairTimes] | None = None,
-    pair: Together | None = None,
-    agreement: Agreement = NOTHING_KNOWN,
-) -> RankTimes:
-    """Do the steps of this rank one after the other: post a batch, or wait for the inputs of a slot and compute.
-
-    The program runs as it is given: `check_messages` says beforehand whether its messages can be right.
-    """
-    rank = dist.get_rank(group)
-    device = gpu_of(stages.values())
-    if device is not None:
-        connect(program, device, group=group)
-    mailbox = Mailbox(stages, program, group=group, verify=verify, agreement=agreement)
-    slots = [step for step in program[rank] if not isinstance(step, MessageBatch)]
-    paired = any(isinstance(slot, Overlap) for slot in slots)
-    streams = Streams(slots, device, [] if pair_times is None else pair_times) if paired and device else None
-    begins, ends = [], []
-    for step in program[rank]:
-        if isinstance(step, MessageBatch):
-            mailbox.post(step)
-            continue
-        inputs = [_input(action, mailbox, stages_in_all) for action in actions_of(step)]
-        begins.append(time.monotonic())
-        with streams.slot(step) if streams else nullcontext():
-            halves = [
-                partial(_on_its_stream, action, tensor, stages[action.stage], mailbox, stages_in_all, streams)
-                for action, tensor in zip(actions_of(step), inputs, strict=True)
-            ]
-            if pair is not None and len(halves) > 1:
-                pair(*halves)
-            else:
-                for half in halves:
-                    half()
-        ends.append(time.monotonic())
-    mailbox.finish()
-    return RankTimes(begins, ends)
-
-
-def _input(action: Action, mailbox: Mailbox, stages_in_all: int) -> torch.Tensor | None:
-    """What the stage before or behind has computed for this action, waited for; None at an end and for W."""
-    need = input_from_neighbour(action, stages_in_all)
-    return None if need is None else mailbox.take(need)
-
-
-def _on_its_stream(
-    action: Action,
-    tensor: torch.Tensor | None,
-    stage: Stage,
-    mailbox: Mailbox,
-    stages_in_all: int,
-    streams: Streams | None,
-) -> None:
-    """One pass, on its stream where there are some; what others need of it goes into the mailbox."""
-    with streams.action(action, tensor) if streams else nullcontext():
-        _compute(action, tensor, stage, mailbox, stages_in_all)
-
-
-def _compute(action: Action, tensor: torch.Tensor | None, stage: Stage, mailbox: Mailbox, stages_in_all: int) -> None:
-    result = result_of(action)
-    if result is None:
-        stage.weight_gradient(action.microbatch)
-        return
-    passes = {Kind.F: stage.forward, Kind.B: stage.backward, Kind.I: stage.input_gradient}
-    try:
-        computed = passes[action.kind](action.microbatch, tensor)
-    except StageProblem as problem:
-        raise ValueError(f"stage {action.stage}, microbatch {action.microbatch}: {problem}") from None
-    if user_of(result, stages_in_all) is not None:
-        if computed is None:
-            computed = mailbox.no_gradient(action.stage, action.microbatch)
-        mailbox.put(result, computed)
 
 
 def measured(schedule: Schedule, times: Sequence[RankTimes]) -> Timeline:

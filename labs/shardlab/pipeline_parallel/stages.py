@@ -1,8 +1,5 @@
-"""What a rank computes for one stage: a real module, or a sleep of known length that makes a bubble visible."""
+"""What a rank computes for one stage."""
 
-import ctypes
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
@@ -12,11 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from shardlab.pipeline_parallel.durations import Durations
-from shardlab.pipeline_parallel.schedule import Kind, Schedule, stages_of_rank
 from shardlab.pipeline_parallel.split_backward import backward_input
-
-_PR_SET_TIMERSLACK = 29  # of <linux/prctl.h>
 
 
 class Stage(Protocol):
@@ -49,70 +42,6 @@ class Stage(Protocol):
     def parameters(self) -> list[nn.Parameter]:
         """The weights, in an order that is the same on every rank that holds this stage."""
         ...
-
-
-class Sleeper:
-    """A device that is busy for an exact time, one order after the other.
-
-    A process wakes up to a millisecond late. A real device would have begun the next order meanwhile, from its queue;
-    so a delay below `SLACK` is taken off the next sleep. Longer ones are waiting, and stay.
-    """
-
-    SLACK = 1e-3
-
-    def __init__(self) -> None:
-        self._free_at = 0.0
-        if sys.platform == "linux":  # else Linux wakes this thread up to 50 microseconds later than it was asked to
-            ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1))
-
-    def work(self, seconds: float) -> None:
-        """Be busy for `seconds`."""
-        now = time.monotonic()
-        begin = self._free_at if now - self._free_at < self.SLACK else now
-        self._free_at = begin + seconds
-        time.sleep(max(0.0, self._free_at - now))
-
-
-def sleeping_stages(schedule: Schedule, rank: int, durations: Durations) -> dict[int, "SleepingStage"]:
-    """The stages of one rank, all asleep on one device."""
-    device = Sleeper()
-    return {stage: SleepingStage(stage, durations, device) for stage in stages_of_rank(schedule, rank)}
-
-
-class SleepingStage:
-    """Sleeps as long as `durations` says and passes a number on: shows a schedule's bubble where compute cannot.
-
-    Real ranks, real messages; only the mathematics is missing. Two CPU cores can run sixteen of them.
-    """
-
-    def __init__(self, stage: int, durations: Durations, device: Sleeper | None = None) -> None:
-        self.seconds = {kind: durations.of_action(kind, stage) for kind in Kind}
-        self.device = device or Sleeper()
-
-    def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:
-        return self._pass(Kind.F, microbatch)
-
-    def backward(self, microbatch: int, gradient: Tensor | None) -> Tensor:
-        return self._pass(Kind.B, microbatch)
-
-    def input_gradient(self, microbatch: int, gradient: Tensor | None) -> Tensor:
-        return self._pass(Kind.I, microbatch)
-
-    def weight_gradient(self, microbatch: int) -> None:
-        self._pass(Kind.W, microbatch)
-
-    def empty_activation(self, microbatch: int) -> Tensor:
-        return torch.zeros(1)
-
-    def empty_gradient(self, microbatch: int) -> Tensor:
-        return torch.zeros(1)
-
-    def parameters(self) -> list[nn.Parameter]:
-        return []
-
-    def _pass(self, kind: Kind, microbatch: int) -> Tensor:
-        self.device.work(self.seconds[kind])
-        return torch.full((1,), float(microbatch))
 
 
 class StageProblem(ValueError):

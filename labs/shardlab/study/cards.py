@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from shardlab.costs import Layout, find_accelerator, find_model
-from shardlab.costs.interview import QUESTIONS, Setting
-from shardlab.costs.interview.asking import asked
 from shardlab.study import records
 from shardlab.study.folder import Folder
+from shardlab.study.interview import QUESTIONS, Setting
+from shardlab.study.interview.asking import asked
 from shardlab.study.records import Record
 
 DAYS = (1, 2, 4, 8, 16)  # after which a card of box 1, 2, … is due again

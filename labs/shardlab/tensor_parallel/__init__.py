@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         sum_and_scatter,
     )
     from shardlab.tensor_parallel.plan import apply_plan
+    from shardlab.tensor_parallel.splits import Column, Row
     from shardlab.tensor_parallel.vocabulary import VocabularyParallelEmbedding, vocabulary_parallel_cross_entropy
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 
 
 @dataclass(frozen=True)

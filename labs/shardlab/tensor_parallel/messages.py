@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.meter import place
 
 place.hide(__file__)  # the meter names the operator or layer that sends

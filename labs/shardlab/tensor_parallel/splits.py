@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.model.attention import Attention
 from shardlab.model.dropout import Dropout
 from shardlab.tensor_parallel.cut import Cut

@@ -10,7 +10,7 @@ from shardlab.context_parallel.balance import contiguous, striped, zigzag
 from shardlab.context_parallel.gathered import Gathered
 from shardlab.context_parallel.ring import Ring
 from shardlab.context_parallel.ulysses import Ulysses
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 from shardlab.hybrid import refusals
 from shardlab.hybrid.layerwise import LayerByLayer
 from shardlab.hybrid.mesh_trainer import MeshTrainer

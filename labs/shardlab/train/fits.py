@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.mesh.axes import Mesh, mesh_of_world
 
 if TYPE_CHECKING:

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shardlab.train.events import EventWriter
+if TYPE_CHECKING:
+    from shardlab.train.events import EventWriter
+
 
 FILE, EVENTS = "log.jsonl", "tensorboard"
 
@@ -51,7 +53,7 @@ class Logs:
     def __init__(self, folder: Path | None, *, rank: int, events: bool = True, quiet: bool = False) -> None:
         self.is_first, self._quiet = rank == 0, quiet
         self.folder = folder if self.is_first else None
-        self._events = EventWriter(self.folder / EVENTS) if self.folder and events else None
+        self._events = _events_in(self.folder / EVENTS) if self.folder and events else None
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -95,6 +97,12 @@ class Logs:
         """Close what is open."""
         if self._events:
             self._events.close()
+
+
+def _events_in(folder: Path) -> EventWriter:
+    from shardlab.train.events import EventWriter  # its library imports torch, which a reader of logs has no need of
+
+    return EventWriter(folder)
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

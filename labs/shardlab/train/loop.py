@@ -7,7 +7,7 @@ summary = train(recipe, hooks=[MyHook()])     # with on_begin(training), on_step
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,15 @@ import torch
 import torch.distributed as dist
 
 from shardlab.hybrid.clipping import NotFinite
-from shardlab.hybrid.mesh_trainer import MeshTrainer, Step
+from shardlab.hybrid.mesh_trainer import Step
 from shardlab.train import build
 from shardlab.train.checkpoint_load import load_latest, remove_drafts
 from shardlab.train.checkpoint_save import Saved, Saver
 from shardlab.train.fits import on_ranks
 from shardlab.train.hook import Hook
 from shardlab.train.logs import Logs, Row
-from shardlab.train.measure import Measurement
-from shardlab.train.order import Text, rows_of_replica, sequence_numbers, text_of
-from shardlab.train.peak import mfu, peak_flops
+from shardlab.train.measure import Measurement, mfu, peak_flops
+from shardlab.train.order import rows_of_replica, sequence_numbers, text_of
 from shardlab.train.randomness import Dropouts
 from shardlab.train.rates import rate_at
 from shardlab.train.recipe import Recipe, to_tables
@@ -79,6 +78,156 @@ class Training:
             "data": data,
         }
 
+    # ---- from begin to end -------------------------------------------------------------------------------------------
+
+    def resume(self) -> int:
+        """Load the latest checkpoint that is whole; returns how many steps it has behind it."""
+        folder, say = self.recipe.checkpoint_folder, self.logs.say
+        self._describe()
+        if folder is None:
+            return 0
+        if self.rank == 0:
+            remove_drafts(folder, say)
+        if not self.recipe.checkpoints.resume:
+            return 0
+        contents = load_latest(self.trainer, folder, facts=self.facts, say=say)
+        if contents is None:
+            return 0
+        self.done = contents["step"]
+        say(f"resumed after step {self.done}, saved on {contents['mesh']}")
+        return self.done
+
+    def one_step(self) -> None:
+        """Batch and learning rate of this step, the step, its row, and a checkpoint where one is due."""
+        recipe, step = self.recipe, self.done + 1
+        for hook in self.hooks:
+            hook.on_step(self, step)
+        tokens, labels = self._batch(step)
+        rate = rate_at(step - 1, recipe.rate, recipe.run.steps)
+        for optimizer in self.trainer.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        self.dropouts.begin(step)
+
+        began = time.perf_counter()
+        result = self._trained(step, tokens, labels)
+        seconds = time.perf_counter() - began
+        self.done = step
+        if result is not None:
+            self._log(result, rate, seconds)
+        if self.saver is not None:
+            self.saver.poll()
+            if recipe.checkpoints.every and step % recipe.checkpoints.every == 0:
+                self.save()
+
+    def save(self) -> None:
+        """Begin a checkpoint of the steps that are done; every rank calls."""
+        if self.saver is not None:
+            mesh = {name: getattr(self.trainer.mesh, name) for name in ("dp", "pp", "cp", "tp", "ep")}
+            text = " ".join(f"{name} {size}" for name, size in mesh.items())
+            rate = rate_at(self.done - 1, self.recipe.rate, self.recipe.run.steps)
+            position = self.done * self.recipe.step.batch
+            self.saver.begin(self.done, self.facts | {"mesh": text, "rate": rate, "sequences": position})
+
+    def finish(self, resumed: int) -> Summary:
+        """The last checkpoint, the figure, and the summary."""
+        given = self.recipe.checkpoints
+        if self.saver is not None:
+            is_saved = given.every and self.done % given.every == 0
+            if given.at_end and self.done > resumed and not is_saved:
+                self.save()
+            self.saver.finish()
+        self._draw()
+        self.logs.close()
+        written = [str(saved.folder) for saved in self.saves if not saved.problem]
+        stalls = [saved.stall for saved in self.saves]
+        return Summary(self.losses, resumed, written, stalls, self.skipped)
+
+    # ---- the parts of a step -----------------------------------------------------------------------------------------
+
+    def _batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tokens and labels of this rank's replica in step number `step`, from 1 on."""
+        batch, mesh = self.recipe.step.batch, self.trainer.mesh
+        numbers = sequence_numbers(self.recipe.run.seed, step - 1, batch=batch, num_sequences=self.text.num_sequences)
+        replica = mesh.coordinates(self.rank)["dp"]
+        rows = rows_of_replica(batch, self.recipe.step.microbatches, mesh, replica)
+        return self.text.batch([numbers[row] for row in rows])
+
+    def _trained(self, step: int, tokens: torch.Tensor, labels: torch.Tensor) -> Step | None:
+        """The step, measured where the recipe says so; None where its gradients were not numbers."""
+
+        def plain() -> Step:
+            return self.trainer.step(tokens, labels)
+
+        measure = self.recipe.log.measure
+        try:
+            if step == measure:
+                return self._measured_messages(plain)
+            if measure and step == measure + 1:
+                return self._measured_memory(plain)
+            return plain()
+        except NotFinite as error:
+            if self.recipe.survival.on_not_finite == "stop":
+                raise
+            self.skipped.append(step)
+            self.logs.say(f"step {step} left out: {error}")
+            return None
+
+    def _measured_messages(self, step: Callable[[], Step]) -> Step:
+        if self.saver is not None:
+            self.saver.finish()  # its thread would be measured, too
+        result = self.measurement.messages(step)
+        self.logs.file(TRACE, self.measurement.trace)
+        return result
+
+    def _measured_memory(self, step: Callable[[], Step]) -> Step:
+        result = self.measurement.memory(step)
+        for line in self.measurement.table():
+            self.logs.say(line)
+        self.logs.note(self.measurement.plain())
+        return result
+
+    # ---- what is written ---------------------------------------------------------------------------------------------
+
+    def _describe(self) -> None:
+        """What is trained, on what: the first lines of a log."""
+        mesh, step, say = self.trainer.mesh, self.recipe.step, self.logs.say
+        numbers = sum(one.numel() for one in self.trainer.masters())
+        say(
+            f"dp {mesh.dp} pp {mesh.pp} cp {mesh.cp} tp {mesh.tp} ep {mesh.ep} etp {mesh.expert_tp}, ZeRO {step.zero}, "
+            f"{step.schedule} with {step.microbatches} microbatches, {step.dtype}; rank 0 updates {numbers:,} numbers"
+        )
+        text = self.text
+        say(f"{text.num_sequences:,} sequences of {text.sequence} tokens; MFU's peak: {self.peak_from}")
+        self.logs.note({"recipe": to_tables(self.recipe)})
+
+    def _log(self, result: Step, rate: float, seconds: float) -> None:
+        recipe, step = self.recipe, self.done
+        tokens = recipe.step.batch * recipe.model.sequence
+        row = Row(
+            step=step,
+            loss=result.loss,
+            norm=result.norm,
+            rate=rate,
+            tokens=tokens,
+            seconds=seconds,
+            mfu=mfu(build.transformer_of(recipe), tokens, seconds, self.peak),
+            memory=psutil.Process().memory_info().rss,
+        )
+        self.losses[step] = result.loss
+        self.logs.row(row, steps=recipe.run.steps, show=step % recipe.log.every == 0)
+        for hook in self.hooks:
+            hook.on_end(self, row)
+
+    def _draw(self) -> None:
+        """The loss curve of all runs of this folder, as a picture."""
+        folder = self.logs.folder
+        if folder is None or not self.recipe.log.figure:
+            return
+        from shardlab.train.curve import draw_log
+
+        self.logs.say(draw_log(folder, folder / FIGURE))
+
     def _saver(self) -> Saver | None:
         folder, given = self.recipe.checkpoint_folder, self.recipe.checkpoints
         if folder is None:
@@ -106,156 +255,10 @@ def train(recipe: Recipe, *, hooks: Sequence[Hook] = (), quiet: bool = False) ->
     Raises ValueError, on every rank alike, for what does not fit, and NotFinite where the recipe ends a training then.
     """
     training = Training(recipe, hooks=hooks, quiet=quiet)
-    resumed = resume(training)
+    resumed = training.resume()
     for hook in hooks:
         hook.on_begin(training)
     last = min(recipe.run.steps, recipe.run.until or recipe.run.steps)
     while training.done < last:
-        one_step(training)
-    return finish(training, resumed)
-
-
-def resume(training: Training) -> int:
-    """Load the latest checkpoint that is whole; returns how many steps it has behind it."""
-    folder, logs = training.recipe.checkpoint_folder, training.logs
-    describe(training)
-    if folder is None:
-        return 0
-    if training.rank == 0:
-        remove_drafts(folder, logs.say)
-    if not training.recipe.checkpoints.resume:
-        return 0
-    contents = load_latest(training.trainer, folder, facts=training.facts, say=logs.say)
-    if contents is None:
-        return 0
-    training.done = contents["step"]
-    logs.say(f"resumed after step {training.done}, saved on {contents['mesh']}")
-    return training.done
-
-
-def describe(training: Training) -> None:
-    """What is trained, on what: the first lines of a log."""
-    mesh, step, logs = training.trainer.mesh, training.recipe.step, training.logs
-    numbers = sum(one.numel() for one in training.trainer.masters())
-    logs.say(
-        f"dp {mesh.dp} pp {mesh.pp} cp {mesh.cp} tp {mesh.tp} ep {mesh.ep} etp {mesh.expert_tp}, ZeRO {step.zero}, "
-        f"{step.schedule} with {step.microbatches} microbatches, {step.dtype}; rank 0 updates {numbers:,} numbers"
-    )
-    text = training.text
-    logs.say(f"{text.num_sequences:,} sequences of {text.sequence} tokens; MFU's peak: {training.peak_from}")
-    logs.note({"recipe": to_tables(training.recipe)})
-
-
-def batch_of(text: Text, recipe: Recipe, trainer: MeshTrainer, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens and labels of this rank's replica in step number `step`, from 1 on."""
-    batch, microbatches = recipe.step.batch, recipe.step.microbatches
-    numbers = sequence_numbers(recipe.run.seed, step - 1, batch=batch, num_sequences=text.num_sequences)
-    replica = trainer.mesh.coordinates(dist.get_rank())["dp"]
-    return text.batch([numbers[row] for row in rows_of_replica(batch, microbatches, trainer.mesh, replica)])
-
-
-def one_step(training: Training) -> None:
-    """Batch and rate of this step, the step, its row, and a checkpoint where one is due."""
-    recipe, step = training.recipe, training.done + 1
-    for hook in training.hooks:
-        hook.on_step(training, step)
-    tokens, labels = batch_of(training.text, recipe, training.trainer, step)
-    rate = rate_at(step - 1, recipe.rate, recipe.run.steps)
-    for optimizer in training.trainer.optimizers:
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-    training.dropouts.begin(step)
-
-    began = time.perf_counter()
-    told = _told(training, step, tokens, labels)
-    seconds = time.perf_counter() - began
-    training.done = step
-    if told is not None:
-        _log(training, told, rate, seconds)
-    if training.saver is not None:
-        training.saver.poll()
-        if recipe.checkpoints.every and step % recipe.checkpoints.every == 0:
-            save(training)
-
-
-def save(training: Training) -> None:
-    """Begin a checkpoint of the steps that are done; every rank calls."""
-    if training.saver is not None:
-        mesh = {name: getattr(training.trainer.mesh, name) for name in ("dp", "pp", "cp", "tp", "ep")}
-        text = " ".join(f"{name} {size}" for name, size in mesh.items())
-        rate = rate_at(training.done - 1, training.recipe.rate, training.recipe.run.steps)
-        position = training.done * training.recipe.step.batch
-        training.saver.begin(training.done, training.facts | {"mesh": text, "rate": rate, "sequences": position})
-
-
-def finish(training: Training, resumed: int) -> Summary:
-    """The last checkpoint, the figure, and what to tell."""
-    given, saver = training.recipe.checkpoints, training.saver
-    if saver is not None:
-        is_saved = given.every and training.done % given.every == 0
-        if given.at_end and training.done > resumed and not is_saved:
-            save(training)
-        saver.finish()
-    draw(training)
-    training.logs.close()
-    written = [str(saved.folder) for saved in training.saves if not saved.problem]
-    stalls = [saved.stall for saved in training.saves]
-    return Summary(training.losses, resumed, written, stalls, training.skipped)
-
-
-def draw(training: Training) -> None:
-    """The loss curve of all runs of this folder, as a picture."""
-    folder = training.logs.folder
-    if folder is None or not training.recipe.log.figure:
-        return
-    from shardlab.train.curve import draw_log
-
-    training.logs.say(draw_log(folder, folder / FIGURE))
-
-
-def _told(training: Training, step: int, tokens: torch.Tensor, labels: torch.Tensor) -> Step | None:
-    """The step, looked at closely where the recipe says so; None where its gradients were not numbers."""
-
-    def plain() -> Step:
-        return training.trainer.step(tokens, labels)
-
-    measure, look = training.recipe.log.measure, training.measurement
-    try:
-        if step == measure:
-            if training.saver is not None:
-                training.saver.finish()  # its thread would be measured, too
-            told = look.messages(plain)
-            training.logs.file(TRACE, look.trace)
-            return told
-        if measure and step == measure + 1:
-            told = look.memory(plain)
-            for line in look.table():
-                training.logs.say(line)
-            training.logs.note(look.plain())
-            return told
-        return plain()
-    except NotFinite as error:
-        if training.recipe.survival.on_not_finite == "stop":
-            raise
-        training.skipped.append(step)
-        training.logs.say(f"step {step} left out: {error}")
-        return None
-
-
-def _log(training: Training, told: Step, rate: float, seconds: float) -> None:
-    recipe, step = training.recipe, training.done
-    tokens = recipe.step.batch * recipe.model.sequence
-    row = Row(
-        step=step,
-        loss=told.loss,
-        norm=told.norm,
-        rate=rate,
-        tokens=tokens,
-        seconds=seconds,
-        mfu=mfu(build.transformer_of(recipe), tokens, seconds, training.peak),
-        memory=psutil.Process().memory_info().rss,
-    )
-    training.losses[step] = told.loss
-    training.logs.row(row, steps=recipe.run.steps, show=step % recipe.log.every == 0)
-    for hook in training.hooks:
-        hook.on_end(training, row)
+        training.one_step()
+    return training.finish(resumed)

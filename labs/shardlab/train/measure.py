@@ -1,17 +1,18 @@
-"""A step looked at closely: which messages went over which axis, when every slot ran, and what was held at most.
-
-Two steps are measured, as each look slows the ranks down: one for messages and times, the next one for memory.
-"""
+"""What a step takes: the peak it is compared with, its messages and its memory."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch.distributed as dist
 
+from shardlab.costs.clock.calibration import read_calibration
+from shardlab.costs.models.flops import model_flops_per_token, utilisation
+from shardlab.costs.models.model import Transformer
 from shardlab.hybrid.groups import WORLD
 from shardlab.hybrid.mesh_trainer import MeshTrainer, Step
 from shardlab.hybrid.traffic import names, sent_by_axis
@@ -22,6 +23,34 @@ from shardlab.pipeline_parallel.execution import measured
 from shardlab.pipeline_parallel.traces import to_trace
 from shardlab.train.recipe import Recipe
 from shardlab.train.traffic import predicted_by_axis
+
+# ---- What the MFU (model FLOPs utilisation) is a share of: the products that this machine can do in a second ---------
+
+
+def peak_flops(recipe: Recipe, ranks: int) -> tuple[float, str]:
+    """FLOP/s of all ranks together, and where the number comes from; 0.0 and why not where nobody knows.
+
+    Measured: the fastest square product in the recipe's dtype on one core, times the cores that the ranks share.
+    """
+    if recipe.log.peak_flops:
+        return recipe.log.peak_flops * ranks, "stated in log.peak_flops"
+    try:
+        here = read_calibration(None)
+    except ValueError:
+        return 0.0, "unknown: run `shardlab calibrate`, or state log.peak_flops"
+    rates = here.matmul.get(recipe.step.dtype)
+    if not rates:
+        return 0.0, f"unknown: `shardlab calibrate` has measured {', '.join(here.matmul)} here, not {recipe.step.dtype}"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(rates.values()) * min(ranks, cores), "the fastest product that `shardlab calibrate` has measured here"
+
+
+def mfu(model: Transformer, tokens: int, seconds: float, peak: float) -> float | None:
+    """Share of the peak that the model's own FLOPs take; None without a peak."""
+    return utilisation(model_flops_per_token(model), tokens, seconds, 1, peak) if peak else None
+
+
+# A step looked at closely: which messages went over which axis, when every slot ran, and what was held at most
 
 
 @dataclass(frozen=True)

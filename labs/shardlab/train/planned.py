@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from shardlab.costs.axis_traffic import pp_boundary_bytes, tp_layer_bytes, traffic_of_step
 from shardlab.costs.clock.calibrated import FP32
 from shardlab.costs.layout import Layout
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.planner import Plan
 from shardlab.train.logs import entries, read_log
 from shardlab.train.recipe import Recipe, from_tables, to_tables

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shardlab.commands.cli import app
 from shardlab.commands.plan import GPU_NAMES
 from shardlab.costs.hardware import ACCELERATORS
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.planner import usable_bytes
 from shardlab.costs.uncertainty import step_interval
 from shardlab.costs.validation.published import RUNS

@@ -6,8 +6,8 @@ import pytest
 from shardlab.commands.plan_flags import MEGATRON, flags, megatron_layout
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory import peak_memory
-from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.memory.stage import peak_memory
+from shardlab.costs.models.zoo import ZOO
 from shardlab.costs.planning.planner import Plan, seconds_of
 
 H100 = ACCELERATORS["h100"]

@@ -12,14 +12,13 @@ from shardlab.costs.axis_traffic import (
     traffic_of_step,
 )
 from shardlab.costs.clock.step import bubble_share
-from shardlab.costs.flops import layer_matmul_flops
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory import gpt_layer_activation_bytes, in_flight_layers
-from shardlab.costs.memory_states import shard_elements, zero_state_bytes
-from shardlab.costs.model import Transformer
-from shardlab.costs.model_zoo import ZOO, gpt
+from shardlab.costs.memory.stage import gpt_layer_activation_bytes, in_flight_layers
+from shardlab.costs.memory.states import shard_elements, zero_state_bytes
+from shardlab.costs.models.flops import layer_matmul_flops
+from shardlab.costs.models.model import Transformer
+from shardlab.costs.models.zoo import ZOO, gpt
 from shardlab.costs.overlap import efficiency, exposed_seconds, ready_times, transfers
-from shardlab.costs.recipes import RECIPES
 from shardlab.costs.traffic import (
     all_to_all_bytes,
     ring_all_gather_bytes,
@@ -30,6 +29,8 @@ from shardlab.costs.traffic import (
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, zb_h1
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
+
+from tests.shardlab.costs.recipes import RECIPES
 
 GPT3, TP8_PP4_DP32 = ZOO["gpt3-175b"], Layout(tp=8, pp=4, dp=32)
 

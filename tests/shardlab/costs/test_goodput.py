@@ -4,8 +4,8 @@ import math
 
 import pytest
 from shardlab.costs import failures
-from shardlab.costs.model import num_parameters
-from shardlab.costs.model_zoo import find_model
+from shardlab.costs.models.model import num_parameters
+from shardlab.costs.models.zoo import find_model
 
 HOUR, DAY = 3600, 86400
 

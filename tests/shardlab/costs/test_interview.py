@@ -7,8 +7,8 @@ from string import Formatter
 
 import pytest
 from shardlab.costs import Layout, find_accelerator, find_model
-from shardlab.costs.interview import QUESTIONS, Setting, asked_in_random_order
-from shardlab.costs.interview.asking import asked
+from shardlab.study.interview import QUESTIONS, Setting, asked_in_random_order
+from shardlab.study.interview.asking import asked
 
 H100 = find_accelerator("h100")
 LLAMA = Setting(

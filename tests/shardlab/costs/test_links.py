@@ -18,15 +18,15 @@ from shardlab.costs.clock.efficiency import FITTED, links_of
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.software import Software
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
-from shardlab.costs.interview.model_questions import _at_most_eight
-from shardlab.costs.interview.question import Setting
 from shardlab.costs.layout import Layout
 from shardlab.costs.links import Group, Links, group_of
-from shardlab.costs.memory_states import parameters_on_stage
-from shardlab.costs.model_zoo import ZOO, gpt
-from shardlab.hybrid.asleep import predicted_seconds
+from shardlab.costs.memory.states import parameters_on_stage
+from shardlab.costs.models.zoo import ZOO, gpt
+from shardlab.hybrid.emulated import predicted_seconds
 from shardlab.mesh.axes import Mesh
 from shardlab.mesh.nodes import link_bytes_per_second
+from shardlab.study.interview.model_questions import _at_most_eight
+from shardlab.study.interview.question import Setting
 
 from autograder.weeks.week05_tensor_parallel import why_eight
 from autograder.weeks.week10_planning import _clusters
@@ -271,8 +271,8 @@ def test_links_that_cannot_be(wrong):
 MAY_DIVIDE = {
     "labs/shardlab/costs/links.py": "the model",
     "labs/shardlab/costs/machines.py": "a share of a line rate, not bytes",
-    "labs/shardlab/costs/interview/expert_questions.py": "tokens, not bytes",
-    "labs/shardlab/costs/interview/data_questions.py": "beta of one link, for a tree and a ring",
+    "labs/shardlab/study/interview/expert_questions.py": "tokens, not bytes",
+    "labs/shardlab/study/interview/data_questions.py": "beta of one link, for a tree and a ring",
     "autograder/weeks/week14_long_context/4096_gpus.py": "FLOPs per byte",
     "solutions/week10_planning/week10_planning.py": "a student's formula, compared with the model by its check",
 }

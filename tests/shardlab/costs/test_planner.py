@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout, check_layout
-from shardlab.costs.memory import peak_memory
-from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.memory.stage import peak_memory
+from shardlab.costs.models.zoo import ZOO
 from shardlab.costs.planning.claims import (
     check_rules,
     context_errors,

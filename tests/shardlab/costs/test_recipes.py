@@ -1,8 +1,9 @@
 """Bytes a parameter: 16, 18, 20, and what Megatron's and DeepSeek's choices make of them."""
 
 import pytest
-from shardlab.costs.memory_states import zero_state_bytes
-from shardlab.costs.recipes import RECIPES, bytes_per_parameter
+from shardlab.costs.memory.states import zero_state_bytes
+
+from tests.shardlab.costs.recipes import RECIPES, bytes_per_parameter
 
 
 def test_whole_parameters_cost_sixteen_eighteen_or_twenty():

@@ -13,8 +13,8 @@ from shardlab.costs.clock.step import balanced_stages, bubble_share, step_second
 from shardlab.costs.hardware import ACCELERATORS
 from shardlab.costs.layout import Layout
 from shardlab.costs.links import dispatch_seconds, group_of, ring_bandwidth, ring_seconds
-from shardlab.costs.memory_states import layers_of_stages
-from shardlab.costs.model_zoo import ZOO
+from shardlab.costs.memory.states import layers_of_stages
+from shardlab.costs.models.zoo import ZOO
 
 A100, H100 = ACCELERATORS["a100"], ACCELERATORS["h100"]
 GPT3 = replace(ZOO["gpt3-175b"], flash=False)

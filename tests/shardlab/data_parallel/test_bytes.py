@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from shardlab import meter
 from shardlab.costs import traffic
-from shardlab.costs.memory_states import shard_elements, zero_state_bytes
+from shardlab.costs.memory.states import shard_elements, zero_state_bytes
 from shardlab.data_parallel.ddp import DataParallel
 from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2

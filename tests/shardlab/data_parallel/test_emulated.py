@@ -6,12 +6,12 @@ import pytest
 import shardlab
 import torch
 from shardlab.data_parallel.ddp import DataParallel
-from shardlab.data_parallel.emulated import AsleepLayer, over_link
+from shardlab.data_parallel.emulated import EmulatedLayer, over_link
 from torch import nn
 
 
 def one_step():
-    layers = [AsleepLayer(1000, forward_seconds=0.01, backward_seconds=0.02) for _ in range(2)]
+    layers = [EmulatedLayer(1000, forward_seconds=0.01, backward_seconds=0.02) for _ in range(2)]
     model = DataParallel(nn.Sequential(*layers), bucket_bytes=1, first_bucket_bytes=1, reduce=over_link(100_000))
     began = time.monotonic()
     model(torch.ones(3)).sum().backward()

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from shardlab import meter
 from shardlab.costs import traffic
-from shardlab.costs.memory_states import zero_state_bytes
+from shardlab.costs.memory.states import zero_state_bytes
 from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
 from shardlab.data_parallel.zero3 import Zero3

@@ -5,8 +5,8 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab import meter
+from shardlab.costs.compression import plus_bytes, quantized_bytes
 from shardlab.costs.traffic import zero_bytes
-from shardlab.costs.zero_plus_plus import plus_bytes, quantized_bytes
 from shardlab.data_parallel.quantized import as_bytes, dequantize, from_bytes, quantize
 from shardlab.data_parallel.zero3 import Zero3
 from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus

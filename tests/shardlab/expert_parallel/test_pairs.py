@@ -15,7 +15,7 @@ from shardlab.model.experts import by_loop
 from shardlab.model.moe import MoE, MoEConfig
 from shardlab.model.router import Choice
 from shardlab.pipeline_parallel.builders import dualpipe_v
-from shardlab.pipeline_parallel.execution import execute
+from shardlab.pipeline_parallel.execution import Executor, execute
 from shardlab.pipeline_parallel.schedule import Overlap, num_stages, stages_of_rank
 from shardlab.pipeline_parallel.stages import ModuleStage
 from torch import nn
@@ -101,7 +101,9 @@ def train(by_turns):
         for stage, layer in layers.items()
     }
     with meter.record() as bill:
-        times = execute(schedule, stages, group=pipelines[rank // 2], pair=turns.together if by_turns else None)
+        times = execute(
+            schedule, stages, group=pipelines[rank // 2], executor=Executor(pair=turns.together if by_turns else None)
+        )
 
     exchanges = [event for event in bill.events if event.kind == "all_to_all" and event.dtype != "int64"]
     found = []

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from shardlab.figures.page import new_axes
-from shardlab.figures.profile import draw_profile, joined, read_trace, shares
-from shardlab.figures.traces import kept_traces
+from shardlab.figures.profile import draw_profile, joined, kept_traces, read_trace, shares
 from shardlab.pipeline_parallel.builders import one_f_one_b
 from shardlab.pipeline_parallel.schedule import Kind
 

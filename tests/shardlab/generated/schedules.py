@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.durations import Durations
-from shardlab.pipeline_parallel.execution import execute
+from shardlab.pipeline_parallel.execution import Executor, execute
 from shardlab.pipeline_parallel.schedule import (
     Action,
     Kind,
@@ -294,7 +294,7 @@ def pipelined(case, likes):
         parameters = list(dict.fromkeys(one for module in modules.values() for one in module.parameters()))
         for one in parameters:
             one.grad = None
-        execute(case.schedule, stages, group=None, durations=case.durations, verify=case.verify)
+        execute(case.schedule, stages, group=None, durations=case.durations, executor=Executor(case.verify))
         if case.tied and homes[0] != homes[1] and rank in homes:
             mine = modules[0 if rank == homes[0] else last].module[0].weight
             add_gradients([mine], homes[1] if rank == homes[0] else homes[0], group=None)

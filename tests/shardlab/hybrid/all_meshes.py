@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 from shardlab.hybrid import Settings
 from shardlab.mesh import Mesh
 from shardlab.pipeline_parallel.builders import dualpipe_v, interleaved, one_f_one_b, zb_h1, zbv

@@ -5,8 +5,13 @@ from functools import partial
 
 import pytest
 import torch
-from shardlab.costs.flops import attention_core_flops, forward_flops_per_token, hardware_flops_per_token, output_flops
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.flops import (
+    attention_core_flops,
+    forward_flops_per_token,
+    hardware_flops_per_token,
+    output_flops,
+)
+from shardlab.costs.models.model import Transformer
 from shardlab.meter.saved import saved
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from shardlab.model.recomputation import recompute, recomputed

@@ -10,7 +10,7 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.pipeline_parallel.builders import dualpipe_v
-from shardlab.pipeline_parallel.execution import execute
+from shardlab.pipeline_parallel.execution import Executor, execute
 from shardlab.pipeline_parallel.schedule import Overlap, num_stages, stages_of_rank
 from shardlab.pipeline_parallel.stages import ModuleStage
 from shardlab.ranks.transports import NCCL_SHARED, choose_transport
@@ -107,7 +107,7 @@ def train():
         pairs.clear()
         for found in spans.values():
             found.clear()
-        execute(schedule, stages, group=pipeline, pair_times=pairs)
+        execute(schedule, stages, group=pipeline, executor=Executor(pair_times=pairs))
         torch.cuda.synchronize()
     hidden = [
         any(exchange.meets(work) for work in spans["backward computes"]) for exchange in spans["forward exchanges"]

@@ -12,13 +12,12 @@ import torch.distributed as dist
 from models import after_step, layer, loss, microbatches, one_process
 from oracle import named
 from shardlab import meter
-from shardlab.pipeline_parallel import execution, mailbox
-from shardlab.pipeline_parallel.asleep import run_asleep
+from shardlab.pipeline_parallel import check, communication, execution, mailbox
 from shardlab.pipeline_parallel.builders import BUILDERS, gpipe, one_f_one_b, zb_h1
-from shardlab.pipeline_parallel.check import check
 from shardlab.pipeline_parallel.communication import MessageBatch, communicate
 from shardlab.pipeline_parallel.durations import Durations
-from shardlab.pipeline_parallel.execution import execute, run_program
+from shardlab.pipeline_parallel.emulated import run_emulated
+from shardlab.pipeline_parallel.execution import Executor, execute
 from shardlab.pipeline_parallel.schedule import num_stages, parse_schedule, parse_slot, stages_of_rank
 from shardlab.pipeline_parallel.simulation import simulate
 from shardlab.pipeline_parallel.stages import ModuleStage
@@ -53,7 +52,7 @@ def train(schedule, num_microbatches, verify=False):
     fired = []
     for parameter in (parameter for stage in stages.values() for parameter in stage.parameters()):
         parameter.register_post_accumulate_grad_hook(fired.append)
-    execute(schedule, stages, group=None, verify=verify)
+    execute(schedule, stages, group=None, executor=Executor(verify))
     loss_here = sum(float(value) for stage in stages.values() for value in stage.losses.values())
     got = {number: after_step(stage.module) for number, stage in stages.items()}
     custom = sum(len(part.calls) for stage in stages.values() for part in stage.module if hasattr(part, "calls"))
@@ -169,26 +168,24 @@ def test_data_parallel_hooks_compose_with_a_split_backward():
 
 
 def checks_of_steps(schedules):
-    """How often a schedule is checked when a step is done with each of them."""
-    count = 0
-
-    def counting(schedule):
-        nonlocal count
-        count += 1
-        check(schedule)
-
+    """How often schedules are checked, and how often simulated, when a step is done with each of them."""
     execution._CHECKED.clear()
-    with unittest.mock.patch.object(execution, "check", counting):
+    patched = unittest.mock.patch.object
+    with (
+        patched(execution, "check_whole", side_effect=check.check_whole) as checks,
+        patched(check, "simulate", side_effect=check.simulate) as simulates,
+        patched(communication, "simulate", side_effect=communication.simulate) as weaves,
+    ):
         for schedule in schedules:
             execute(schedule, module_stages(schedule, dist.get_rank(), 3), group=None)
-    return count
+    return checks.call_count, simulates.call_count + weaves.call_count
 
 
-def test_a_schedule_is_checked_once_and_again_when_it_has_changed():
+def test_a_schedule_is_checked_and_simulated_once_and_again_when_it_has_changed():
     one, other = gpipe(2, 3), one_f_one_b(2, 3)
     same = [list(slots) for slots in one]
     changed = [[*slots[:3], *slots[:2:-1]] for slots in one]  # another order of backwards
-    assert shardlab.run(checks_of_steps, [one, one, same, other, one, changed], ranks=2) == [3, 3]
+    assert shardlab.run(checks_of_steps, [one, one, same, other, one, changed], ranks=2) == [(3, 3), (3, 3)]
 
 
 def with_two_messages_swapped(verify):
@@ -197,7 +194,7 @@ def with_two_messages_swapped(verify):
     batches = [place for place, step in enumerate(program[1]) if isinstance(step, MessageBatch)]
     program[1].insert(0, program[1].pop(batches[1]))  # the second is received as if it were the first
     stages = module_stages(schedule, dist.get_rank(), 3)
-    run_program(program, stages, 2, group=None, verify=verify)
+    Executor(verify).run(program, stages, 2, group=None)
 
 
 def test_a_swapped_message_is_named_in_debug_mode():
@@ -258,11 +255,11 @@ def test_what_cannot_run_is_refused_before_any_message():
 
 
 @pytest.mark.parametrize("name", ["zb-h1", "dualpipe"])
-def test_sleeping_stages_show_the_bubble(name):
+def test_emulated_stages_show_the_bubble(name):
     schedule = BUILDERS[name](4, 8)
     predicted = simulate(schedule)
     for _ in range(4):  # a busy machine wakes late: the best of a few is meant; benchmarks/pipelines.py holds 2%
-        timeline = run_asleep(schedule, seconds_per_unit=0.01)
+        timeline = run_emulated(schedule, seconds_per_unit=0.01)
         if timeline.makespan < 1.3 * predicted.makespan:
             break
     assert 0.98 * predicted.makespan < timeline.makespan < 1.5 * predicted.makespan
@@ -270,5 +267,5 @@ def test_sleeping_stages_show_the_bubble(name):
 
 
 def test_one_rank_needs_nobody():
-    timeline = run_asleep(one_f_one_b(1, 3), Durations(forward=[2.0]), seconds_per_unit=0.005)
+    timeline = run_emulated(one_f_one_b(1, 3), Durations(forward=[2.0]), seconds_per_unit=0.005)
     assert 11.8 < timeline.makespan < 36

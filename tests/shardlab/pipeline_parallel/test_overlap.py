@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from oracle import named
 from shardlab.pipeline_parallel.builders import BUILDERS, dualpipe, dualpipe_v
-from shardlab.pipeline_parallel.execution import execute
+from shardlab.pipeline_parallel.execution import Executor, execute
 from shardlab.pipeline_parallel.overlap import Streams, streams_of
 from shardlab.pipeline_parallel.schedule import Overlap, actions_of, parse_slot
 from shardlab.pipeline_parallel.stages import ModuleStage
@@ -108,7 +108,7 @@ def pairs_on_a_gpu():
     batches = list(torch.randn(3, 4, 8, device="cuda"))
     stage = ModuleStage(layer, inputs=batches, loss=lambda output, _: output.square().mean())
     pairs = []
-    execute(ONE_RANK, {0: stage}, group=dist.group.WORLD, pair_times=pairs)
+    execute(ONE_RANK, {0: stage}, group=dist.group.WORLD, executor=Executor(pair_times=pairs))
     for batch in batches:
         twin(batch).square().mean().backward()
     same = [torch.allclose(a.grad, b.grad) for a, b in zip(layer.parameters(), twin.parameters(), strict=True)]

@@ -6,10 +6,10 @@ import pytest
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab.costs.activations import layer_activation_bytes_exactly, layer_activation_tensors
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory import gpt_layer_activation_bytes
-from shardlab.costs.model import Transformer
+from shardlab.costs.memory.activations import layer_activation_bytes_exactly, layer_activation_tensors
+from shardlab.costs.memory.stage import gpt_layer_activation_bytes
+from shardlab.costs.models.model import Transformer
 from shardlab.meter.saved import saved
 from shardlab.model.gpt import Block, GPTConfig
 from shardlab.model.recomputation import recompute

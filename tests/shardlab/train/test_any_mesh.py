@@ -14,7 +14,7 @@ from shardlab.hybrid.pieces import Chunk
 from shardlab.train import Damaged, latest, load
 from shardlab.train.checkpoint_contents import CONTENTS, read_contents, sha256, write_contents
 from shardlab.train.checkpoint_save import Saver
-from shardlab.train.loop import Training, one_step, resume, save
+from shardlab.train.loop import Training
 
 from tests.shardlab.train.small import EXPERTS, recipe, trained
 
@@ -170,7 +170,7 @@ def local_names(chunks, layers_of_stage):
 
 def saved_with_local_names(folder):
     training = Training(recipe({"pp": 2}), quiet=True)
-    one_step(training)
+    training.one_step()
 
     class Local(Saver):
         def _chunks(self):
@@ -218,7 +218,7 @@ def resumed(one):
     said = []
     training = Training(one, quiet=True)
     training.logs.say = said.append
-    return resume(training), said
+    return training.resume(), said
 
 
 def test_a_run_goes_on_from_the_latest_that_is_whole(tmp_path, saved):
@@ -246,19 +246,19 @@ def test_the_last_ones_are_kept(tmp_path):
 def beside_steps(one):
     """Steps that are done while a thread holds a save open; what it then writes is of before them."""
     training = Training(one, quiet=True)
-    one_step(training)
+    training.one_step()
     held = threading.Event()
     plain = training.saver._write
     training.saver._write = lambda *arguments: (held.wait(30), plain(*arguments))
     before = [chunk.tensor.clone() for chunk in chunks_to_save(training.trainer)]
-    save(training)
+    training.save()
     for _ in range(2):
-        one_step(training)
+        training.one_step()
     done_meanwhile, ended = training.done, len(training.saves)
     held.set()
     training.saver.finish()
     later = Training(one, quiet=True)
-    resume(later)
+    later.resume()
     after = [chunk.tensor for chunk in chunks_to_save(later.trainer)]
     return done_meanwhile, ended, later.done, all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
@@ -272,7 +272,7 @@ def on_a_full_disk(one, failing_rank):
     training = Training(one, quiet=True)
     said = []
     training.logs.say = said.append
-    one_step(training)
+    training.one_step()
     plain = training.saver._write
 
     def write(under, plan, writing):
@@ -289,9 +289,9 @@ def on_a_full_disk(one, failing_rank):
 
     training.saver._write = write
     for _ in range(2):
-        save(training)
+        training.save()
         training.saver.finish()
-        one_step(training)
+        training.one_step()
     return [(one.step, one.problem) for one in training.saves], said
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import shardlab
 from matplotlib.figure import Figure
-from shardlab.costs.flops import model_flops_per_token
-from shardlab.costs.model import num_parameters
+from shardlab.costs.models.flops import model_flops_per_token
+from shardlab.costs.models.model import num_parameters
 from shardlab.figures import draw_losses
 from shardlab.train import Row, build, read_log
 from shardlab.train.curve import runs_of
 from shardlab.train.logs import FILE, Logs, entries
-from shardlab.train.loop import Training, one_step
-from shardlab.train.peak import mfu, peak_flops
+from shardlab.train.loop import Training
+from shardlab.train.measure import mfu, peak_flops
 
 from tests.shardlab.train.small import EXPERTS, recipe, trained
 
@@ -78,7 +78,7 @@ def test_a_log_that_cannot_be_written_costs_no_step(tmp_path, capsys, monkeypatc
 def measured(one):
     training = Training(one, quiet=True)
     for _ in range(2):
-        one_step(training)
+        training.one_step()
     return training.measurement.by_rank
 
 

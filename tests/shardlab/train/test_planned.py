@@ -8,7 +8,7 @@ from shardlab.commands.cli import app
 from shardlab.commands.plan_run import run_plan
 from shardlab.costs.layout import Layout
 from shardlab.costs.machines import as_accelerator, as_trained
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.planner import Plan, Search, memory_of, plan, seconds_of
 from shardlab.train import build, from_tables, parse
 from shardlab.train.planned import WARM_UP, Beside, beside, recipe_of, table, to_toml

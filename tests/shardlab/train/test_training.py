@@ -11,7 +11,7 @@ import torch.distributed as dist
 from shardlab.ranks.run import RanksFailed
 from shardlab.train import latest
 from shardlab.train.hook import Hook
-from shardlab.train.loop import Training, one_step, resume
+from shardlab.train.loop import Training
 from shardlab.train.order import sequence_numbers
 
 from tests.shardlab.train.small import EXPERTS, recipe, train_quietly, trained
@@ -143,11 +143,11 @@ class Seen(Hook):
 
 def seen(one, hooks):
     training = Training(one, hooks=hooks, quiet=True)
-    resume(training)
+    training.resume()
     for hook in hooks:
         hook.on_begin(training)
     while training.done < one.run.steps:
-        one_step(training)
+        training.one_step()
     if training.saver is not None:
         training.saver.finish()
     return training.seen

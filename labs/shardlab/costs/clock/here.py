@@ -16,8 +16,8 @@ from shardlab.costs.clock.recomputation import with_recomputation
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory_states import parameters_on_stage
-from shardlab.costs.model import Transformer
+from shardlab.costs.memory.states import parameters_on_stage
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.traffic import Link, all_gather_seconds, all_reduce_seconds, reduce_scatter_seconds
 
 AGREEMENT_BYTES = 64  # of a step's two sums over all ranks: valid tokens; the loss and the squares of the gradients

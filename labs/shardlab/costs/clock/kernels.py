@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from shardlab.costs.clock.matmul import BYTES, Product, busy_flops
 from shardlab.costs.clock.speed import Speed
-from shardlab.costs.flops import attention_core_flops
 from shardlab.costs.layout import Layout
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.flops import attention_core_flops
+from shardlab.costs.models.model import Transformer
 
 # The backward of fused attention takes 3 forwards: 5 products where the forward has 2 (arXiv 2307.08691, section
 # 3.1.2), at a lower rate; benchmarks/results/h100_kernels.csv has 3.0 to 4.0 on an H100.

@@ -22,8 +22,8 @@ from shardlab.costs.links import (
     neighbor_seconds,
     ring_seconds,
 )
-from shardlab.costs.memory_states import parameters_on_stage
-from shardlab.costs.model import Transformer
+from shardlab.costs.memory.states import parameters_on_stage
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.traffic import ring_all_gather_bytes
 
 

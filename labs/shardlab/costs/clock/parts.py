@@ -18,7 +18,7 @@ from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.software import CURRENT, Software
 from shardlab.costs.clock.speed import SUMMED_BYTES, Speed, speed_of
 from shardlab.costs.layout import Layout
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 
 
 class Parts(NamedTuple):

@@ -4,7 +4,7 @@ from shardlab.costs.clock.kernels import LayerSeconds, Passes, linear_seconds, t
 from shardlab.costs.clock.software import Software
 from shardlab.costs.clock.speed import Speed
 from shardlab.costs.layout import Layout
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 
 
 def with_recomputation(layer: LayerSeconds, layout: Layout, software: Software, norms: float) -> Passes:

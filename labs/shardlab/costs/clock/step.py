@@ -13,8 +13,8 @@ from shardlab.costs.clock.parts import parts_of
 from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.speed import Speed, speed_of
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory_states import layers_of_stages, parameters_on_stage
-from shardlab.costs.model import Transformer
+from shardlab.costs.memory.states import layers_of_stages, parameters_on_stage
+from shardlab.costs.models.model import Transformer
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shardlab.costs.model import divisors
+from shardlab.costs.models.model import divisors
 
 MOST_CHANGE = 0.05  # of the tokens: "4M" in decimals is 4.9% less than 2^22 = 4,194,304
 

@@ -8,7 +8,7 @@ from typing import get_args
 from shardlab.costs.context import ContextWay
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout, Recompute, ScheduleName, check_layout
-from shardlab.costs.model import Transformer, divisors
+from shardlab.costs.models.model import Transformer, divisors
 
 
 @dataclass(frozen=True)

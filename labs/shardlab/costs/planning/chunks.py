@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from shardlab.costs.layout import Layout, ends_alone
-from shardlab.costs.memory_states import layers_of_stages
-from shardlab.costs.model import Transformer
+from shardlab.costs.memory.states import layers_of_stages
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.partition import NOTHING, Piece, partition
 
 Cut = tuple[int, ...]  # layers of each chunk, in the order of the model

@@ -6,7 +6,7 @@ from statistics import mean
 
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.planner import Plan, plan
 from shardlab.costs.validation.published import Run
 from shardlab.costs.validation.validate import measured_runs, predict

@@ -10,7 +10,7 @@ from shardlab.costs.failures import (
     mean_seconds_between,
     mean_seconds_of_one,
 )
-from shardlab.costs.model import Transformer, num_parameters
+from shardlab.costs.models.model import Transformer, num_parameters
 
 DAY, HOUR = 86_400, 3_600
 WRITE_BYTES = 2e12 / 2048  # per second and server of a checkpoint: Llama 3's storage (arXiv 2407.21783, section 3.3.1)

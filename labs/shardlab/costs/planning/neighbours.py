@@ -9,7 +9,7 @@ from shardlab.costs.clock.step import StepSeconds
 from shardlab.costs.context import ContextWay
 from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout, check_layout, ends_alone, with_global_batch
-from shardlab.costs.model import Transformer
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.planner import Plan, Search, memory_of, seconds_of, usable_bytes
 
 UNTRIED = "the search did not try it"

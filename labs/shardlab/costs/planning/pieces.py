@@ -6,8 +6,8 @@ from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.step import step_seconds
 from shardlab.costs.hardware import Accelerator
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory import MemoryBytes, memory_of_stage
-from shardlab.costs.model import Transformer
+from shardlab.costs.memory.stage import MemoryBytes, memory_of_stage
+from shardlab.costs.models.model import Transformer
 from shardlab.costs.planning.partition import Partition, Piece, partition
 
 NOT_OF_A_LAYER = ("boundaries", "bubble", "data", "optimizer")  # parts of a step

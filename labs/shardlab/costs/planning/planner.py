@@ -9,10 +9,10 @@ from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.step import StepSeconds, step_seconds
 from shardlab.costs.hardware import GIB, Accelerator
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory import MemoryBytes, peak_memory
-from shardlab.costs.memory_frameworks import DEEPSEEK_FP8, MEGATRON
-from shardlab.costs.memory_here import peak_here
-from shardlab.costs.model import Transformer, num_parameters
+from shardlab.costs.memory.frameworks import DEEPSEEK_FP8, MEGATRON
+from shardlab.costs.memory.here import peak_here
+from shardlab.costs.memory.stage import MemoryBytes, peak_memory
+from shardlab.costs.models.model import Transformer, num_parameters
 from shardlab.costs.planning.candidates import Search, candidates, check_fixed
 
 USABLE = 0.92  # of a GPU's memory: the rest is the driver's, the collectives' buffers and fragments

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 
 from shardlab.costs.layout import Layout
-from shardlab.costs.memory import memory_of_stage, peak_memory
-from shardlab.costs.memory_frameworks import (
+from shardlab.costs.memory.frameworks import (
     DEEPSPEED,
     MEGATRON,
     NANOTRON,
@@ -12,8 +11,9 @@ from shardlab.costs.memory_frameworks import (
     TORCHTITAN_FUSED,
     Framework,
 )
-from shardlab.costs.memory_outside import FRAGMENTS, Counted, outside_bytes
-from shardlab.costs.model import Transformer, attention_matrix_parameters, mlp_matrix_parameters
+from shardlab.costs.memory.outside import FRAGMENTS, Counted, outside_bytes
+from shardlab.costs.memory.stage import memory_of_stage, peak_memory
+from shardlab.costs.models.model import Transformer, attention_matrix_parameters, mlp_matrix_parameters
 
 GB, GIB = 1e9, 2.0**30
 

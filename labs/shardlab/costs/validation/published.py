@@ -12,7 +12,7 @@ from shardlab.costs.clock.setup import Setup
 from shardlab.costs.clock.software import Software
 from shardlab.costs.hardware import ACCELERATORS, Accelerator
 from shardlab.costs.layout import Layout, check_layout, check_world, with_global_batch
-from shardlab.costs.model import Latent, Transformer
+from shardlab.costs.models.model import Latent, Transformer
 from shardlab.costs.validation.memory_rows import Reported, reported_by
 from shardlab.meant import instead
 

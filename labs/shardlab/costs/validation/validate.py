@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shardlab.costs.flops import hardware_flops_per_token
+from shardlab.costs.models.flops import hardware_flops_per_token
 from shardlab.costs.uncertainty import COVERAGE, covered_share, error_factor, held_out_coverage
 from shardlab.costs.validation.fitting import fit, predict
 from shardlab.costs.validation.memory_validate import memory_runs

@@ -1,0 +1,108 @@
+"""Every tensor that a layer keeps for its backward, to the byte: what the formulas of arXiv 2205.05198 add up.
+
+Symbols: s sequence, b microbatch, h hidden, a heads, f width of the MLP (4h in GPT), t tensor-parallel size. In GPT
+with two-byte numbers the sum is sbh(34 + 5as/h) and the small terms that the paper leaves out: 8sb of the norms'
+statistics and, where attention is one kernel, 4abs of its sums of exponentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from shardlab.costs.layout import Layout
+from shardlab.costs.models.model import Transformer
+
+RECOMPUTED = {"none": (), "selective": ("attention.core",), "full": ("",)}  # paths of modules in a block
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A tensor that is kept: its bytes on one rank, and the module inside which it is made ("" is the layer)."""
+
+    name: str
+    inside: str
+    num_bytes: float
+
+
+def layer_activation_tensors(
+    model: Transformer,
+    layout: Layout,
+    *,
+    dropout: bool,
+    recomputed: Collection[str] | None = None,
+    bytes_each: int = 2,
+    statistics_bytes: int | None = None,
+) -> list[Saved]:
+    """What one dense layer keeps of one microbatch on one rank, with LayerNorm and GELU or SwiGLU.
+
+    dropout: one byte for each number that may drop out; in one kernel (model.flash) scores do not. recomputed: paths of
+    modules that keep their inputs alone, None is layout.recompute: "attention.core" is selective, "" is full.
+    statistics_bytes: of a norm's mean and scale; torch's CPU kernels keep them in the dtype of their input, its CUDA
+    kernels in 4 bytes.
+    """
+    recomputed = RECOMPUTED[layout.recompute] if recomputed is None else recomputed
+    statistics_bytes = bytes_each if statistics_bytes is None else statistics_bytes
+    positions, t = layout.microbatch * model.sequence / layout.cp, layout.tp
+    outside = positions / (t if layout.sequence_parallel else 1)  # of norms, dropouts and inputs of column layers
+    block = bytes_each * outside * model.hidden
+
+    kept = [Saved("layer's input", "input", block)]
+    for number, part in ((1, "attention"), (2, "MLP")):
+        if number == 2:
+            kept.append(Saved("second norm's input", "", block))
+        kept.append(Saved(f"norm {number}: mean and scale", f"norm_{number}", 2 * statistics_bytes * outside))
+        kept.append(Saved(f"{part}'s input", "", block))
+        kept += (_attention if number == 1 else _mlp)(model, t, positions, dropout, bytes_each)
+        if dropout:
+            kept.append(Saved(f"{part}'s dropout: mask", f"dropout_{number}", outside * model.hidden))
+    return [one for one in kept if not any(_lies_in(one.inside, path) for path in recomputed)]
+
+
+def layer_activation_bytes_exactly(
+    model: Transformer, layout: Layout, *, dropout: bool, recomputed: Collection[str] | None = None, bytes_each: int = 2
+) -> float:
+    """Bytes of all of them: sbh(34 + 5as/h), split or recomputed as the layout says, with the small terms."""
+    kept = layer_activation_tensors(model, layout, dropout=dropout, recomputed=recomputed, bytes_each=bytes_each)
+    return sum(one.num_bytes for one in kept)
+
+
+def _attention(model: Transformer, t: int, positions: float, dropout: bool, bytes_each: int) -> list[Saved]:
+    """Each rank has a/t heads, and the key-value heads that they ask: at least one."""
+    queries = bytes_each * positions * model.query_width / t
+    one_head = bytes_each * positions * model.kv_width / model.kv_heads
+    keys = one_head * max(1, model.kv_heads / t)
+    scores = positions * model.heads / t * model.sequence
+    core = [Saved("sums of exponentials", "attention.core", 4 * positions * model.heads / t)]
+    if not model.flash:
+        core = [Saved("softmax", "attention.core", bytes_each * scores)]
+        if dropout:
+            core.append(Saved("scores' dropout: mask", "attention.core", scores))
+            core.append(Saved("scores after dropout", "attention.core", bytes_each * scores))
+    return [
+        Saved("queries", "attention", queries),
+        Saved("keys", "attention", keys),
+        Saved("values", "attention", keys),
+        *core,
+        Saved("projection's input", "attention", bytes_each * positions * model.value_width / t),
+    ]
+
+
+def _mlp(model: Transformer, t: int, positions: float, dropout: bool, bytes_each: int) -> list[Saved]:
+    """GELU keeps what came in; a gate and what it lets through are kept, and the gate after its SiLU."""
+    width = bytes_each * positions * model.ffn / t
+    if not model.gated:
+        return [Saved("before GELU", "", width), Saved("after GELU", "", width)]
+    return [
+        Saved("passing", "", width),
+        Saved("gate", "", width),
+        Saved("gate after SiLU", "", width),
+        Saved("their product", "", width),
+    ]
+
+
+def _lies_in(inside: str, path: str) -> bool:
+    """Whether a tensor is made inside a module; the layer's input is made before it."""
+    if inside == "input":
+        return False
+    return path in ("", inside) or inside.startswith(f"{path}.")

@@ -1,0 +1,216 @@
+"""Cases by hand, and cases that a student sees."""
+
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from shardlab import costs
+
+from autograder.authoring import notebooks
+from autograder.matrices import known
+from autograder.weeks import WEEKS, find
+
+# Weeks 5 to 10: a case that a page works by hand is what an honest answer returns, and its numbers are on the page
+
+
+SMALL_MODEL = {"parameters": 10**9, "layers": 4, "hidden": 1000, "heads": 8, "sequence": 1000}
+SLOW_GPU = {"flops": 1e12, "nvlink": 1e9, "network": 1e8, "per_server": 2}
+SHOWN = {"week07.gpipe": "right_loops"}  # of several honest orders the one on the page
+BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: function, arguments, result, on the page
+    "week05.bill": ("tensor_parallel_bill", (2, 1, 2, 4, 8), [64, 24, 16], "a layer has four of them: 64."),
+    "week05.why-eight": ("layer_seconds", (2, 1, 2, 100, 4, 1, 8), (1.56, 4), "On two ranks it is 1.56 s"),
+    "week06.activations": ("activation_bytes", (2, 1, 4, 2, 2), [312, 196, 156, 176, 136, 16], "8·(10 + 24/2 + 5/2)"),
+    "week07.bubble": ("bubble_and_speedup", (2, 2), (1 / 3, 4 / 3), "3 units | 2 | 1/3 | 4 units | 4/3"),
+    "week07.split-stages": ("split_stages", ([3, 1, 1, 1], 2), [1, 3], "`[1, 3]` makes 3 and 3."),
+    "week07.gpipe": (
+        "gpipe",
+        (2, 2),
+        [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1F1", "1B0", "1B1"]],
+        '`["0F0", "0F1", "0B0", "0B1"]`',
+    ),
+    "week07.one-f-one-b": (
+        "one_f_one_b",
+        (2, 3),
+        [["0F0", "0F1", "0B0", "0F2", "0B1", "0B2"], ["1F0", "1B0", "1F1", "1B1", "1F2", "1B2"]],
+        "| `0F0` | `0F1 0B0 0F2 0B1` | `0B2` | 2 |",
+    ),
+    "week07.capped": (
+        "capped",
+        (2, 2, 1),
+        [["0F0", "0B0", "0F1", "0B1"], ["1F0", "1B0", "1F1", "1B1"]],
+        "`0F0 0B0 0F1 0B1` on rank 0",
+    ),
+    "week07.smallest": ("smallest_num_microbatches", (2, 50), 2, "below 50% needs M = 2"),
+    "week08.bubbles": ("bubbles", (2, 1, 1, 1), (3, 1), "it is grey for 1."),
+    "week08.interleaved": (
+        "interleaved",
+        (2, 2, 2),
+        [
+            ["0F0", "0F1", "2F0", "2F1", "2B0", "2B1", "0B0", "0B1"],
+            ["1F0", "1F1", "3F0", "3B0", "3F1", "3B1", "1B0", "1B1"],
+        ],
+        "2 + 0 = 2: `1F0 1F1` | `3F0 3B0 3F1 3B1` | `1B0 1B1` |",
+    ),
+    "week08.zb-h1": (
+        "zb_h1",
+        (2, 2),
+        [["0F0", "0F1", "0I0", "0W0", "0I1", "0W1"], ["1F0", "1I0", "1F1", "1I1", "1W0", "1W1"]],
+        "`1F0 1I0 1F1 1I1 1W0 1W1`",
+    ),
+    "week08.wins": ("one_f_one_b_wins_from", (2, 1, 0.5), 4, "so the answer is 4."),
+    "week09.groups": ("groups", (["dp"], {"tp": 2, "dp": 2}), [[0, 2], [1, 3]], '`["dp"]` `[[0, 2], [1, 3]]`'),
+    "week09.axis-bytes": ("axis_bytes", (2, 4, 2, 1, 100, 2, 2, 2), [16, 16, 32, 16, 200], "200 bytes of gradients"),
+    "week10.fits": ("bytes_left", (10**9, 2, 2, 2, 1e9, 8e9), 4e9, "0.25 · 12 = 3 GB"),
+    "week10.layouts": (
+        "layouts",
+        (4, 2, 2, 2, 4, [1, 2]),
+        [(1, 1, 4, 1), (1, 2, 2, 1), (1, 2, 2, 2), (2, 1, 2, 1), (2, 1, 2, 2), (2, 2, 1, 1), (2, 2, 1, 2)],
+        "`(2, 2, 1, 1)`, `(2, 2, 1, 2)`: seven.",
+    ),
+    "week10.fitting": ("rank_bytes", (SMALL_MODEL, (2, 2, 2, 1), 4), 3.068e9, "Together 3.068 GB."),
+    "week10.ranked": ("step_seconds", (SMALL_MODEL, (2, 2, 2, 1), 4, SLOW_GPU), 12.048, "Together 12.048 s."),
+    "week10.cut": ("cut", ([(3, 10, 1), (1, 10, 1), (1, 10, 1)], 2, 2, 22), [1, 2], "Under a limit of 22 or more"),
+    "week10.trillion": ("used_and_days", (10**9, 10**6, 10, 10, 1e14, 8.64e9), (0.6, 1), "could do in its time: 0.6."),
+}
+
+
+def answered(exercise: str) -> ModuleType:
+    """An honest answer, with the names that its page imports."""
+    module = ModuleType(exercise)
+    module.__dict__.update(torch=torch, dist=dist)
+    answer = known.find(exercise, SHOWN[exercise]) if exercise in SHOWN else known.right_of(exercise)
+    exec(answer.source, module.__dict__)
+    return module
+
+
+@pytest.mark.parametrize("exercise", BY_HAND)
+def test_a_case_worked_by_hand_is_what_an_answer_returns(exercise):
+    function, arguments, result, words = BY_HAND[exercise]
+    returned = getattr(answered(exercise), function)(*arguments)
+    assert (
+        flat(returned) == pytest.approx(flat(result)) if is_number(flat(result)[0]) else flat(returned) == flat(result)
+    )
+    text = " ".join("\n".join(cell.source for cell in notebooks.read_source(exercise.split(".")[0]).cells).split())
+    assert words in text.replace("# ", ""), f"the page says otherwise: {words}"
+
+
+def test_two_layers_by_hand():
+    """Week 8's table of I and W."""
+    answer = answered("week08.split-backward")
+    weights, inputs = (
+        [torch.tensor([[2.0, -1]]), torch.tensor([[3.0], [4]])],
+        [torch.ones(1, 1), torch.tensor([[2.0, 0]])],
+    )
+    gradient, arrived = answer.input_gradient(weights, inputs, torch.ones(1, 1))
+    assert (gradient.tolist(), arrived[0].tolist()) == ([[6]], [[3, 0]])
+    assert [one.tolist() for one in answer.weight_gradients(inputs, arrived)] == [[[3, 0]], [[2], [0]]]
+
+
+def flat(value: Any) -> list[Any]:
+    """The numbers or texts of nested lists and tuples, in order; of layouts in any order, sorted."""
+    if not isinstance(value, list | tuple):
+        return [value]
+    inner = sorted(value) if value and isinstance(value[0], tuple) and isinstance(value, list) else value
+    return [leaf for one in inner for leaf in flat(one)]
+
+
+def is_number(value: Any) -> bool:
+    """Whether it may be off by rounding."""
+    return isinstance(value, int | float)
+
+
+# Weeks 5 to 13: what a check shows on its page is what it calls public, and what the grade draws is of every kind
+
+
+LATER_WEEKS = [week for week in WEEKS if week >= "week05"]
+SEEDS = range(12)
+
+
+def cases_on_the_page(week: str) -> dict[str, list | None]:
+    """The cases that each check on a week's page is given; None: its public ones."""
+    shown: dict[str, list | None] = {}
+
+    def check(exercise, *answers, cases=None):
+        shown[exercise] = cases
+
+    names = {name: None for one in WEEKS[week] for name in one.names}
+    scope = {"check": check, "costs": costs, **names}
+    for cell in notebooks.read_source(week).cells:
+        if cell.cell_type == "code" and "check(" in cell.source and "import" not in cell.source:
+            exec(cell.source, scope)
+    return shown
+
+
+@pytest.mark.parametrize("week", LATER_WEEKS)
+def test_a_page_shows_the_public_cases(week):
+    shown = cases_on_the_page(week)
+    assert sorted(shown) == sorted(check.exercise for check in WEEKS[week])
+    for check in WEEKS[week]:
+        cases = shown[check.exercise]
+        assert cases is None or sorted(map(str, map(sorted_items, cases))) == sorted(
+            map(str, map(sorted_items, check.public))
+        ), check.exercise
+
+
+def sorted_items(case: dict) -> list:
+    return sorted(case.items())
+
+
+@pytest.mark.parametrize("week", LATER_WEEKS)
+def test_each_page_says_once_what_the_grade_varies(week):
+    text = "\n".join(cell.source for cell in notebooks.read_source(week).cells if cell.cell_type == "markdown")
+    assert text.count("**What the grade varies.**") == 1
+
+
+def drawn(exercise: str, *names: str) -> list[set]:
+    """For each seed the kinds that are judged, public or drawn: the values of some entries of a case."""
+    check = find(exercise)
+    return [{tuple(case[name] for name in names) for case in (*check.public, *check.draw(Random(s)))} for s in SEEDS]
+
+
+@pytest.mark.parametrize("exercise", ["week07.gpipe", "week07.one-f-one-b", "week08.zb-h1"])
+def test_every_remainder_of_microbatches_by_ranks_is_always_there(exercise):
+    for sizes in drawn(exercise, "num_ranks", "num_microbatches"):
+        assert {(p, m) for p in range(1, 6) for m in range(1, 2 * p + 2)} <= sizes
+
+
+def test_a_v_schedule_always_meets_every_number_of_microbatches():
+    for kinds in drawn("week08.v-schedule", "part", "num_ranks", "num_microbatches"):
+        due = {(part, p, m) for part in ("ZBV", "half") for p in (2, 3, 4) for m in range(2 * p, 4 * p + 1)}
+        assert due <= kinds
+
+
+@pytest.mark.parametrize(
+    "exercise", ["week07.neighbours", "week07.pipeline-step", "week08.hooks", "week13.copies", "week13.neighbours"]
+)
+def test_a_part_of_the_world_is_always_there(exercise):
+    check = find(exercise)
+    for seed in SEEDS:
+        groups = [case["subgroup"] for case in (*check.public, *check.draw(Random(seed))) if "subgroup" in case]
+        assert groups and all(sorted(group) == group for group in groups)
+
+
+@pytest.mark.parametrize("exercise", ["week09.hybrid-step", "week09.same-order", "week09.whole-norm"])
+def test_meshes_do_not_depend_on_the_seed(exercise):
+    kinds = [sorted(str(list(case["sizes"].items())) for case in find(exercise).draw(Random(seed))) for seed in SEEDS]
+    assert all(one == kinds[0] for one in kinds)
+
+
+def test_layouts_to_filter_never_come_sorted():
+    check = find("week10.fitting")
+    for seed in SEEDS:
+        rng = Random(seed)
+        for case in (*check.public, *check.draw(rng)):
+            if case["part"] == "fitting" and case["limit_bytes"] > 1:
+                fit = check.make(case, rng).expected[0]
+                assert len(fit) > 2 and fit != sorted(fit) and fit != sorted(fit, reverse=True)
+
+
+def test_one_crossing_is_a_tie_and_one_lies_below_the_ranks():
+    for cases in drawn("week08.wins", "num_ranks", "weight_gradient", "extra"):
+        crossings = [((p - 1) * (2 * w - e) / e, p) for p, w, e in cases]
+        assert any(crossing == int(crossing) >= p for crossing, p in crossings)
+        assert any(crossing < p - 1 for crossing, p in crossings)

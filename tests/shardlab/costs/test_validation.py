@@ -1,0 +1,154 @@
+"""The formulas compared with published runs: memory, rankings, the data files."""
+
+import statistics
+import tomllib
+from dataclasses import replace
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+from setuptools import find_packages
+from shardlab.costs.memory.outside import FRAGMENTS
+from shardlab.costs.validation import memory_validate
+from shardlab.costs.validation.memory_validate import (
+    BARS,
+    fit_fragments,
+    held_out_errors,
+    memory_errors,
+    memory_runs,
+    predicted,
+    table,
+)
+from shardlab.costs.validation.predictions import predict_memory, predicted_rows
+from shardlab.costs.validation.published import RUNS, read_rows
+from shardlab.costs.validation.ranking import (
+    bootstrap_interval,
+    choices,
+    choices_by_group,
+    rank_correlation,
+    regret,
+    same_choice,
+)
+from shardlab.costs.validation.validate import measured_runs, predict
+
+# ---- The model of memory on published runs: bars, and that no source is predicted with a constant that saw it --------
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return memory_runs()
+
+
+def test_every_source_is_met_within_its_bar(runs):
+    counted = {run.family: run.reported.counted for run in runs}
+    errors = held_out_errors(runs)
+    assert set(errors) >= {"TITAN", "NANO", "BLOOM", "MGOLD", "SIMUMAX"}
+    for family, signed in errors.items():
+        assert statistics.mean(map(abs, signed)) <= BARS[counted[family]], family
+
+
+def test_a_source_that_counts_allocated_bytes_needs_no_constant(runs):
+    allocated = [run for run in runs if run.reported.counted == "allocated"]
+    assert memory_errors(allocated, lambda _: 0.0) == memory_errors(allocated, lambda _: 9.9)
+    assert fit_fragments(allocated) == 0
+
+
+def test_the_constant_is_found_again_in_runs_that_were_made_with_it(runs):
+    made = [replace(run, memory_bytes=predicted(run, 0.2)) for run in runs]
+    assert fit_fragments(made) == pytest.approx(0.2)
+
+
+def test_the_published_constant_is_the_fitted_one(runs):
+    assert pytest.approx(fit_fragments(runs), abs=0.02) == FRAGMENTS
+
+
+def test_a_held_out_family_is_never_fitted(runs, monkeypatch):
+    seen = []
+    monkeypatch.setattr(memory_validate, "fit_fragments", lambda some: seen.append({run.family for run in some}) or 0.1)
+    held_out_errors(runs)
+    families = {run.family for run in runs}
+    assert sorted(map(sorted, seen)) == sorted(sorted(families - {one}) for one in families)
+
+
+def test_the_table_has_a_row_a_family(runs):
+    shown = table(runs)
+    assert shown.count("\n") == len({run.family for run in runs}) and "nvidia-smi" in shown and "15%" in shown
+
+
+def test_predictions_are_in_the_unit_of_the_source(runs):
+    rows = {row["id"]: row for row in read_rows()}
+    for run in runs:
+        answer = predicted_rows([rows[run.id]])[0]["predicted_mem_GB"]
+        assert float(answer) == pytest.approx(predict_memory(run) / run.reported.unit, abs=0.01)
+        assert float(rows[run.id]["reported_mem_GB"]) == pytest.approx(run.memory_bytes / run.reported.unit)
+
+
+# ---- Choosing between layouts ----------------------------------------------------------------------------------------
+
+
+def test_rank_correlation_of_known_orders():
+    assert rank_correlation([1, 2, 3], [10, 20, 90]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert rank_correlation([1, 2, 3], [5, 5, 5]) == 0
+    assert rank_correlation([1, 2, 2, 3], [1, 2, 2, 3]) == pytest.approx(1)
+    with pytest.raises(ValueError, match="2 or more"):
+        rank_correlation([1], [1])
+
+
+def test_regret_is_what_the_choice_costs():
+    assert regret([10, 12, 11], [5, 9, 8]) == 0
+    assert regret([10, 12, 11], [5, 3, 8]) == pytest.approx(0.2)
+
+
+def test_groups_differ_in_their_layout_only():
+    groups = same_choice(measured_runs())
+    assert len(groups) >= 5
+    assert all(len({(run.model, run.layout.world) for run in group}) == 1 for group in groups)
+    assert all(len({run.layout for run in group}) == len(group) for group in groups)
+
+
+def test_predictions_choose_better_than_chance():
+    correlation, lost, _ = choices(measured_runs(), predict)
+    assert correlation > 0.4 and lost < 0.1  # one utilisation for all layouts: 0 and 0.11
+
+
+def test_the_bootstrap_draws_the_values_it_is_given():
+    assert bootstrap_interval([0.5, 0.5, 0.5]) == (0.5, 0.5)
+    low, high = bootstrap_interval([0.0, 1.0] * 50)
+    assert 0.5 - low == pytest.approx(1.645 * 0.5 / 10, rel=0.15) == high - 0.5  # the normal limit of a mean of 100
+    assert bootstrap_interval([0.0, 0.4, 1.0], 0.5)[1] < bootstrap_interval([0.0, 0.4, 1.0])[1]
+    assert bootstrap_interval([0.0, 0.4, 1.0]) == bootstrap_interval([0.0, 0.4, 1.0])
+    with pytest.raises(ValueError, match="give one or more"):
+        bootstrap_interval([])
+
+
+def test_the_mean_of_groups_is_what_choices_say():
+    runs = measured_runs()
+    by_group = choices_by_group(runs, predict)
+    correlation, lost, groups = choices(runs, predict)
+    assert len(by_group) == groups
+    assert sum(one for one, _ in by_group) / groups == pytest.approx(correlation)
+    assert sum(one for _, one in by_group) / groups == pytest.approx(lost)
+
+
+# The published numbers travel with the package, and the README beside them names every file and every source
+
+
+ROOT = Path(__file__).parents[3]
+DATA = RUNS.parent
+
+
+def test_a_wheel_takes_every_data_file():
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = setuptools["package-data"]["shardlab.costs"]
+    assert "shardlab.costs" in find_packages(ROOT / "labs")  # as setup.py finds them
+    files = [path.relative_to(DATA.parent).as_posix() for path in DATA.iterdir()]
+    assert {"data/published_runs.csv", "data/single_node_a100_steps.csv", "data/README.md"} <= set(files)
+    assert [file for file in files if not any(fnmatch(file, pattern) for pattern in patterns)] == []
+
+
+def test_the_readme_names_files_and_sources():
+    text = (DATA / "README.md").read_text()
+    assert [path.name for path in DATA.glob("*.csv") if f"`{path.name}`" not in text] == []
+    families = {row["id"].split("-")[0] for row in read_rows(RUNS)}
+    assert [family for family in sorted(families) if f"`{family}`" not in text] == []

@@ -1,0 +1,201 @@
+"""What one rank of a mesh sends in a training step, group by group and to the byte, as `hybrid.MeshTrainer` does it.
+
+Symbols: t, c, d, e the sizes of tp, cp, dp and ep, m microbatches of b sequences of s tokens, h hidden. Bytes are those
+of a ring (`traffic`). Experts are counted with even loads. HSDP's groups belong to no axis, and are not counted here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardlab.costs.context import ContextWay, context_bytes
+from shardlab.costs.experts import expert_tensor_bytes, layer_exchange_bytes, tokens_first
+from shardlab.costs.memory.states import StateBytes
+from shardlab.costs.traffic import (
+    all_to_all_bytes,
+    ring_all_gather_bytes,
+    ring_all_reduce_bytes,
+    ring_reduce_scatter_bytes,
+)
+
+from tests.shardlab.hybrid.mesh_parameters import MeshModel, StageOfMesh, partial_parameters
+
+Axes = tuple[str, ...]
+Sent = dict[Axes, float]
+STAGE: Axes = ("tp", "cp", "dp")
+WORLD: Axes = ("tp", "cp", "dp", "pp")
+COUNT = 8  # bytes of a whole number in a message
+
+
+@dataclass(frozen=True)
+class MeshStep:
+    """A step: sizes of the axes and how it is done. bytes_each: of activations and weights; main_bytes: of gradients'
+    sums, masters and states. recompute: "stage" keeps only a stage's input.
+    """
+
+    tp: int = 1
+    cp: int = 1
+    dp: int = 1
+    pp: int = 1
+    ep: int = 1
+    etp: int = 1
+    microbatch: int = 1
+    num_microbatches: int = 1
+    zero: int = 0
+    sequence_parallel: bool = False
+    splits_vocabulary: bool = False
+    context: ContextWay = "ring"
+    recompute: str = "none"
+    moves_biases: bool = False
+    bytes_each: float = 4
+    main_bytes: float = 4
+
+    @property
+    def tokens(self) -> float:
+        """Of a microbatch's sequences on one cp rank, a token each: multiply with the sequence."""
+        return self.microbatch / self.cp
+
+    @property
+    def repeats(self) -> int:
+        """How often a layer's forward is done once more."""
+        return 1 if self.recompute in ("full", "stage") else 0
+
+    @property
+    def edp(self) -> int:
+        return self.tp * self.cp * self.dp // (self.ep * self.etp)
+
+
+def step_bytes(
+    model: MeshModel,
+    step: MeshStep,
+    stages: Sequence[StageOfMesh],
+    *,
+    messages: int,
+    dense: Sequence[int],
+    experts: Sequence[int],
+    tied: int = 0,
+) -> Sent:
+    """Bytes that a rank with these stages sends, by axes.
+
+    messages: activations and gradients of one microbatch that leave the rank for another stage. dense, experts: numbers
+    of each vector that travels by itself, all of a stage's without ZeRO. tied: those of the embedding that another
+    rank's head has, too.
+    """
+    sent: defaultdict[Axes, float] = defaultdict(float)
+    for stage in stages:
+        sent["tp",] += tp_bytes(model, step, stage)
+        sent["cp",] += stage.layers * step.num_microbatches * cp_layer_bytes(model, step)
+        if model.experts:
+            for axes, number in expert_bytes(model, step, stage).items():
+                sent[axes] += number
+    sent["pp",] += messages * step.num_microbatches * boundary_bytes(model, step) + tied * step.main_bytes
+    sent["dp", "cp"] += data_bytes(step, step.dp * step.cp, dense)
+    sent["edp",] += data_bytes(step, step.edp, experts)
+    facts = COUNT * (2 + 2 * (2 + step.dp)) + 2 * 8  # do batches belong together; the norm and the loss
+    sent[WORLD] += ring_all_reduce_bytes(step.tp * step.cp * step.dp * step.pp, facts)
+    return {axes: number for axes, number in sent.items() if number}
+
+
+def tp_bytes(model: MeshModel, step: MeshStep, stage: StageOfMesh) -> float:
+    """An all-reduce behind each pair of matrices, in the forward and in the backward (arXiv 1909.08053); with sequence
+    parallelism an all-gather and a reduce-scatter, and in the backward one all-gather more (arXiv 2205.05198).
+    """
+    payload = step.bytes_each * step.tokens * model.sequence * model.hidden
+    once, twice = ring_all_gather_bytes(step.tp, payload), ring_all_reduce_bytes(step.tp, payload)
+    pairs, apart = (1, 0 if step.sequence_parallel else once) if model.experts else (2, 0)  # tokens apart, for experts
+    forward, backward = (2 * once, 3 * once) if step.sequence_parallel else (twice, twice)
+    per_layer = (1 + step.repeats) * (pairs * forward + apart) + pairs * backward + apart
+    around = 0.0
+    if step.splits_vocabulary and stage.is_first:
+        around += once if step.sequence_parallel else twice * (1 + (step.recompute == "stage"))
+        around += once * (1 + (step.recompute == "stage")) if step.sequence_parallel else 0
+    if step.splits_vocabulary and stage.is_last:
+        again = 2 if step.recompute == "stage" else 1
+        around += once * (again + 2) if step.sequence_parallel else twice
+        precise = max(4, step.bytes_each)
+        around += again * ring_all_reduce_bytes(step.tp, 3 * precise * step.tokens * model.sequence)
+    _, partial = partial_parameters(model, stage, tp=step.tp, sequence_parallel=step.sequence_parallel)
+    in_passes = step.num_microbatches * (stage.layers * per_layer + around)
+    return in_passes + ring_all_reduce_bytes(step.tp, step.main_bytes * partial)
+
+
+def cp_layer_bytes(model: MeshModel, step: MeshStep) -> float:
+    """`context.context_bytes` of one tp rank's heads; whoever recomputes attention sends its forward's bytes again."""
+    kv_width = model.kv_width(step.tp)
+    both = context_bytes(
+        step.context,
+        step.cp,
+        step.tokens * model.sequence,
+        model.hidden / step.tp,
+        kv_width,
+        kv_heads=kv_width // model.head_width,
+        bytes_each=step.bytes_each,
+        sum_bytes=max(4, step.bytes_each),
+    )
+    return both.both + both.forward * (step.repeats or step.recompute == "selective")
+
+
+def expert_bytes(model: MeshModel, step: MeshStep, stage: StageOfMesh) -> Sent:
+    """Two all-to-alls each way, the counts before them, and the loads summed for losses and biases."""
+    tokens, k, e, etp = step.tokens * model.sequence / step.tp, model.choices, step.ep, step.etp
+    first = etp > 1 and tokens_first(k, e)
+    here = tokens * (etp if first else 1)
+    rows = layer_exchange_bytes(here, k, model.hidden, e, dispatch_bytes=step.bytes_each, combine_bytes=step.bytes_each)
+    told = all_to_all_bytes(e, COUNT * (e + model.experts))  # each rank its counts, and one number before them
+    shared = decided = weighed = counts = 0.0
+    if first:
+        shared = expert_tensor_bytes(tokens, model.hidden, etp, step.bytes_each)
+        decided = ring_all_gather_bytes(etp, etp * tokens * k * 4)
+        weighed = ring_all_gather_bytes(etp, etp * tokens * k * max(4, step.bytes_each))
+        counts = ring_all_gather_bytes(etp, etp * COUNT * 2)
+    elif etp > 1:
+        shared = 2 * ring_all_gather_bytes(etp, etp * tokens * k * model.hidden * step.bytes_each)
+        counts = ring_all_gather_bytes(etp, etp * COUNT * (1 + model.experts))
+    times, forwards = stage.layers * step.num_microbatches, 1 + step.repeats
+    load = ring_all_reduce_bytes(step.tp * step.cp * step.dp, COUNT * model.experts)
+    return {
+        ("ep",): times * (forwards * (rows + told) + rows),
+        ("etp",): times * (forwards * (shared + decided + weighed + counts) + shared + weighed),
+        STAGE: load * (times * forwards * model.has_own_losses + stage.layers * step.moves_biases),
+    }
+
+
+def boundary_bytes(model: MeshModel, step: MeshStep) -> float:
+    """An activation or its gradient between two stages, 1/t of it where tp ranks have parts of the sequence."""
+    whole = step.bytes_each * step.tokens * model.sequence * model.hidden
+    return whole / step.tp if step.sequence_parallel else whole
+
+
+def data_bytes(step: MeshStep, num_ranks: int, vectors: Sequence[int]) -> float:
+    """Gradients summed and weights gathered over N ranks (arXiv 1910.02054, section 7), each vector padded.
+
+    ZeRO-2 and 3 sum in every microbatch, in the weights' type; ZeRO-3 gathers before the forward and the backward, once
+    more where a stage is recomputed.
+    """
+    if step.zero == 0:
+        return ring_all_reduce_bytes(num_ranks, step.main_bytes * sum(vectors))
+    padded = sum(-(-numbers // num_ranks) * num_ranks for numbers in vectors)
+    m = step.num_microbatches
+    sums, each = (1, step.main_bytes) if step.zero == 1 else (m, step.bytes_each)
+    gathers = m * (3 if step.recompute == "stage" else 2) if step.zero == 3 else 1
+    reduced = sums * ring_reduce_scatter_bytes(num_ranks, each * padded)
+    return reduced + gathers * ring_all_gather_bytes(num_ranks, step.bytes_each * padded)
+
+
+def mesh_state_bytes(step: MeshStep, num_ranks: int, vectors: Sequence[int], *, states: int = 2) -> StateBytes:
+    """Weights, gradients at the end of the backward, and masters with `states` numbers each (Adam has two) on a rank.
+
+    Without a lower type for the passes the weights are their own masters, but for ZeRO-3, which keeps the slices alone.
+    """
+    whole = sum(vectors)
+    padded = [-(-numbers // num_ranks) * num_ranks for numbers in vectors] if step.zero else list(vectors)
+    held = sum(padded) if step.zero else whole
+    part = held / (num_ranks if step.zero else 1)
+    has_masters = step.bytes_each != step.main_bytes
+    return StateBytes(
+        parameters=step.bytes_each * (part if step.zero == 3 else held),
+        gradients=step.main_bytes * (part if step.zero >= 2 else whole),
+        optimizer=step.main_bytes * part * (states + has_masters),
+    )
