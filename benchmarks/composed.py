@@ -23,6 +23,7 @@ from shardlab.hybrid import MeshTrainer, Settings
 from shardlab.hybrid.part import PartOfModel
 from shardlab.mesh import Mesh
 from shardlab.mesh.process_groups import create_process_groups
+from shardlab.model.attention import Attention
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
@@ -50,6 +51,7 @@ AXES = ("dp", "pp", "tp")
 TORCHS = {"1f1b": "Schedule1F1B", "interleaved": "ScheduleInterleaved1F1B"}
 new_optimizer = partial(torch.optim.AdamW, lr=1e-3)
 Step = Callable[[Tensor, Tensor], float]
+Passes = Callable[[Tensor, Tensor], Tensor]
 
 
 class Layout(NamedTuple):
@@ -167,8 +169,9 @@ def composed_part(whole: GPT, stage: int, stages: int, layout: Layout, meshes: D
     part, tp = PartOfModel(whole, stage, stages), layout.mesh.tp
     part.positions = torch.arange(whole.config.sequence, device=whole.token.weight.device)
     if tp > 1:
-        for block in part.blocks.values():
-            lay_out_by_rank(block.attention, tp)
+        for module in part.modules():
+            if isinstance(module, Attention):
+                lay_out_by_rank(module, tp)
         parallelize_module(part, meshes["tp"], {name: how for name, how in PLAN.items() if has(part, name)})
     if layout.zero:
         keeps = layout.zero == 1
@@ -198,7 +201,7 @@ def has(part: nn.Module, name: str) -> bool:
 
 def all_passes(
     parts: dict[int, PartOfModel], stages: int, layout: Layout, meshes: DeviceMesh, device: torch.device
-) -> Step:
+) -> Passes:
     """All microbatches forward and backward. Returns a replica's mean loss in the last stage, else 0."""
     sequence = next(iter(parts.values())).config.sequence
     num_tokens = BATCH // layout.mesh.dp * (sequence - 1)  # the last token of a sequence has no next one

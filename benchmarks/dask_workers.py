@@ -21,7 +21,7 @@ ROUNDS = 3
 def measure() -> list[Row]:
     """Alternate between a cluster of one process and one of two; both are warm before the clock starts."""
     seconds: dict[int, list[float]] = {1: [], 2: []}
-    with _cluster(1) as one, _cluster(2) as two:
+    with (one := _cluster(1)), (two := _cluster(2)):
         for number in range(ROUNDS + 1):
             for workers, cluster in ((1, one), (2, two)):
                 began = time.perf_counter()

@@ -232,7 +232,7 @@ def of_megatron(
 
 def of_torchtitan(shape: Shape) -> tuple[nn.Module, Step]:
     """Our router and experts around torchtitan's dispatcher, which gives rows by expert."""
-    import torchtitan.models.common.token_dispatcher as module
+    import torchtitan.models.common.token_dispatcher as module  # type: ignore[import-not-found]
 
     module.get_spmd_backend = lambda: "dtensor"  # the other one wants a mesh of the whole trainer
     choice = shape.layer.choice

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from statistics import median
@@ -62,7 +62,7 @@ def measure() -> list[Row]:
     return rows
 
 
-def rows_of(shape: Shape, transport: str, rounds_by_length: dict[int, int]) -> list[Row]:
+def rows_of(shape: Shape, transport: str, rounds_by_length: Mapping[int, int]) -> list[Row]:
     """The rows beside each peer; processor seconds too where the processor is what computes."""
     rows = []
     pairs = [("torch's ring", 0.95, rings), ("Ulysses as upstream", 1.0, ulysses)]
@@ -117,7 +117,9 @@ def asleep(times: float) -> tuple[float, float]:
     return found[1], found[2]
 
 
-def races(pair: Callable, rounds_by_length: dict[int, int], shape: Shape) -> list[tuple[list[Seconds], list[Seconds]]]:
+def races(
+    pair: Callable, rounds_by_length: Mapping[int, int], shape: Shape
+) -> list[tuple[list[Seconds], list[Seconds]]]:
     """A race for each length, in one process per rank."""
     return [race(pair, length, rounds, shape) for length, rounds in rounds_by_length.items()]
 
@@ -222,7 +224,7 @@ class _AllToAll(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return _AllToAll.apply(gradients[0], *ctx.dims), None, None  # type: ignore[return-value]
+        return _AllToAll.apply(gradients[0], *ctx.dims), None, None
 
 
 def ulysses(length: int, shape: Shape) -> tuple[Step, Step]:
@@ -232,7 +234,7 @@ def ulysses(length: int, shape: Shape) -> tuple[Step, Step]:
     def theirs(*leaves: Tensor) -> Tensor:
         q, k, v = (_AllToAll.apply(one, 1, 2) for one in leaves)
         o = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return _AllToAll.apply(o, 2, 1)  # type: ignore[return-value]
+        return _AllToAll.apply(o, 2, 1)
 
     return our_ulysses(qkv, do), stepping(theirs, qkv, do)
 

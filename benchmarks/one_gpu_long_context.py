@@ -8,7 +8,7 @@ from benchmarks.long_context import Shape, rows_of
 from benchmarks.row import Row
 
 SHAPE = Shape("cuda", heads=16, width=128, dtype=torch.bfloat16, tolerance=0.05)
-ROUNDS = dict.fromkeys((1024, 2048, 4096, 8192, 16384, 65536), 15)
+ROUNDS: dict[int, int] = dict.fromkeys((1024, 2048, 4096, 8192, 16384, 65536), 15)
 
 
 def measure() -> list[Row]:

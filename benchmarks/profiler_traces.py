@@ -17,10 +17,10 @@ import shardlab
 import torch
 import torch.distributed as dist
 from shardlab.figures.traces import KEPT
+from shardlab.meter.profiler import trace_of_step
 from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.pipeline_parallel.builders import BUILDERS
 from shardlab.pipeline_parallel.schedule import num_stages, stages_of_rank
-from shardlab.profiler import trace_of_step
 from torch import Tensor, nn
 
 from benchmarks.data_parallel import our_ddp

@@ -28,7 +28,7 @@ TYPED = {  # a short call of every command with a flag --json
 
 def flags(app: typer.Typer) -> Iterator[str]:
     """Names of the commands that take --json without a value."""
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in typer.main.get_command(app).commands.items():
         if any("--json" in option.opts and option.is_flag for option in command.params):
             yield name
 

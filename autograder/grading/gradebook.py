@@ -47,9 +47,10 @@ def opened(url: str) -> Iterator[Gradebook]:
 def trouble(url: str, error: BaseException) -> str:
     """The sentence about the gradebook, if it is what made one of nbgrader's steps fail; else empty."""
     chain: list[BaseException] = []
-    while error is not None and error not in chain:
-        chain.append(error)
-        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        cause = cause.__cause__ or cause.__context__
     found = next((one for one in chain if isinstance(one, DBAPIError)), None)
     return _sentence(url, found) if found is not None else ""
 

@@ -11,6 +11,7 @@ from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
 from autograder.grading import grade
 from autograder.grading.hashes import checks_hash, file_hash, is_sealed
+from autograder.grading.verdict_files import SubmissionRecord
 from autograder.reading.collected import read_collected
 from autograder.reading.dossier import open_dossier
 from autograder.sandboxes.zygote import LEVELS
@@ -26,7 +27,7 @@ class Fact:
     problem: str = ""
 
 
-def read_verdicts(student: str, week: str, root: Path = ROOT) -> tuple[Path, grade.Verdicts]:
+def read_verdicts(student: str, week: str, root: Path = ROOT) -> tuple[Path, SubmissionRecord]:
     """The verdict file of a student and its content. Raises ValueError when there is none, or a broken one."""
     path = Path(root) / "autograder" / "verdicts" / student / f"{week}.json"
     try:

@@ -59,7 +59,7 @@ class MarkedLayer(nn.Linear):
         """The layer's output, which marks the begin of the layer's backward."""
         output = super().forward(input)
         if dist.is_initialized():
-            return _Mark.apply(output, self)  # type: ignore[return-value]
+            return _Mark.apply(output, self)
         key = self.key
         output.register_hook(lambda gradient: gradient * key)
         return output
@@ -75,6 +75,6 @@ def marked_mlp(widths: Sequence[int]) -> nn.Module:
 
 def set_keys(module: nn.Module, keys: Sequence[Tensor]) -> None:
     """Set the keys of one backward of `marked_mlp` outside a job, in the order in which ranks ask: last layer first."""
-    layers = [layer for layer in module if isinstance(layer, MarkedLayer)]  # type: ignore[attr-defined]
+    layers = [layer for layer in module.modules() if isinstance(layer, MarkedLayer)]
     for layer, key in zip(reversed(layers), keys, strict=True):
         layer.key = key

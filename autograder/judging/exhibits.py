@@ -86,11 +86,13 @@ def _png(claimed: Any) -> bytes | None:
     if not isinstance(claimed, dict):
         return None
     width, height, rgb = (claimed.get(name) for name in ("width", "height", "rgb"))
-    if not all(type(side) is int and 0 < side <= MOST_SIDE for side in (width, height)):
+    if type(width) is not int or type(height) is not int:
         return None
-    if type(rgb) is not bytes or len(rgb) != 3 * width * height:  # type: ignore[operator]
+    if not (0 < width <= MOST_SIDE and 0 < height <= MOST_SIDE):
         return None
-    picture = Image.frombytes("RGB", (width, height), rgb)  # type: ignore[arg-type]
+    if type(rgb) is not bytes or len(rgb) != 3 * width * height:
+        return None
+    picture = Image.frombytes("RGB", (width, height), rgb)
     while True:
         buffer = io.BytesIO()
         picture.save(buffer, format="PNG")

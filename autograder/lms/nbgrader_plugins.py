@@ -45,7 +45,7 @@ def name_our_commands() -> None:
             made.msg, made.args = (f"{made.getMessage()}: {advice}", ()) if advice else (made.msg, made.args)
         return made
 
-    record.names_our_commands = True  # type: ignore[attr-defined]
+    record.names_our_commands = True
     logging.setLogRecordFactory(record)
 
 

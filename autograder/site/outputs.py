@@ -10,7 +10,7 @@ from typing import Any
 
 from nbconvert.filters.ansi import ansi2html
 from nbformat import NotebookNode
-from shardlab.still import MARK
+from shardlab.study.still import MARK
 
 from autograder.site.languages import say
 

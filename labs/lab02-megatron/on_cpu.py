@@ -52,13 +52,13 @@ def _answer_for_cuda() -> None:
     for module in (torch.cuda, torch.cuda.random):
         setattr(module, "get_rng_state", lambda *_, **__: torch.get_rng_state())  # noqa: B010 - of two modules
         setattr(module, "set_rng_state", lambda state, *_, **__: torch.set_rng_state(state))  # noqa: B010
-    torch.cuda.current_device = lambda: here  # type: ignore[assignment, return-value]
-    torch.cuda.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))  # type: ignore[assignment]
+    torch.cuda.current_device = lambda: here
+    torch.cuda.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))
     torch.cuda.manual_seed_all = lambda seed: None
     torch.cuda.synchronize = lambda *_, **__: None
-    torch.cuda.Stream = torch.cuda.Event = Nothing  # type: ignore[assignment, misc]
-    torch.cuda.current_stream = torch.cuda.stream = Nothing  # type: ignore[assignment]
-    torch.Tensor.cuda = lambda self, *_, **__: self  # type: ignore[method-assign, assignment]
+    torch.cuda.Stream = torch.cuda.Event = Nothing
+    torch.cuda.current_stream = torch.cuda.stream = Nothing
+    torch.Tensor.cuda = lambda self, *_, **__: self
     torch.Tensor.record_stream = lambda self, *_: None  # type: ignore[method-assign, assignment]
     plain = dist.all_to_all_single
 

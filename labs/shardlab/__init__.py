@@ -4,7 +4,7 @@
 |---|---|
 | 0 start | `ranks` starts ranks and explains hangs; `meter` counts what they send and hold |
 | 1 collectives | `collectives`, from send and receive |
-| 2 DDP, 3 ZeRO, 4 FSDP | `data_parallel`; `profiler` records a step as it was |
+| 2 DDP, 3 ZeRO, 4 FSDP | `data_parallel`; `meter.trace_of_step` records a step as it was |
 | 5 tensor parallel, 6 sequence parallel | `tensor_parallel`; `model` recomputes, `meter` counts what is kept |
 | 7 pipelines, 8 zero bubble, 13 DualPipe | `pipeline_parallel` |
 | 9 hybrid | `mesh` says which rank is where, `hybrid` combines the axes in one step |
@@ -15,36 +15,28 @@
 | every week | `model` is what is trained, `figures` draws, `commands` are `shardlab` in a shell, `study` keeps pages |
 """
 
-from __future__ import annotations
+from shardlab.exports import lazily
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes longer than all of this
 
 if TYPE_CHECKING:
+    from shardlab import (
+        collectives,
+        context_parallel,
+        costs,
+        data_parallel,
+        expert_parallel,
+        figures,
+        hybrid,
+        mesh,
+        meter,
+        model,
+        pipeline_parallel,
+        study,
+        tensor_parallel,
+        train,
+    )
     from shardlab.meter.alive import alive
     from shardlab.ranks.run import PerRank, RanksFailed, run
-
-__all__ = ["PerRank", "RanksFailed", "alive", "run"]
-
-PARTS = {
-    *("collectives", "context_parallel", "costs", "data_parallel", "expert_parallel", "figures", "hybrid", "mesh"),
-    *("meter", "model", "pipeline_parallel", "tensor_parallel", "train"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import `run` and its friends at first use: `shardlab doctor --help` and the cost formulas need no torch.
-
-    A part's name gives the part: `import shardlab` is enough for `shardlab.model.GPT`.
-    """
-    if name in PARTS:
-        return import_module(f"shardlab.{name}")
-    if name == "alive":  # its module in `meter` has the same name, so `meter` cannot export it
-        from shardlab.meter.alive import alive
-
-        return alive
-    if name in __all__:
-        from shardlab.ranks import run as module
-
-        return getattr(module, name)
-    raise AttributeError(f"module 'shardlab' has no attribute {name!r}")
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -1,28 +1,49 @@
-"""A package exports names without loading what defines them: no torch for a formula, no module that a check hides."""
+"""A package lists what it exports and imports it at first use: no torch for a formula, no module that a check hides.
+
+The explicit imports under `if TYPE_CHECKING` are the only list: pyright, editors and `lazily` read the same lines, so a
+misspelled import is an error in the editor, and Tab finds every name. The library for this, lazy_loader, needs the list
+in a second file for each package (`__init__.pyi`) and keeps what it has imported, which a check could then not hide.
+Python 3.15's `lazy import` statement (PEP 810) will replace this module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from _ast import If, ImportFrom, Module, PyCF_ONLY_AST  # `ast` itself takes longer to import than all of this
 from importlib import import_module
-from typing import Any
+from sys import modules
+
+TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes longer than all of this
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
-def lazily(package: str, **names_of: Sequence[str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562) that imports its modules' names at first use.
+def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package whose `__init__.py` lists its exports (PEP 562).
 
-    names_of: {module: the names that it defines}. A module's own name gives the module: `costs.traffic` needs no import
-    of its own. Nothing is kept in the package: a name of a module that is hidden later is then gone too. Raises
-    ValueError for a name that is also a module's: its import would replace the name.
+    Nothing is kept in the package: a name of a module that is hidden later is then gone too. Raises ValueError for a
+    name that is also its module's: importing the module would replace the name.
     """
-    home = {name: module for module, names in names_of.items() for name in names}
-    if hidden := sorted(home.keys() & names_of.keys()):
+    homes = _listed_exports(package)
+    if hidden := sorted(name for name, home in homes.items() if home == f"{package}.{name}"):
         raise ValueError(f"{package} cannot export {hidden[0]!r}: a module has this name")
 
     def get(name: str) -> Any:
-        if name in names_of:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=modules[package])
+        if homes[name] == package:
             return import_module(f"{package}.{name}")
-        if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{home[name]}"), name)
+        return getattr(import_module(homes[name]), name)
 
-    return get
+    return get, lambda: sorted(homes), sorted(homes)
+
+
+def _listed_exports(package: str) -> dict[str, str]:
+    """{name: the module after `from`} of the imports in the first `if` of the package's `__init__.py`."""
+    path = str(modules[package].__file__)
+    with open(path, encoding="utf-8") as file:
+        tree = compile(file.read(), path, "exec", flags=PyCF_ONLY_AST)
+    assert isinstance(tree, Module)
+    block = next(statement for statement in tree.body if isinstance(statement, If))
+    imports = [statement for statement in block.body if isinstance(statement, ImportFrom)]
+    return {alias.name: str(one.module) for one in imports for alias in one.names}

@@ -43,7 +43,7 @@
 import shardlab
 import torch
 import torch.distributed as dist
-from shardlab import collectives, costs, data_parallel, figures, meter, profiler
+from shardlab import collectives, costs, data_parallel, figures, meter
 
 from autograder import check
 
@@ -448,7 +448,7 @@ def profiled(in_buckets):
         for parameter in () if in_buckets else gpt.parameters():
             dist.all_reduce(parameter.grad)
 
-    return profiler.trace_of_step(step)
+    return meter.trace_of_step(step)
 
 
 for name, in_buckets in (("After the backward, on this machine", False), ("Buckets, on this machine", True)):

@@ -796,7 +796,7 @@ for ranks in (8, 16, 32, 64):
 
 # %%
 def typed_mlp(tp, bias_in_the_sum):
-    import spmd_types as spmd
+    import spmd_types as spmd  # type: ignore[import-not-found]
 
     x, up, down, bias = torch.randn(2, 4), torch.randn(4, 3), torch.randn(3, 4), torch.randn(4)
     for tensor, its_type in ((x, spmd.I), (up, spmd.V), (down, spmd.V), (bias, spmd.R if bias_in_the_sum else spmd.I)):
@@ -809,7 +809,7 @@ def typed_mlp(tp, bias_in_the_sum):
 
 
 try:
-    import spmd_types.checker
+    import spmd_types.checker  # type: ignore[import-not-found]
 except ImportError:
     print("spmd_types is not installed: this section is optional")
 else:

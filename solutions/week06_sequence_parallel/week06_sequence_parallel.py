@@ -580,6 +580,8 @@ check("week06.recompute", through_layers, cases=[short, long])
 # and 2.19 without, where both should agree. **What does the switch change here: the loss, the gradient, or both?**
 
 # %%
+from torch.utils.checkpoint import checkpoint
+
 torch.manual_seed(0)
 x, up, down = torch.randn(64, 32), torch.randn(32, 128) / 6, torch.randn(128, 32) / 11
 
@@ -594,9 +596,7 @@ def loss_and_gradient(run):
 loss, right = loss_and_gradient(lambda layer, x: layer(x))
 for keeps in (True, False):
     again, gradient = loss_and_gradient(
-        lambda layer, x, keeps=keeps: torch.utils.checkpoint.checkpoint(
-            layer, x, use_reentrant=False, preserve_rng_state=keeps
-        )
+        lambda layer, x, keeps=keeps: checkpoint(layer, x, use_reentrant=False, preserve_rng_state=keeps)
     )
     off = (gradient - right).norm() / right.norm()
     print(f"preserve_rng_state={keeps}: loss off by {again - loss}, gradient by {off:.1%}")

@@ -329,7 +329,7 @@ def step_with_a_bug(weight, microbatches, targets, *, group):
             losses[-1].backward()
         if rank > 0:
             dist.send(x.grad, group_dst=rank - 1, group=group)
-    return (sum(losses).detach() / len(losses) if rank == last else None), weight.grad
+    return (torch.stack(losses).mean().detach() if rank == last else None), weight.grad
 
 
 # %%
@@ -391,7 +391,7 @@ def pipeline_step(weight, microbatches, targets, *, group):
             losses[-1].backward()
         if rank > 0:
             dist.send(x.grad, group_dst=rank - 1, group=group)
-    return (sum(losses).detach() if rank == last else None), weight.grad
+    return (torch.stack(losses).sum().detach() if rank == last else None), weight.grad
     ### END SOLUTION
 
 

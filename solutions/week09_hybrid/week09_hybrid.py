@@ -450,7 +450,7 @@ for mesh in (Mesh(dp=4), Mesh(dp=2, pp=2), Mesh(pp=4)):
 
 # %%
 def norm_as_found(gradients):
-    total = sum(gradient.square().sum() for gradient in gradients)
+    total = sum((gradient.square().sum() for gradient in gradients), torch.zeros(()))
     dist.all_reduce(total)
     return total.sqrt().item()
 

@@ -697,8 +697,9 @@ def trained(steps=250):
         model.next_token_loss(network(tokens), targets).backward()
         optimizer.step()
         optimizer.zero_grad()
-        for block in network.blocks:
-            block.moe.update_bias(rate=rate)
+        for layer in network.modules():
+            if isinstance(layer, model.MoE):
+                layer.update_bias(rate=rate)
     tokens, targets = model.batch_of(text, step=10_000, rank=0, batch=32, sequence=32)
     experts = model.routed(network, tokens)[0][0].experts_TK
     return model.next_token_loss(network(tokens), targets).item(), experts, tokens.flatten()

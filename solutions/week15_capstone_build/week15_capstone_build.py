@@ -644,7 +644,7 @@ check("week15.reading", reading_answers)
 
 # %%
 def typed_norm(tp, finished):
-    import spmd_types as spmd
+    import spmd_types as spmd  # type: ignore[import-not-found]
 
     gain_gradient, rate = torch.randn(4), torch.randn(4)
     spmd.assert_type(gain_gradient, {tp: spmd.P})  # each rank has seen a part of the sequence
@@ -655,7 +655,7 @@ def typed_norm(tp, finished):
 
 
 try:
-    import spmd_types.checker
+    import spmd_types.checker  # type: ignore[import-not-found]
 
     dist.init_process_group(backend="fake", rank=0, world_size=8)
     eight = dist.init_device_mesh("cpu", (8,), mesh_dim_names=("tp",))

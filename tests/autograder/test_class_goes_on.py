@@ -105,7 +105,7 @@ def test_a_disk_that_cannot_be_written_to_is_the_machines_fault(course):
 
 class LostFuture:
     def result(self):
-        raise KilledWorker("b", SimpleNamespace(address="tcp://10.0.0.2:1"), 3)  # type: ignore[arg-type]
+        raise KilledWorker("b", SimpleNamespace(address="tcp://10.0.0.2:1"), 3)
 
 
 def test_a_submission_that_no_worker_finished_is_the_machines_fault():

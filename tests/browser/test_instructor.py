@@ -74,7 +74,7 @@ def interview_grade(course: Path):
 
 def submission_id(course: Path, student: str = "ada", week: str = TINY_WEEK) -> str:
     with Gradebook(load_config(course).CourseDirectory.db_url) as gradebook:
-        return gradebook.find_submission_notebook(week, week, student).id
+        return str(gradebook.find_submission_notebook(week, week, student).id)
 
 
 def test_the_formgrader_lists_the_week(lab, page: Page):

@@ -58,9 +58,11 @@ def with_gradients(
     leaves = [one.double().requires_grad_() for one in (x, all_weights, up, down)]
     output = layer(leaves[0], torch.cat(list(experts)), *leaves[1:])
     found = torch.autograd.grad(output, leaves, gradient.double())
-    by_member = [[one.clone() for one in whole.float().split(lengths)] for whole in (output.detach(), *found[:2])]
+    outputs, of_x, of_weights = (
+        [one.clone() for one in whole.float().split(lengths)] for whole in (output.detach(), *found[:2])
+    )
     gradients = [one.clone() for one in gradient.split(lengths)]
-    return gradients, *by_member, found[2].float(), found[3].float()  # type: ignore[return-value]
+    return gradients, outputs, of_x, of_weights, found[2].float(), found[3].float()
 
 
 def traffic(experts: Sequence[Tensor], own: int) -> list[list[int]]:

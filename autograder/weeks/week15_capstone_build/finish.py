@@ -25,7 +25,7 @@ WHY = {
     "the gradient of an expert": "ep ranks' tokens are in it already; edp adds the others. The divisor is everybody's.",
     "the gradient of the tied weight": "First and last stage each have a part of the sum.",
 }
-NAMES = dict(zip(KINDS, WHY, strict=True))
+NAMES: dict[str, str] = dict(zip(KINDS, WHY, strict=True))
 
 
 def groups_of(mesh: Mesh) -> tuple[list[list[int]], list[dict[str, int]]]:
@@ -92,7 +92,7 @@ def _make(case: Case, rng: Random) -> Task:
         due = {}
         for at, kind in enumerate(kinds):
             parts = [own[other][at].double() for other in adders(mesh, rank, kind)]
-            due[NAMES[kind]] = (sum(parts) / sum(tokens.values())).float()  # type: ignore[union-attr]
+            due[NAMES[kind]] = (sum(parts, parts[0].new_zeros(())) / sum(tokens.values())).float()
         expected.append(due)
         sizes = zip(kinds, own[rank], strict=True)
         most[rank] = sum(least_bytes(mesh, kind, one.nbytes) for kind, one in sizes) + COUNT_BYTES * mesh.world

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 
 if TYPE_CHECKING:
     from shardlab.study.folder import Folder
 
-Command = TypeVar("Command", bound=Callable[..., None])
+Arguments = ParamSpec("Arguments")
 study = typer.Typer(add_completion=False, help="Where you stand, what to do next, newer pages, hints, cards.")
 WHAT = typer.Argument(
     help="An exercise, such as week02.assign-buckets; a part that no other has will do: week02.bucket."
@@ -28,11 +28,11 @@ class Chosen:
     folder: Path | None
 
 
-def in_sentences(command: Command) -> Command:
+def in_sentences(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
     """A command that ends in one sentence and exit code 1 where a page, a name or the disk is not as it must be."""
 
     @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
         from shardlab.study.trouble import TROUBLE, sentence
 
         try:
@@ -41,7 +41,7 @@ def in_sentences(command: Command) -> Command:
             typer.echo(sentence(error), err=True)
             raise typer.Exit(1) from None
 
-    return run  # type: ignore[return-value]
+    return run
 
 
 @study.callback(invoke_without_command=True)

@@ -1,17 +1,14 @@
 """Every rank has a part of each sequence: who has which tokens, and four ways to the keys of the others."""
 
+from typing import TYPE_CHECKING
+
 from shardlab.exports import lazily
 
-__getattr__ = lazily(
-    __name__,
-    attention=("attend", "check_positions", "check_same_call"),
-    balance=("SequenceLayout", "contiguous", "in_order", "own_part", "striped", "zigzag"),
-    emulated=("over_link",),
-    gathered=("Gathered",),
-    gpt=("set_mask", "split_attention"),
-    mask=("CAUSAL", "FULL", "Mask"),
-    ring=("Ring",),
-    training=("next_tokens", "split_batch", "sum_gradients", "valid_token_loss"),
-    two_level=("TwoLevel", "two_level_groups"),
-    ulysses=("Ulysses",),
-)
+if TYPE_CHECKING:
+    from shardlab.context_parallel.attention import attend
+    from shardlab.context_parallel.balance import contiguous, zigzag
+    from shardlab.context_parallel.gathered import Gathered
+    from shardlab.context_parallel.ring import Ring
+    from shardlab.context_parallel.ulysses import Ulysses
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

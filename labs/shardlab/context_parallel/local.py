@@ -16,7 +16,7 @@ from shardlab.context_parallel.online import Attended, Gradients
 def attend_here(q_BASD: Tensor, k_BKSD: Tensor, v_BKSD: Tensor, mask: Mask) -> Tensor:
     """o_BASD of a whole sequence on one rank: the twin of every method, and the middle of Ulysses."""
     here = tiles(contiguous(q_BASD.shape[2], 1), 0, None, mask)
-    return _Local.apply(q_BASD, k_BKSD, v_BKSD, here)  # type: ignore[return-value]
+    return _Local.apply(q_BASD, k_BKSD, v_BKSD, here)
 
 
 class _Local(torch.autograd.Function):

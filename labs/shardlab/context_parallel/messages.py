@@ -68,7 +68,7 @@ def _wait(works: list[dist.Work]) -> None:
 
 def all_to_all(x: Tensor, *, group: Group) -> Tensor:
     """x[r] goes to rank r; result[r] comes from rank r. Its adjoint is itself: a backward is an all-to-all, too."""
-    return _AllToAll.apply(x, group) if dist.get_world_size(group) > 1 else x  # type: ignore[return-value]
+    return _AllToAll.apply(x, group) if dist.get_world_size(group) > 1 else x
 
 
 class _AllToAll(torch.autograd.Function):

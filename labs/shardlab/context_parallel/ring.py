@@ -35,7 +35,7 @@ class Ring:
 
     def attended(self, q: Tensor, k: Tensor, v: Tensor, layout: SequenceLayout, mask: Mask, group: Group) -> Tensor:
         """o_BASD of this rank's queries over the keys of all ranks."""
-        return _Ring.apply(q, k, v, _Round(layout, mask, group, self.pass_on))  # type: ignore[return-value]
+        return _Ring.apply(q, k, v, _Round(layout, mask, group, self.pass_on))
 
 
 @dataclass(frozen=True)

@@ -87,9 +87,8 @@ def sum_gradients(module: nn.Module, *, group: Group) -> None:
     trained = [one for one in module.parameters() if one.requires_grad]
     for dtype in sorted({one.dtype for one in trained}, key=str):
         mine = [one for one in trained if one.dtype == dtype]
-        for one in mine:
-            one.grad = torch.zeros_like(one) if one.grad is None else one.grad
-        flat = torch.cat([one.grad.flatten() for one in mine])  # type: ignore[union-attr]
+        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in mine]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat, group=group)
-        for one, total in zip(mine, flat.split([one.numel() for one in mine]), strict=True):
-            one.grad.copy_(total.view_as(one))  # type: ignore[union-attr]
+        for one, gradient, total in zip(mine, gradients, flat.split([one.numel() for one in mine]), strict=True):
+            one.grad = gradient.copy_(total.view_as(one))

@@ -1,55 +1,39 @@
 """One function per formula: pure Python that imports no torch, each with its source in the docstring."""
 
+from typing import TYPE_CHECKING
+
 from shardlab.exports import lazily
 
-__getattr__ = lazily(
-    __name__,
-    compression=(),
-    links=(),
-    overlap=(),
-    activations=("Saved", "layer_activation_bytes_exactly", "layer_activation_tensors"),
-    axis_traffic=("activation_bytes_of", "pp_boundary_bytes"),
-    context=(
-        "context_bytes",
-        "extra_kv_blocks",
-        "imbalance",
-        "kv_bytes",
-        "least_tokens_to_hide",
-        "pairs_of",
-        "ring_step",
-        "ring_strips",
-        "two_level_context_bytes",
-        "ulysses_bytes",
-        "ulysses_sends_less",
-    ),
-    experts=(
-        "dropped_share",
-        "exchange_bytes",
-        "expert_state_bytes",
-        "expert_tensor_bytes",
-        "fullest_expert",
-        "layer_exchange_bytes",
-        "nodes_of_token",
-        "split_expert_bytes",
-        "tokens_first",
-        "two_level_bytes",
-    ),
-    flops=(
-        "attention_core_flops",
-        "layer_matmul_flops",
-        "model_flops_per_token",
-        "output_flops",
-        "utilisation",
-    ),
-    hardware=("ACCELERATORS", "Accelerator", "GIB"),
-    layout=("Layout", "check_layout", "check_world"),
-    machines=("find_accelerator", "links_of"),
-    memory=("MemoryBytes", "memory_of_stage", "peak_memory"),
-    memory_states=("parameters_on_stage", "shard_elements", "state_bytes", "zero_state_bytes"),
-    model=("num_parameters",),
-    model_file=("load_model",),
-    model_zoo=("ZOO", "find_model"),
-    planning=("Search", "plan"),
-    traffic=("ring_all_gather_bytes", "ring_all_reduce_bytes"),
-    zero_plus_plus=("plus_bytes", "quantized_bytes"),
-)
+if TYPE_CHECKING:
+    from shardlab.costs import compression, links, memory_states, overlap, traffic
+    from shardlab.costs.activations import layer_activation_bytes_exactly
+    from shardlab.costs.axis_traffic import activation_bytes_of, pp_boundary_bytes
+    from shardlab.costs.context import kv_bytes, least_tokens_to_hide, ulysses_bytes
+    from shardlab.costs.experts import (
+        dropped_share,
+        exchange_bytes,
+        expert_state_bytes,
+        expert_tensor_bytes,
+        fullest_expert,
+        layer_exchange_bytes,
+        split_expert_bytes,
+        two_level_bytes,
+    )
+    from shardlab.costs.flops import (
+        attention_core_flops,
+        layer_matmul_flops,
+        model_flops_per_token,
+        output_flops,
+        utilisation,
+    )
+    from shardlab.costs.hardware import GIB
+    from shardlab.costs.layout import Layout
+    from shardlab.costs.machines import find_accelerator, links_of
+    from shardlab.costs.memory_states import parameters_on_stage, shard_elements, state_bytes, zero_state_bytes
+    from shardlab.costs.model import num_parameters
+    from shardlab.costs.model_zoo import find_model
+    from shardlab.costs.planning.planner import Search, plan
+    from shardlab.costs.traffic import ring_all_gather_bytes, ring_all_reduce_bytes
+    from shardlab.costs.zero_plus_plus import plus_bytes
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

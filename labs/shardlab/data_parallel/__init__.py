@@ -1,16 +1,17 @@
 """Every rank has the model, or its share of it, and a part of the batch: DDP, then ZeRO's stages 1, 2 and 3."""
 
+from typing import TYPE_CHECKING
+
 from shardlab.exports import lazily
 
-__getattr__ = lazily(
-    __name__,
-    checkpoint=(),
-    compression=("OneBit", "QSGD", "TernGrad", "TopK", "mean_of_messages"),
-    ddp=("DataParallel",),
-    emulated=("AsleepLayer", "over_link"),
-    sharded_optimizer=("ShardedOptimizer",),
-    zero1=("Zero1",),
-    zero2=("Zero2",),
-    zero3=("Zero3",),
-    zero_plus_plus=("ZeroPlusPlus",),
-)
+if TYPE_CHECKING:
+    from shardlab.data_parallel import checkpoint
+    from shardlab.data_parallel.compression import QSGD, OneBit, TernGrad, TopK, mean_of_messages
+    from shardlab.data_parallel.ddp import DataParallel
+    from shardlab.data_parallel.emulated import AsleepLayer, over_link
+    from shardlab.data_parallel.zero1 import Zero1
+    from shardlab.data_parallel.zero2 import Zero2
+    from shardlab.data_parallel.zero3 import Zero3
+    from shardlab.data_parallel.zero_plus_plus import ZeroPlusPlus
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

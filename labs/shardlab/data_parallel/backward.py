@@ -22,7 +22,7 @@ def is_running() -> bool:
 
 def call_at_its_end(function: Callable[[], None]) -> None:
     """Call a function when the backward that is running now has ended."""
-    Variable._execution_engine.queue_callback(function)  # type: ignore[attr-defined]
+    Variable._execution_engine.queue_callback(function)
 
 
 def entrances(output: Any) -> Iterator[Tensor]:
@@ -67,7 +67,7 @@ def next_node() -> int:
 
 def current_node() -> int:
     """The number of the node that the running backward is at."""
-    return torch._C._current_autograd_node()._sequence_nr()  # type: ignore[attr-defined]
+    return torch._C._current_autograd_node()._sequence_nr()
 
 
 def accumulator(parameter: nn.Parameter) -> Node:
@@ -78,6 +78,6 @@ def accumulator(parameter: nn.Parameter) -> Node:
 def reaches(node: Node) -> bool:
     """Whether the running backward gives this accumulator a gradient; `torch.autograd.grad` gives none."""
     try:
-        return torch._C._will_engine_execute_node(node)  # type: ignore[attr-defined]
+        return torch._C._will_engine_execute_node(node)
     except RuntimeError:  # torch.autograd.grad asks for the parameter itself
         return False

@@ -41,7 +41,7 @@ class AsleepLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x, of any shape, plus the mean of the weights."""
-        return _Sleep.apply(x + self.weight.mean(), self)  # type: ignore[return-value]
+        return _Sleep.apply(x + self.weight.mean(), self)
 
 
 def over_link(bytes_per_second: float) -> Reduce:

@@ -123,7 +123,7 @@ class GatheredUnits:
         self._module.register_forward_hook(self._end_forward)
         self._module.register_state_dict_pre_hook(self._before_state_dict)
         for part in self._module.modules():
-            part._apply = _refuse_to_move  # type: ignore[method-assign] - it would read freed memory
+            part._apply = _refuse_to_move  # it would read freed memory
 
     def before_forward(self, reducer: Reducer) -> None:
         """The first gather of a step carries the alarm: a rank whose model was changed could not follow the others."""

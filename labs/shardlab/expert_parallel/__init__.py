@@ -3,16 +3,18 @@
 `model/` routes (`router`, `balance`), drops (`capacity`), sorts (`permutation`) and computes (`experts`, `moe`).
 """
 
+from typing import TYPE_CHECKING
+
 from shardlab.exports import lazily
 
-__getattr__ = lazily(
-    __name__,
-    dispatch=("agree", "combined", "dispatched", "start_combine", "start_dispatch"),
-    emulated=("SlowLink",),
-    gradients=("average_gradients", "clip_gradients", "expert_parameters", "norm_of_gradients"),
-    layer=("Nodes", "ParallelMoE", "Splits", "spread_experts"),
-    messages=("Travel", "all_to_all", "start_all_to_all"),
-    overlap=("overlapped",),
-    placement=("Placement", "placed"),
-    turns=("Turns",),
-)
+if TYPE_CHECKING:
+    from shardlab.expert_parallel.dispatch import combined
+    from shardlab.expert_parallel.emulated import SlowLink
+    from shardlab.expert_parallel.gradients import average_gradients, clip_gradients, norm_of_gradients
+    from shardlab.expert_parallel.layer import Nodes, ParallelMoE, Splits, spread_experts
+    from shardlab.expert_parallel.messages import Travel, all_to_all
+    from shardlab.expert_parallel.overlap import overlapped
+    from shardlab.expert_parallel.placement import placed
+    from shardlab.expert_parallel.turns import Turns
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -189,7 +189,7 @@ def telling(*asked: Callable[..., object]) -> Iterator[None]:
 
 def spread_experts(model: nn.Module, splits: Splits) -> nn.Module:
     """Replace every layer of experts below `model` by one that is spread; returns the model, changed in place."""
-    for path in [path for path, one in model.named_modules() if isinstance(one, MoE)]:
+    for path, whole in [(path, one) for path, one in model.named_modules() if isinstance(one, MoE)]:
         parent, _, name = path.rpartition(".")
-        setattr(model.get_submodule(parent), name, ParallelMoE(model.get_submodule(path), splits))  # type: ignore[arg-type]
+        setattr(model.get_submodule(parent), name, ParallelMoE(whole, splits))
     return model

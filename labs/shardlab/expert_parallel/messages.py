@@ -69,7 +69,7 @@ def start_all_to_all(
         return lambda: x_RH
     flight = _Flight(list(sent), list(received), group, travel)
     arriving = _Start.apply(x_RH, flight)
-    return lambda: _Wait.apply(arriving, flight)  # type: ignore[return-value]
+    return lambda: _Wait.apply(arriving, flight)
 
 
 @dataclass

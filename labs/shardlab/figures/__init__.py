@@ -1,78 +1,38 @@
 """Figures: every `draw_*` draws on the axes given and returns one "In words: ..." sentence. No ranks are needed."""
 
-from shardlab.figures.bars import draw_bars, draw_traffic
-from shardlab.figures.block import draw_block
-from shardlab.figures.causal import chunk_owners, chunk_work, draw_causal_square
-from shardlab.figures.exchange import draw_exchange
-from shardlab.figures.experts import draw_fullest, draw_routing, draw_visits
-from shardlab.figures.explorer import schedule_explorer
-from shardlab.figures.goodput import draw_goodput
-from shardlab.figures.loss import draw_losses
-from shardlab.figures.masks import draw_masks
-from shardlab.figures.measured import draw_predicted_against_measured, draw_ring_against_tree
-from shardlab.figures.memory import draw_memory
-from shardlab.figures.mesh import draw_groups
-from shardlab.figures.oral import oral_exam, show_questions
-from shardlab.figures.overlap import draw_overlap
-from shardlab.figures.page import new_axes, new_rows, show
-from shardlab.figures.pair import draw_pair
-from shardlab.figures.palette import PALETTE
-from shardlab.figures.plan import draw_pareto, draw_step, layout_text
-from shardlab.figures.plan_explorer import axis_bytes, memory_rows, plan_explorer
-from shardlab.figures.profile import draw_profile
-from shardlab.figures.published import draw_against_published
-from shardlab.figures.regions import Region, draw_regions
-from shardlab.figures.ring import draw_ring_step
-from shardlab.figures.sliders import interact
-from shardlab.figures.stepper import ring_stepper
-from shardlab.figures.throughput import draw_throughput
-from shardlab.figures.timeline import draw_timeline, draw_timelines
-from shardlab.figures.timeline_marks import Marks
-from shardlab.figures.traces import kept_traces
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "PALETTE",
-    "Marks",
-    "Region",
-    "axis_bytes",
-    "chunk_owners",
-    "chunk_work",
-    "draw_against_published",
-    "draw_bars",
-    "draw_block",
-    "draw_causal_square",
-    "draw_exchange",
-    "draw_fullest",
-    "draw_goodput",
-    "draw_groups",
-    "draw_losses",
-    "draw_masks",
-    "draw_memory",
-    "draw_overlap",
-    "draw_pair",
-    "draw_pareto",
-    "draw_predicted_against_measured",
-    "draw_profile",
-    "draw_regions",
-    "draw_ring_against_tree",
-    "draw_ring_step",
-    "draw_routing",
-    "draw_step",
-    "draw_throughput",
-    "draw_timeline",
-    "draw_timelines",
-    "draw_traffic",
-    "draw_visits",
-    "interact",
-    "kept_traces",
-    "layout_text",
-    "memory_rows",
-    "new_axes",
-    "new_rows",
-    "oral_exam",
-    "plan_explorer",
-    "ring_stepper",
-    "schedule_explorer",
-    "show",
-    "show_questions",
-]
+from shardlab.exports import lazily
+
+if TYPE_CHECKING:
+    from shardlab.figures.bars import draw_bars, draw_traffic
+    from shardlab.figures.block import draw_block
+    from shardlab.figures.causal import chunk_owners, chunk_work, draw_causal_square
+    from shardlab.figures.exchange import draw_exchange
+    from shardlab.figures.experts import draw_fullest, draw_routing, draw_visits
+    from shardlab.figures.explorer import schedule_explorer
+    from shardlab.figures.goodput import draw_goodput
+    from shardlab.figures.loss import draw_losses
+    from shardlab.figures.masks import draw_masks
+    from shardlab.figures.measured import draw_predicted_against_measured, draw_ring_against_tree
+    from shardlab.figures.memory import draw_memory
+    from shardlab.figures.mesh import draw_groups
+    from shardlab.figures.oral import oral_exam, show_questions
+    from shardlab.figures.overlap import draw_overlap
+    from shardlab.figures.page import new_axes, new_rows, show
+    from shardlab.figures.pair import draw_pair
+    from shardlab.figures.palette import PALETTE
+    from shardlab.figures.plan import draw_pareto, draw_step, layout_text
+    from shardlab.figures.plan_sliders import axis_bytes, memory_rows, plan_explorer
+    from shardlab.figures.profile import draw_profile
+    from shardlab.figures.published import draw_against_published
+    from shardlab.figures.regions import Region, draw_regions
+    from shardlab.figures.ring import draw_ring_step
+    from shardlab.figures.sliders import interact
+    from shardlab.figures.stepper import ring_stepper
+    from shardlab.figures.throughput import draw_throughput
+    from shardlab.figures.timeline import draw_timeline, draw_timelines
+    from shardlab.figures.timeline_marks import Marks
+    from shardlab.figures.traces import kept_traces
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -13,7 +13,7 @@ from shardlab.pipeline_parallel.builders import BUILDERS, NAMES
 from shardlab.pipeline_parallel.durations import Durations
 from shardlab.pipeline_parallel.schedule import Schedule
 from shardlab.pipeline_parallel.simulation import Timeline, simulate
-from shardlab.still import with_still
+from shardlab.study.still import with_still
 
 Run = Callable[[Schedule, Durations], Timeline]
 

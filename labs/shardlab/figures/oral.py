@@ -6,7 +6,7 @@ import ipywidgets as widgets
 from IPython.display import HTML, display
 
 from shardlab.costs.interview import Asked, Setting, asked_in_random_order
-from shardlab.still import with_still
+from shardlab.study.still import with_still
 
 
 def show_questions(setting: Setting, *, seed: int, count: int = 3) -> None:

@@ -1,6 +1,6 @@
 """A step as torch's profiler saw it: per rank a lane of compute for each stream and a lane of messages, on one clock.
 
-`shardlab.profiler` makes the traces. What was launched by autograd's thread is backward; inside an
+`shardlab.meter.profiler` makes the traces. What was launched by autograd's thread is backward; inside an
 optimizer's step, its update. A message's kernel lasts from its launch until its partner has done its part: most of a
 long one is waiting.
 """

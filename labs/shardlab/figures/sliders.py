@@ -8,7 +8,7 @@ from IPython.core.getipython import get_ipython
 from IPython.utils.capture import RichOutput, capture_output
 from ipywidgets import interactive
 
-from shardlab.still import with_still
+from shardlab.study.still import with_still
 
 
 class _Sliders(interactive):

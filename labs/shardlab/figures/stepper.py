@@ -9,7 +9,7 @@ import ipywidgets as widgets
 from shardlab.costs.traffic import all_reduce_messages
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.ring import draw_ring_step
-from shardlab.still import with_still
+from shardlab.study.still import with_still
 
 
 def ring_stepper(num_ranks: int = 4, *, numbers: Sequence[Sequence[float]] | None = None) -> widgets.VBox:

@@ -19,7 +19,7 @@ class CountingStage(ModuleStage):
     def forward(self, microbatch: int, activation: Tensor | None) -> Tensor:
         output = super().forward(microbatch, activation)
         for layer in routed_layers([self.module]):
-            layer.load_of_step = layer.load_E + getattr(layer, "load_of_step", 0)  # type: ignore[assignment]
+            layer.load_of_step = layer.load_E + getattr(layer, "load_of_step", 0)
         return output
 
 
@@ -40,7 +40,7 @@ def forget_loads(parts: Iterable[nn.Module]) -> None:
     """Begin to count anew, on the device that the layer is on: before its first forward `load_E` may be elsewhere."""
     for layer in routed_layers(parts):
         device = next(layer.parameters()).device
-        layer.load_of_step = torch.zeros_like(layer.load_E, device=device)  # type: ignore[assignment]
+        layer.load_of_step = torch.zeros_like(layer.load_E, device=device)
 
 
 def routed_layers(parts: Iterable[nn.Module]) -> list[MoE]:

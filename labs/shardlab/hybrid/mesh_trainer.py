@@ -208,11 +208,11 @@ class MeshTrainer:
                 self.parts[last].head.weight = self.parts[0].token.weight  # type: ignore[union-attr]
             return None, None
         if self._pp_rank == homes[0]:
-            mine, peer = self.parts[0].token.weight, homes[last]  # type: ignore[union-attr]
+            mine, peer = self.parts[0].token.weight, homes[last]
             dist.send(mine.detach(), group=self.groups.of("pp"), group_dst=peer)
         elif self._pp_rank == homes[last]:
             mine, peer = self.parts[last].head.weight, homes[0]  # type: ignore[union-attr]
             dist.recv(mine.detach(), group=self.groups.of("pp"), group_src=peer)
         else:
             return None, None
-        return mine, peer  # type: ignore[return-value]
+        return mine, peer

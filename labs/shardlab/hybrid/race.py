@@ -96,7 +96,7 @@ def from_dict(given: Mapping[str, object]) -> Recipe:
         wanted = type(getattr(REFERENCE, name))
         if type(value) is not wanted and not (wanted is float and type(value) is int):
             raise ValueError(f"{name} = {value!r}: give a value like {getattr(REFERENCE, name)!r}")
-    recipe = replace(REFERENCE, **given)  # type: ignore[arg-type]
+    recipe = replace(REFERENCE, **given)
     _check(recipe)
     return recipe
 

@@ -1,11 +1,13 @@
 """Which rank is where: coordinates on five axes, the groups of every axis, and the nodes that a group lies on."""
 
+from typing import TYPE_CHECKING
+
 from shardlab.exports import lazily
 
-__getattr__ = lazily(
-    __name__,
-    axes=("MEGATRON_ORDER", "Mesh", "mesh_of_world"),
-    grid=("Grid",),
-    nodes=("Position", "link_bytes_per_second", "position"),
-    process_groups=("ProcessGroups", "create_process_groups", "with_groups"),
-)
+if TYPE_CHECKING:
+    from shardlab.mesh.axes import MEGATRON_ORDER, Mesh
+    from shardlab.mesh.grid import Grid
+    from shardlab.mesh.nodes import link_bytes_per_second, position
+    from shardlab.mesh.process_groups import create_process_groups
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -32,8 +32,8 @@ def wrap(current: Current) -> None:
     for name in TAKERS:
         if hasattr(dist.Work, name):
             setattr(dist.Work, name, _using(getattr(dist.Work, name), current))
-    dist.Work.wait = _waiting(dist.Work.wait, current)  # type: ignore[method-assign]
-    dist.Work.is_completed = _asking(dist.Work.is_completed, current)  # type: ignore[method-assign]
+    dist.Work.wait = _waiting(dist.Work.wait, current)
+    dist.Work.is_completed = _asking(dist.Work.is_completed, current)
     distributed_c10d._warn_not_in_group = _warning(distributed_c10d._warn_not_in_group, current)
 
 

@@ -1,17 +1,18 @@
 """What is trained: on one device, with no rank in sight."""
 
+from typing import TYPE_CHECKING
+
 from shardlab.exports import lazily
 
-__getattr__ = lazily(
-    __name__,
-    adam=(),
-    balance=("auxiliary_loss", "load_of", "updated_bias", "z_loss"),
-    capacity=("Capacity",),
-    dropout=("Dropout", "generators_of"),
-    gpt=("GPT", "Block", "GPTConfig", "next_token_loss"),
-    moe=("MoE", "MoEConfig"),
-    moe_gpt=("MoEGPT", "routed", "specialisation", "visits_by_kind"),
-    recomputation=("recompute",),
-    router=("Choice", "Routing", "route"),
-    text=("batch_of", "read_text"),
-)
+if TYPE_CHECKING:
+    from shardlab.model import adam
+    from shardlab.model.balance import auxiliary_loss, load_of, updated_bias
+    from shardlab.model.capacity import Capacity
+    from shardlab.model.gpt import GPT, Block, GPTConfig, next_token_loss
+    from shardlab.model.moe import MoE, MoEConfig
+    from shardlab.model.moe_gpt import MoEGPT, routed, specialisation, visits_by_kind
+    from shardlab.model.recomputation import recompute
+    from shardlab.model.router import Choice, Routing, route
+    from shardlab.model.text import batch_of, read_text
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

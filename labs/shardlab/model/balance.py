@@ -52,7 +52,7 @@ def with_loss(y: Tensor, loss: Tensor) -> Tensor:
     So a layer can have a loss of its own, whatever surrounds it (Megatron-Core, moe_utils.py, MoEAuxLossAutoScaler).
     Use what is returned: a y without it has no such gradient. With m microbatches give loss / m.
     """
-    return _WithLoss.apply(y, loss)  # type: ignore[return-value]
+    return _WithLoss.apply(y, loss)
 
 
 class _WithLoss(torch.autograd.Function):

@@ -25,7 +25,7 @@ def gated(x: Tensor) -> Tensor:
 
 def by_loop(x_RH: Tensor, sizes: Sequence[int], up: Tensor, down: Tensor, activation: Activation) -> Tensor:
     """One expert after the other; one without rows multiplies none, so that its gradient is zero and not missing."""
-    return _Products.apply(activation(_Products.apply(x_RH, up, sizes)), down, sizes)  # type: ignore[return-value]
+    return _Products.apply(activation(_Products.apply(x_RH, up, sizes)), down, sizes)
 
 
 class _Products(torch.autograd.Function):

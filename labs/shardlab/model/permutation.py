@@ -53,12 +53,12 @@ def rows_by_expert(experts_TK: Tensor, num_experts: int, kept_TK: Tensor | None 
 
 def to_rows(x_TH: Tensor, rows: Rows) -> Tensor:
     """A copy of each token for each of its choices, [R, H]. Backward: a token's gradient is the sum of its rows'."""
-    return _ToRows.apply(x_TH, rows)  # type: ignore[return-value]
+    return _ToRows.apply(x_TH, rows)
 
 
 def from_rows(y_RH: Tensor, weights_TK: Tensor, rows: Rows) -> Tensor:
     """The weighted sum [T, H] of each token's rows; a token without any gets zeros."""
-    return _FromRows.apply(y_RH, weights_TK.to(y_RH.dtype), rows)  # type: ignore[return-value]
+    return _FromRows.apply(y_RH, weights_TK.to(y_RH.dtype), rows)
 
 
 class _ToRows(torch.autograd.Function):

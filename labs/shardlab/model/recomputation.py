@@ -36,7 +36,7 @@ def recompute(model: nn.Module, pattern: str, *, every: int = 1, restores_random
         module = model.get_submodule(path)
         generators = generators_of(module) if restores_random else []
         # the module stays where it is, so that names of parameters do not change
-        module.forward = partial(recomputed, module.forward, generators=generators)  # type: ignore[method-assign]
+        module.forward = partial(recomputed, module.forward, generators=generators)
     return model
 
 
@@ -48,7 +48,7 @@ def recomputed(function: Forward, *inputs: Tensor, generators: list[torch.Genera
     if not torch.is_grad_enabled():
         return function(*inputs)
     anchor = torch.empty(0, requires_grad=True)  # parameters need gradients even where no input does
-    return _Recomputed.apply(function, generators, anchor, *inputs)  # type: ignore[return-value]
+    return _Recomputed.apply(function, generators, anchor, *inputs)
 
 
 class _Recomputed(torch.autograd.Function):

@@ -40,7 +40,7 @@ class WarmWorker:
         self._lock = threading.Lock()
         key = secrets.token_bytes(16)
         with Listener(("127.0.0.1", 0), authkey=key) as listener:
-            host, port = listener.address  # type: ignore[misc]
+            host, port = listener.address
             complaints = anonymous_file()
             self._process = subprocess.Popen(
                 [*torchrun(1), "-m", "shardlab.ranks.worker", str(host), str(port)],

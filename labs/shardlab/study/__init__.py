@@ -1,10 +1,11 @@
 """Self-study that keeps going: the learner's pages, newer text under the same answers, and progress."""
 
+from typing import TYPE_CHECKING
+
 from shardlab.exports import lazily
 
-__getattr__ = lazily(
-    __name__,
-    folder=("Folder", "begin"),
-    panels=("hint", "offer_hint", "panel", "solution"),
-    records=("note",),
-)
+if TYPE_CHECKING:
+    from shardlab.study.panels import hint, offer_hint, panel, solution
+    from shardlab.study.records import note
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

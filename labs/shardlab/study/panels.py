@@ -8,9 +8,9 @@ from collections.abc import Callable
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from shardlab.still import with_still
 from shardlab.study import hints, told
 from shardlab.study.folder import Folder, find
+from shardlab.study.still import with_still
 from shardlab.study.trouble import TROUBLE, sentence
 
 WIDTH = 116

@@ -1,18 +1,21 @@
 """Every rank has a part of each matrix, and with sequence parallelism of each sequence: operators, layers, a plan."""
 
+from typing import TYPE_CHECKING
+
 from shardlab.exports import lazily
 
-__getattr__ = lazily(
-    __name__,
-    agreement=("check_same_batch",),
-    checkpoint=("joined", "parted"),
-    cut=("Cut",),
-    gpt=("block_plan", "gpt_plan", "vocabulary_parallel_loss"),
-    gradients=("cuts_of", "split_parameters", "sum_partial_gradients"),
-    layers=("ColumnParallelLinear", "RowParallelLinear"),
-    operators=("gather", "gather_to_all", "split", "sum_and_scatter", "reduce_from_tp", "copy_to_tp"),
-    plan=("apply_plan",),
-    randomness=("RandomStreams",),
-    splits=("Column", "Heads", "OnPartOfSequence", "Positions", "Random", "Row", "Vocabulary"),
-    vocabulary=("VocabularyParallelEmbedding", "vocabulary_parallel_cross_entropy"),
-)
+if TYPE_CHECKING:
+    from shardlab.tensor_parallel.gpt import block_plan
+    from shardlab.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
+    from shardlab.tensor_parallel.operators import (
+        copy_to_tp,
+        gather,
+        gather_to_all,
+        reduce_from_tp,
+        split,
+        sum_and_scatter,
+    )
+    from shardlab.tensor_parallel.plan import apply_plan
+    from shardlab.tensor_parallel.vocabulary import VocabularyParallelEmbedding, vocabulary_parallel_cross_entropy
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

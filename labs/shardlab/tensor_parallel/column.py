@@ -66,4 +66,4 @@ def column_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, sequence_di
     Of a split sequence only this rank's part is kept, and gathered again in the backward: 1/t of the bytes for one
     more all-gather (arXiv 2205.05198, section 4.2.2).
     """
-    return _ColumnLinear.apply(x, weight, bias, sequence_dim, group)  # type: ignore[return-value]
+    return _ColumnLinear.apply(x, weight, bias, sequence_dim, group)

@@ -53,12 +53,12 @@ def copy_to_tp(x: Tensor, *, group: Group) -> Tensor:
 
     Each rank's part gives a part of the gradient; the layers before need the sum, and it is the same on every rank.
     """
-    return _Operator.apply(x, _nothing, lambda gradient: all_reduced(gradient, group=group))  # type: ignore[return-value]
+    return _Operator.apply(x, _nothing, lambda gradient: all_reduced(gradient, group=group))
 
 
 def reduce_from_tp(x: Tensor, *, group: Group) -> Tensor:
     """g: the ranks' x add up. Forward an all-reduce, backward nothing: every rank has the gradient of the sum."""
-    return _Operator.apply(x, lambda x: all_reduced(x, group=group), _nothing)  # type: ignore[return-value]
+    return _Operator.apply(x, lambda x: all_reduced(x, group=group), _nothing)
 
 
 class _SumInPlace(torch.autograd.Function):
@@ -77,7 +77,7 @@ def reduce_from_tp_in_place(x: Tensor, *, group: Group) -> Tensor:
     """g in the memory of an x that nobody else needs, such as a fresh product: if it is contiguous, without a copy."""
     if not x.is_contiguous():
         return reduce_from_tp(x, group=group)
-    return _SumInPlace.apply(x, group)  # type: ignore[return-value]
+    return _SumInPlace.apply(x, group)
 
 
 def gather_to_all(x: Tensor, dim: int, *, group: Group) -> Tensor:
@@ -85,14 +85,14 @@ def gather_to_all(x: Tensor, dim: int, *, group: Group) -> Tensor:
 
     Forward an all-gather. Each rank's part of the layer gives a part of the gradient: backward a reduce-scatter.
     """
-    return _Operator.apply(  # type: ignore[return-value]
+    return _Operator.apply(
         x, lambda x: all_gathered(x, dim, group=group), lambda gradient: reduce_scattered(gradient, dim, group=group)
     )
 
 
 def sum_and_scatter(x: Tensor, dim: int, *, group: Group) -> Tensor:
     """g's twin: the ranks' x add up, and each rank keeps its part. Forward a reduce-scatter, backward an all-gather."""
-    return _Operator.apply(  # type: ignore[return-value]
+    return _Operator.apply(
         x, lambda x: reduce_scattered(x, dim, group=group), lambda gradient: all_gathered(gradient, dim, group=group)
     )
 
@@ -102,14 +102,14 @@ def gather(x: Tensor, dim: int, *, group: Group) -> Tensor:
 
     The gradient of the whole is whole on every rank already: adding it up would make it t times too large.
     """
-    return _Operator.apply(  # type: ignore[return-value]
+    return _Operator.apply(
         x, lambda x: all_gathered(x, dim, group=group), lambda gradient: own_part(gradient, dim, group=group)
     )
 
 
 def split(x: Tensor, dim: int, *, group: Group) -> Tensor:
     """This rank's part of an x that is the same on every rank. Backward an all-gather: the gradient of all of x."""
-    return _Operator.apply(  # type: ignore[return-value]
+    return _Operator.apply(
         x, lambda x: own_part(x, dim, group=group), lambda gradient: all_gathered(gradient, dim, group=group)
     )
 

@@ -61,7 +61,7 @@ def vocabulary_parallel_cross_entropy(
         )
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"label_smoothing = {label_smoothing}: use 0 up to 0.9")
-    return _CrossEntropy.apply(logits_BSV, targets_BS, vocabulary, label_smoothing, group)  # type: ignore[return-value]
+    return _CrossEntropy.apply(logits_BSV, targets_BS, vocabulary, label_smoothing, group)
 
 
 class _CrossEntropy(torch.autograd.Function):

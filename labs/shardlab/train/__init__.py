@@ -1,17 +1,17 @@
 """Train a recipe on any mesh: data order, loop, logs, and checkpoints that any other mesh can load."""
 
+from typing import TYPE_CHECKING
+
 from shardlab.exports import lazily
 
-__getattr__ = lazily(
-    __name__,
-    checkpoint_contents=("Damaged",),
-    checkpoint_load=("latest", "load", "load_latest"),
-    checkpoint_save=("Saved", "Saver"),
-    drill=("KillRank", "new_folder"),
-    hook=("Hook",),
-    loop=("Summary", "Training", "train"),
-    logs=("Row", "read_log"),
-    order=("sequence_numbers", "text_of"),
-    rates=("rate_at",),
-    recipe=("Recipe", "from_tables", "parse", "read"),
-)
+if TYPE_CHECKING:
+    from shardlab.train.checkpoint_contents import Damaged
+    from shardlab.train.checkpoint_load import latest, load
+    from shardlab.train.drill import KillRank, new_folder
+    from shardlab.train.hook import Hook
+    from shardlab.train.logs import Row, read_log
+    from shardlab.train.loop import train
+    from shardlab.train.rates import rate_at
+    from shardlab.train.recipe import from_tables, parse, read
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

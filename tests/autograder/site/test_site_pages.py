@@ -41,8 +41,8 @@ def pages(built):
 
 
 def targets(page: BeautifulSoup) -> list[str]:
-    loaded = [tag[name] for tag_name, name in LOADS.items() for tag in page.find_all(tag_name) if tag.get(name)]
-    return loaded + [tag["href"] for tag in page.find_all("a")]
+    loaded = [str(tag[name]) for tag_name, name in LOADS.items() for tag in page.find_all(tag_name) if tag.get(name)]
+    return loaded + [str(tag["href"]) for tag in page.find_all("a")]
 
 
 def test_every_link_inside_leads_to_a_page_and_its_heading(pages):

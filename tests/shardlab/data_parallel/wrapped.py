@@ -88,7 +88,7 @@ class Trained:
         self.optimizer.step()
 
     def weights(self) -> dict[str, Tensor]:
-        named = dict(self.model.named_parameters())
+        named: dict[str, Tensor] = dict(self.model.named_parameters())
         return named | (self.zero.full_parameters() if self.zero is not None else {})
 
     def gathered(self) -> int:

@@ -9,7 +9,7 @@ from shardlab.costs.layout import Layout
 from shardlab.costs.model_zoo import ZOO
 from shardlab.costs.planning.planner import pareto, plan
 from shardlab.figures.plan import layout_text
-from shardlab.figures.plan_explorer import plan_pictures
+from shardlab.figures.plan_sliders import plan_pictures
 
 H100 = ACCELERATORS["h100"]
 PLANS = plan(ZOO["llama2-7b"], H100, 16, 64, best=1000)

@@ -35,11 +35,11 @@ class Holder:
 
     @property
     def result(self) -> Tensor:
-        return self.inside[0]["result"]  # type: ignore[index, return-value]
+        return self.inside[0]["result"]
 
     @property
     def extra(self) -> Tensor:
-        return self.inside[1][0]  # type: ignore[index, return-value]
+        return self.inside[1][0]
 
 
 CONTAINERS: dict[str, Callable[[Tensor, Tensor], Any]] = {
@@ -125,7 +125,7 @@ class Block(nn.Module):
         if plan.buffer and self.training:
             self.calls += 1
         if plan.recomputed.startswith("inside"):
-            result, inner = checkpoint(self._compute, x, both, use_reentrant=plan.is_nested)  # type: ignore[misc]
+            result, inner = checkpoint(self._compute, x, both, use_reentrant=plan.is_nested)
         else:
             result, inner = self._compute(x, both)
         if plan.aside:
@@ -165,7 +165,7 @@ def call(block: Block, x: Tensor, both: bool) -> Any:
     """The block, recomputed in the backward if its plan says so."""
     if block.plan.recomputed.startswith("outside") and torch.is_grad_enabled():
         if block.plan.is_nested:  # takes and returns tensors alone
-            result, extra = checkpoint(lambda x: parts_of(block(x, both)), x, use_reentrant=True)  # type: ignore[misc]
+            result, extra = checkpoint(lambda x: parts_of(block(x, both)), x, use_reentrant=True)
             return Pair(result, extra) if extra is not None else result
         return checkpoint(block, x, both, use_reentrant=False)
     return block(x, both)

@@ -84,7 +84,7 @@ class Generated(nn.Module):
         for parameter, dtype in zip(self.more, case.dtypes, strict=True):
             parameter.data = parameter.data.to(dtype)
         for block, plan in zip(self.blocks, case.blocks, strict=True):
-            _finish(block, plan, self.blocks[0])  # type: ignore[arg-type]
+            _finish(block, plan, self.blocks[0])
 
     def forward(self, x: Tensor, route: Sequence[int], both: bool) -> Any:
         """x: [rows, WIDTH]. Returns the result, alone or with a hidden activation or the input, and losses aside."""

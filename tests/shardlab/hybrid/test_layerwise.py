@@ -17,7 +17,7 @@ def begun(mesh, config, moe):
     torch.set_num_threads(1)
     whole, built = LayerByLayer(config, moe, seed=3), []
     block = whole.block
-    whole.block = lambda layer: (built.append(layer), block(layer))[1]  # type: ignore[method-assign]
+    whole.block = lambda layer: (built.append(layer), block(layer))[1]
     trainer = MeshTrainer(whole, create_process_groups(mesh), sgd, Settings(num_microbatches=2))
     return [(c.key, c.kind, c.global_shape, c.offsets, c.tensor.clone()) for c in chunks_to_save(trainer)], built
 

@@ -26,5 +26,5 @@ def test_what_autograd_frees_is_no_activation():
     with saved() as kept, torch.no_grad():
         (x * x).sum()
     with saved() as of_mask:
-        x.masked_fill(x > 0, 0.0) * 2
+        _ = x.masked_fill(x > 0, 0.0) * 2
     assert kept.num_bytes == 0 and of_mask.num_bytes == 5  # one byte each

@@ -77,7 +77,7 @@ def torchs_order(name, ranks, num_microbatches, virtual):
     numbers = [0, 2 * ranks - 1] if folded else range(0, ranks * virtual, ranks)
     Paper.__abstractmethods__ = frozenset()
     try:
-        printed = getattr(schedules, name)([Paper(number) for number in numbers], num_microbatches, loss_fn=plain_loss)
+        printed = getattr(schedules, name)([*map(Paper, numbers)], num_microbatches, loss_fn=plain_loss)
     except ValueError:
         return None
     return [[str(action) for action in printed.pipeline_order[rank] if action is not None] for rank in range(ranks)]

@@ -46,8 +46,8 @@ def test_no_rank_dies_or_falls_silent_when_the_clock_is_set(seconds, monkeypatch
     """The kernel corrects its start by a second now and then; every rank was called dead from then on."""
     me = psutil.Process()
     beat = beat_of(me, time.monotonic())
-    started, now = psutil._pslinux.boot_time(), time.time  # type: ignore[attr-defined]
-    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: started + seconds)  # type: ignore[attr-defined]
+    started, now = psutil._pslinux.boot_time(), time.time
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: started + seconds)
     monkeypatch.setattr(time, "time", lambda: now() + seconds)
     assert find_lost(beat, 5.0) is None
 

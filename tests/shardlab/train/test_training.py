@@ -90,7 +90,8 @@ def kept(folder, ranks):
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, asynchronous):
     mesh = {"dp": 2, "pp": 2}
     model, step = {"dropout": 0.2}, {"zero": 1}
-    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    for name in "ab":
+        (tmp_path / name).mkdir()
     unbroken = losses(recipe(mesh, model=model, step=step), 4, hooks=[Kept(tmp_path / "a")])
     files = {"folder": str(tmp_path / "c"), "asynchronous": asynchronous}
     first = losses(recipe(mesh, model=model, step=step, checkpoints=files, run={"until": 2}), 4)

@@ -26,7 +26,7 @@ class Passes(NamedTuple):
     backward: float
     weights: float = 0.0
 
-    def __add__(self, other: "Passes") -> "Passes":  # type: ignore[override]
+    def __add__(self, other: "Passes") -> "Passes":
         return Passes(*(mine + others for mine, others in zip(self, other, strict=True)))
 
     def times(self, factor: float) -> "Passes":
@@ -82,7 +82,7 @@ def linear_seconds(speed: Speed, tokens: float, columns: float, depth: float, gr
 
 
 def total(several: Iterable[Passes]) -> Passes:
-    return sum(several, start=NOTHING)  # type: ignore[call-overload]
+    return sum(several, start=NOTHING)
 
 
 def tokens_of(model: Transformer, layout: Layout) -> float:

@@ -1,8 +1,10 @@
 """The formulas compared with published runs, every source predicted by constants that never saw it."""
 
+from typing import TYPE_CHECKING
+
 from shardlab.exports import lazily
 
-__getattr__ = lazily(
-    __name__,
-    published=("read_runs",),
-)
+if TYPE_CHECKING:
+    from shardlab.costs.validation.published import read_runs
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

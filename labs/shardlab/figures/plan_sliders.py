@@ -17,7 +17,7 @@ from shardlab.figures.bars import draw_bars
 from shardlab.figures.memory import draw_memory
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.plan import draw_step, layout_text
-from shardlab.still import with_still
+from shardlab.study.still import with_still
 
 AXES = ("tp", "cp", "ep", "pp", "dp")
 
