@@ -68,7 +68,8 @@ class Suspect(MeshTrainer):
 
     def _sum_gradients(self) -> None:
         if self.fault == NORMS:
-            self._stretches = {p: found for p, found in self._stretches.items() if "norm" not in self.places[p].name}
+            kept = {p: found for p, found in self._partial_shards.items() if "norm" not in self.places[p].name}
+            self._partial_shards = kept
         if self.fault == TIED:
             self._tied = None
         if self.fault == REPLICAS and self.mesh.dp > 1:
