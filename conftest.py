@@ -1,12 +1,16 @@
 """What all tests share: one judge with one sandbox, levels of isolation, and an end that leaves nothing."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+import torch
 
 from autograder import weeks
 from autograder.judging.judge import Judge, Verdict
@@ -14,14 +18,25 @@ from autograder.matrices import known
 from autograder.matrices.kill_matrix import PREAMBLE
 from tests import levels
 
-pytest_plugins = [
-    "pytester",
-    "tests.at_the_end",
-    "tests.fast",
-    "tests.left_behind",
-    "tests.side_by_side",
-    "tests.whole",
-]
+pytest_plugins = ["pytester", "tests.shared_out"]
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)  # torch's other threads wait in a loop, which took a fifth of the machine from the ranks
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """What a test process starts ends with it: what is left when its tests are done is an error of the run."""
+    yield
+    worker = getattr(sys.modules.get("shardlab.ranks.warm"), "_worker", None)
+    for owner in (worker, sys.modules.get("autograder.judging.self_check")):
+        if owner is not None:
+            owner.close()
+    commands = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # ZombieProcess is one of them
+            commands.append(" ".join(child.cmdline()))
+    assert [one for one in commands if "shardlab" in one] == [], "left behind"
 
 
 @pytest.fixture(scope="session")
@@ -50,9 +65,6 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """`@pytest.mark.sandbox(3)` needs level 3 of isolation, `@pytest.mark.isolated` level 3 or 2."""
-    for mark in item.iter_markers("sandbox"):
-        for level in mark.args:
-            levels.require(level)
-    if item.get_closest_marker("isolated"):
-        levels.require_any()
+    """`@pytest.mark.isolated(3)` needs level 3 of isolation, `@pytest.mark.isolated` level 3 or 2."""
+    for mark in item.iter_markers("isolated"):
+        levels.require(*mark.args)

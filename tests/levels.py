@@ -10,18 +10,14 @@ from autograder.sandboxes import containers, zygote
 KNOWN = "TESTS_WITHOUT_LEVELS"  # such as "2" or "3 2": on this machine they are known not to start
 
 
-def require(level: int) -> None:
-    """Let the test go on where a level of isolation starts."""
-    go_on(level, zygote.why_not(level))
-
-
-def require_any() -> None:
-    """Let the test go on where grades are official: at level 3 or 2."""
-    if zygote.level() >= zygote.OFFICIAL:
-        return
-    for level in filter(is_installed, (3, 2)):
+def require(level: int | None = None) -> None:
+    """Let the test go on where a level of isolation starts; without one, where grades are official: level 3 or 2."""
+    if level is not None:
         go_on(level, zygote.why_not(level))
-    pytest.skip(f"nothing isolates a submission here: {zygote.missing() or 'AUTOGRADER_LEVEL lowers the level'}")
+    elif zygote.level() < zygote.OFFICIAL:
+        for one in filter(is_installed, (3, 2)):
+            go_on(one, zygote.why_not(one))
+        pytest.skip(f"nothing isolates a submission here: {zygote.missing() or 'AUTOGRADER_LEVEL lowers the level'}")
 
 
 def go_on(level: int, reason: str | None) -> None:

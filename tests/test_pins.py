@@ -47,7 +47,7 @@ def test_the_makefile_installs_the_pinned_torch():
     assert f"torch=={PINS['torch']})" in read("Makefile")
 
 
-def test_conda_takes_python_from_conda_forge_and_the_rest_from_the_constraints():
+def test_conda_brings_python_and_constraints_bring_the_rest():
     environment = yaml.safe_load(read("environment.yml"))
     python, _, packages = environment["dependencies"]
     assert environment["channels"] == ["conda-forge", "nodefaults"]

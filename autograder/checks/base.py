@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from autograder.checks import packets
-from autograder.checks.packets import Call, size
+from autograder.checks.packets import ObservedCall, size
 from autograder.jobs.message import Job, Request
 
 Case = dict[str, Any]
@@ -63,7 +63,7 @@ class Reply:
     wire: list[list[Any]] | None = None
     peak_bytes: Sequence[int | None] = ()
     timed_out: bool = False
-    calls: Sequence[Sequence[Call]] | None = None
+    calls: Sequence[Sequence[ObservedCall]] | None = None
     unread: bool = False
     reads_calls: bool = True  # as its task
     asked: Sequence[Sequence[int]] = ()
@@ -227,7 +227,7 @@ def sent(reply: Reply, rank: int, kind: str = "send") -> list[int]:
     return [call.payload_bytes for call in calls_of(reply, rank) if call.kind == kind]
 
 
-def calls_of(reply: Reply, rank: int) -> list[Call]:
+def calls_of(reply: Reply, rank: int) -> list[ObservedCall]:
     """What one rank sent and received, call by call, in order: read outside of it, from the packets of its job.
 
     Where nobody can read packets, it is the rank's own bill, compared with the count of bytes (see `trouble`). Raises
@@ -238,12 +238,12 @@ def calls_of(reply: Reply, rank: int) -> list[Call]:
     return list(reply.calls[rank]) if reply.calls is not None else claimed_calls(reply, rank)
 
 
-def claimed_calls(reply: Reply, rank: int) -> list[Call]:
+def claimed_calls(reply: Reply, rank: int) -> list[ObservedCall]:
     """What one rank says that it sent and received."""
     claimed = reply.ranks[rank].get("events")
     events = claimed if isinstance(claimed, list) else []
     return [
-        Call(kind, members, peer, payload_bytes, sent_bytes, number)
+        ObservedCall(kind, members, peer, payload_bytes, sent_bytes, number)
         for number, (kind, members, peer, payload_bytes, sent_bytes) in enumerate(filter(_is_event, events))
     ]
 

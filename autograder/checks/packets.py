@@ -10,7 +10,7 @@ FRAME_BYTES = 48  # gloo's header of a frame
 MOST_HEADERS = 64 * FRAME_BYTES  # of all that one rank sends to another in a case; a library's collective has dozens
 
 
-class Call(NamedTuple):
+class ObservedCall(NamedTuple):
     """One communication call of one rank.
 
     `members` and `peer` are ranks of the world, `payload_bytes` is of the whole tensor, `sent_bytes` what this rank
@@ -28,27 +28,27 @@ class Call(NamedTuple):
 
 def calls_of_ranks(
     rows: Sequence[list] | None, groups: Sequence[list[int] | None], num_ranks: int
-) -> list[list[Call]] | None:
+) -> list[list[ObservedCall]] | None:
     """Each rank's calls from what `jobs.frames.calls` read of its packets; None where nobody could read them."""
     if rows is None:
         return None
-    found: list[list[Call]] = [[] for _ in range(num_ranks)]
+    found: list[list[ObservedCall]] = [[] for _ in range(num_ranks)]
     for rank, kind, group, number, peer, own, total in rows:
         members = groups[group] if group >= 0 else None
         found[rank].append(_call(kind, members or list(range(num_ranks)), peer, number, own, total))
     return found
 
 
-def _call(kind: str, members: list[int], peer: int, number: int, own: int, total: int) -> Call:
+def _call(kind: str, members: list[int], peer: int, number: int, own: int, total: int) -> ObservedCall:
     """What all ranks of a collective carried together tells its tensor: a ring carries each number N-1 times."""
     if peer >= 0:
-        return Call(kind, members, peer, own, own if kind == "send" else 0, number)
+        return ObservedCall(kind, members, peer, own, own if kind == "send" else 0, number)
     others = max(1, len(members) - 1)
     if kind == "all_reduce":
-        return Call(kind, members, None, total // (2 * others), total / len(members), number)
+        return ObservedCall(kind, members, None, total // (2 * others), total / len(members), number)
     if kind in ("all_gather", "reduce_scatter", "broadcast"):
-        return Call(kind, members, None, total // others, total / len(members), number)
-    return Call(kind, members, None, own, own, number)  # who sends how much is the caller's choice
+        return ObservedCall(kind, members, None, total // others, total / len(members), number)
+    return ObservedCall(kind, members, None, own, own, number)  # who sends how much is the caller's choice
 
 
 def other_kind(rows: Sequence[list], allowed: Sequence[str]) -> str | None:
@@ -66,7 +66,9 @@ def not_made_of(rank: int, kind: str, allowed: Sequence[str]) -> str:
     return f"Rank {rank} calls {kind}; this exercise is made of {' and '.join(allowed)} alone."
 
 
-def other_than_billed(rows: Sequence[list], bills: Sequence[Sequence[Call]], *, only_messages: bool) -> str | None:
+def other_than_billed(
+    rows: Sequence[list], bills: Sequence[Sequence[ObservedCall]], *, only_messages: bool
+) -> str | None:
     """A sentence if other bytes were counted than the ranks' own bills say, where frames cannot be read.
 
     Of messages alone, every byte is known: what is not payload must be headers of the frames that messages take. Of a

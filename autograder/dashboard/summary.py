@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
 
-from autograder.grading.verdict_files import Verdicts
+from autograder.grading.verdict_files import SubmissionRecord
 
 NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
 LONGEST = 240  # characters of a sentence on the page: some quote an answer
@@ -77,7 +77,7 @@ class Week:
 
 
 def summarise(
-    name: str, verdicts: Sequence[Verdicts], stale: Mapping[str, str] | None = None, checks: str = ""
+    name: str, verdicts: Sequence[SubmissionRecord], stale: Mapping[str, str] | None = None, checks: str = ""
 ) -> Week:
     """The week of a class from its verdict files; an exercise that a verdict lacks counts as 0.
 
@@ -101,7 +101,7 @@ def summarise(
     )
 
 
-def _exercise(name: str, verdicts: Sequence[Verdicts]) -> Exercise:
+def _exercise(name: str, verdicts: Sequence[SubmissionRecord]) -> Exercise:
     found = [one["exercises"].get(name, {"points": 0.0, "max": 0.0, "text": ""}) for one in verdicts]
     most = max(float(one["max"]) for one in found)
     told: dict[str, tuple[str, list[str]]] = {}
@@ -124,5 +124,5 @@ def _shortened(text: str) -> str:
     return first if len(first) <= LONGEST else first[: LONGEST - 1] + "…"
 
 
-def _marked(verdicts: Sequence[Verdicts], mark: str) -> tuple[str, ...]:
+def _marked(verdicts: Sequence[SubmissionRecord], mark: str) -> tuple[str, ...]:
     return tuple(one["student"] for one in verdicts if any(each.get(mark) for each in one["exercises"].values()))

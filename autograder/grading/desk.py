@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autograder.authoring import agreement, notebooks
 from autograder.grading import grade, publishing, reports, roster, tables
-from autograder.grading.verdict_files import Verdicts, folder_of
+from autograder.grading.verdict_files import SubmissionRecord, folder_of
 from autograder.reading.names import not_a_student
 from autograder.sandboxes import zygote
 
@@ -28,7 +28,7 @@ class Wishes:
     json_file: Path | None = None
 
 
-def grade_week(week: str, wishes: Wishes, students: Sequence[str] | None = None) -> list[Verdicts]:
+def grade_week(week: str, wishes: Wishes, students: Sequence[str] | None = None) -> list[SubmissionRecord]:
     """Grade a week, or some students of it, and publish; a run that is killed at any moment is taken up again.
 
     Raises ValueError with a sentence, before anything is judged where that is possible.
@@ -39,7 +39,7 @@ def grade_week(week: str, wishes: Wishes, students: Sequence[str] | None = None)
         reports.print_class([], strangers)
         raise ValueError(f"no submission of {week} in {wishes.submitted}: it must hold STUDENT/{week}/{week}.ipynb")
 
-    def write(verdicts: list[Verdicts]) -> None:
+    def write(verdicts: list[SubmissionRecord]) -> None:
         reports.print_class(verdicts, strangers)
         tables.write_class(week, verdicts, folder_of(notebooks.ROOT) / f"{week}.csv", notebooks.ROOT)
         if wishes.json_file is not None:
@@ -81,7 +81,7 @@ def _see_that_it_can_be_graded(week: str, wishes: Wishes, students: Sequence[str
     return strangers
 
 
-def _publish(week: str, students: list[str], verdicts: list[Verdicts], submitted: Path) -> None:
+def _publish(week: str, students: list[str], verdicts: list[SubmissionRecord], submitted: Path) -> None:
     weak = sorted({one["student"] for one in verdicts if one["level"] < zygote.OFFICIAL})
     if weak:  # a worker of the cluster has no isolation, even where this machine has
         names = ", ".join(weak)

@@ -19,7 +19,7 @@ from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
 from autograder.grading.hashes import checks_hash, sealed
 from autograder.grading.verdict_files import (
-    Verdicts,
+    SubmissionRecord,
     kept,
     only_writer,
     run_of,
@@ -74,9 +74,9 @@ def grade(
     seed: int | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
-    done: Callable[[Verdicts], None] = lambda verdicts: None,
-    then: Callable[[list[Verdicts]], None] = lambda verdicts: None,
-) -> list[Verdicts]:
+    done: Callable[[SubmissionRecord], None] = lambda verdicts: None,
+    then: Callable[[list[SubmissionRecord]], None] = lambda verdicts: None,
+) -> list[SubmissionRecord]:
     """Judge the submissions of a week, several at a time, and write one verdict file each.
 
     `seed` draws the inputs of a regrade again; by default every run draws new ones. A run that was killed is taken up
@@ -88,9 +88,9 @@ def grade(
     week = notebooks.find_week(week, root)
     names = sorted(set(students)) if students is not None else students_in(submitted, week)
     with only_writer(root), run_of(week, names, seed, root, whole_class=students is None) as chosen:
-        results: dict[str, Verdicts] = {}
+        results: dict[str, SubmissionRecord] = {}
 
-        def keep(verdicts: Verdicts) -> None:
+        def keep(verdicts: SubmissionRecord) -> None:
             results[verdicts["student"]] = verdicts
             done(verdicts)
 
@@ -137,7 +137,7 @@ def _nothing_of(student: str, week: str) -> Dossier:
     return Dossier(student, week, {check.exercise: None for check in weeks.of_week(week)}, [], True)
 
 
-def _recorded(dossier: Dossier, judged: Judged, seed: int, root: Path) -> Verdicts:
+def _recorded(dossier: Dossier, judged: Judged, seed: int, root: Path) -> SubmissionRecord:
     """Write the verdicts of a submission; whatever fails is its own verdict. A file that cannot be written is a fault
     of the machine: the points are not lost for good."""
     try:
@@ -152,13 +152,13 @@ def _recorded(dossier: Dossier, judged: Judged, seed: int, root: Path) -> Verdic
     return verdicts
 
 
-def grade_one(student: str, week: str, submitted: Path, judge: Judge, seed: int, root: Path = ROOT) -> Verdicts:
+def grade_one(student: str, week: str, submitted: Path, judge: Judge, seed: int, root: Path = ROOT) -> SubmissionRecord:
     """Judge one submission with a judge of the caller's, and write nothing."""
     dossier = open_dossier(student, notebooks.find_week(week, root), submitted, root)
     return verdicts_of(dossier, judge_dossier(dossier, judge, seed), seed)
 
 
-def verdicts_of(dossier: Dossier, judged: Judged, seed: int) -> Verdicts:
+def verdicts_of(dossier: Dossier, judged: Judged, seed: int) -> SubmissionRecord:
     """The content of a verdict file: points and sentences, and all that is needed to reach them again."""
     content = {
         "student": dossier.student,

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autograder.grading.verdict_files import Verdicts
+from autograder.grading.verdict_files import SubmissionRecord
 from autograder.sandboxes import zygote
 from autograder.terminal import console
 
@@ -30,12 +30,12 @@ class Bar:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._progress.stop()
 
-    def step(self, verdicts: Verdicts) -> None:
+    def step(self, verdicts: SubmissionRecord) -> None:
         """One submission is done."""
         self._progress.advance(self._task)
 
 
-def print_class(verdicts: list[Verdicts], strangers: Sequence[str] = ()) -> None:
+def print_class(verdicts: list[SubmissionRecord], strangers: Sequence[str] = ()) -> None:
     """One line per student: points, the exercises that are not yet right; then what the instructor should look at."""
     title = f"{len(verdicts)} submission" + ("" if len(verdicts) == 1 else "s")
     table = Table("student", "points", "of", "not yet right", title=title)
@@ -54,7 +54,7 @@ def print_class(verdicts: list[Verdicts], strangers: Sequence[str] = ()) -> None
         console.print(escape(sentence))
 
 
-def _students_with(verdicts: list[Verdicts], mark: str) -> str:
+def _students_with(verdicts: list[SubmissionRecord], mark: str) -> str:
     """The students of whom an exercise bears a mark."""
     found = [one["student"] for one in verdicts if any(exercise.get(mark) for exercise in one["exercises"].values())]
     return escape(", ".join(found))

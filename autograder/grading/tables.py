@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autograder.grading.verdict_files import Verdicts, read_class
+from autograder.grading.verdict_files import SubmissionRecord, read_class
 from autograder.reading.names import cell
 
 
-def summary(verdicts: Sequence[Verdicts]) -> list[dict[str, Any]]:
+def summary(verdicts: Sequence[SubmissionRecord]) -> list[dict[str, Any]]:
     """What `--json` writes: per student, per exercise: points, max, text."""
     return [
         {
@@ -27,7 +27,7 @@ def summary(verdicts: Sequence[Verdicts]) -> list[dict[str, Any]]:
     ]
 
 
-def write_class(week: str, now: Sequence[Verdicts], path: Path, root: Path) -> None:
+def write_class(week: str, now: Sequence[SubmissionRecord], path: Path, root: Path) -> None:
     """One line per student who has a verdict, of this run or an earlier one; written whole or not at all."""
     by_student = {one["student"]: one for one in [*read_class(week, root), *now]}
     draft = path.with_suffix(".csv.part")
@@ -35,7 +35,7 @@ def write_class(week: str, now: Sequence[Verdicts], path: Path, root: Path) -> N
     draft.replace(path)
 
 
-def write_csv(verdicts: Sequence[Verdicts], path: Path) -> None:
+def write_csv(verdicts: Sequence[SubmissionRecord], path: Path) -> None:
     """One line per student, one column per exercise, points only; manual cells are in nbgrader's own export."""
     names = list(dict.fromkeys(name for one in verdicts for name in one["exercises"]))
     with path.open("w", newline="", encoding="utf-8") as file:

@@ -21,7 +21,7 @@ from autograder.grading.hashes import checks_hash
 from autograder.reading.dossier import Dossier
 from autograder.sandboxes.zygote import OFFICIAL
 
-Verdicts = dict[str, Any]
+SubmissionRecord = dict[str, Any]
 
 
 def versions() -> dict[str, str]:
@@ -83,7 +83,7 @@ def _unended(mark: Path) -> tuple[int | None, set[str]]:
         return None, set()
 
 
-def kept(dossier: Dossier, seed: int, root: Path) -> Verdicts | None:
+def kept(dossier: Dossier, seed: int, root: Path) -> SubmissionRecord | None:
     """The verdicts of an interrupted run, if they are of these answers, inputs and versions, and no machine failed."""
     try:
         wanted = {"digest": dossier.digest, "seed": seed, "versions": versions(), "checks": checks_hash(dossier.week)}
@@ -129,7 +129,7 @@ def why_stale(dossier: Dossier, root: Path) -> str:
     return found.reason or ("the machine failed while it was judged" if failed else "")
 
 
-def write_verdicts(verdicts: Verdicts, root: Path = ROOT) -> Path:
+def write_verdicts(verdicts: SubmissionRecord, root: Path = ROOT) -> Path:
     """Write a verdict file so that a kill leaves the old one or the new one, never half of one."""
     path = verdict_file(verdicts["student"], verdicts["assignment"], root)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     draft.replace(path)
 
 
-def read_class(week: str, root: Path) -> list[Verdicts]:
+def read_class(week: str, root: Path) -> list[SubmissionRecord]:
     """Every verdict file of a week, by student; a file that cannot be read is left out."""
     found = []
     for path in sorted(folder_of(root).glob(f"*/{week}.json")):

@@ -22,7 +22,7 @@ MOST_CONNECTIONS = 253  # that Linux passes in one message
 
 
 @dataclass
-class Held:
+class SendingEnd:
     """The sending end of one connection of a rank, and how many bytes it had sent before student code."""
 
     rank: int
@@ -38,7 +38,7 @@ class Connections:
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
-        self._held: list[Held] = []
+        self._held: list[SendingEnd] = []
         self._owners: dict[tuple[int, int], int] = {}  # of (own port, peer's port)
         self._sent: list[tuple[int, tuple[int, int], int]] = []  # source rank, its ports, bytes
         self.num_noted = 0
@@ -97,10 +97,12 @@ class Connections:
         self.num_noted += 1
         for descriptor, (own_port, peer_port, sent) in zip(ends, facts, strict=True):
             self._owners[own_port, peer_port] = rank
-            self._held.append(Held(rank, (own_port, peer_port), sent, socket.socket(fileno=descriptor), _watch(pid)))
+            self._held.append(
+                SendingEnd(rank, (own_port, peer_port), sent, socket.socket(fileno=descriptor), _watch(pid))
+            )
         return True
 
-    def _count(self, held: Held) -> None:
+    def _count(self, held: SendingEnd) -> None:
         self._sent.append((held.rank, held.ports, wire.sent_so_far(held.end) - held.before))
         held.end.close()
         if held.process >= 0:

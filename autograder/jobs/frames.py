@@ -55,7 +55,7 @@ class Frame(NamedTuple):
 
 
 @dataclass
-class Call:
+class WireCall:
     """One call of one rank: what it carried itself, and for messages whom it talks to (-1 for a collective)."""
 
     rank: int
@@ -118,16 +118,16 @@ def rows(frames: Iterable[Frame]) -> list[list]:
 
 
 def calls(frames: Iterable[Frame]) -> list[list]:
-    """Each rank's calls in the order in which its own frames left it, as `Call.row`: all that was not in vain."""
+    """Each rank's calls in the order in which its own frames left it, as `WireCall.row`: all that was not in vain."""
     totals: Counter[tuple[str, int, int]] = Counter()
-    found: list[Call] = []
-    collectives: dict[tuple[int, str, int, int], Call] = {}
-    waiting: defaultdict[tuple[int, int, int, int], deque[Call]] = defaultdict(deque)
+    found: list[WireCall] = []
+    collectives: dict[tuple[int, str, int, int], WireCall] = {}
+    waiting: defaultdict[tuple[int, int, int, int], deque[WireCall]] = defaultdict(deque)
     for frame in frames:
         if frame.kind == MESSAGE:
             _note_message(frame, found, waiting)
             continue
-        call = Call(frame.source, frame.kind, frame.group, frame.number, -1, travelled=True)
+        call = WireCall(frame.source, frame.kind, frame.group, frame.number, -1, travelled=True)
         kept = collectives.setdefault((call.rank, call.kind, call.group, call.number), call)
         if kept is call:
             found.append(call)
@@ -136,14 +136,14 @@ def calls(frames: Iterable[Frame]) -> list[list]:
     return [call.row(totals) for call in found if call.travelled]
 
 
-def _note_message(frame: Frame, found: list[Call], waiting: defaultdict[tuple[int, int, int, int], deque]) -> None:
+def _note_message(frame: Frame, found: list[WireCall], waiting: defaultdict[tuple[int, int, int, int], deque]) -> None:
     """A send begins where it is announced and counts once it travels; a receive begins where it asks."""
     if frame.opcode == _ASK:
-        found.append(Call(frame.source, "recv", frame.group, frame.number, frame.target, frame.length, True))
+        found.append(WireCall(frame.source, "recv", frame.group, frame.number, frame.target, frame.length, True))
         return
     announced = waiting[frame.source, frame.target, frame.group, frame.number]
     if frame.opcode == _ANNOUNCE or not announced:
-        found.append(Call(frame.source, "send", frame.group, frame.number, frame.target))
+        found.append(WireCall(frame.source, "send", frame.group, frame.number, frame.target))
         announced.append(found[-1])
     if frame.opcode in _CARRY:
         sent = announced.popleft()

@@ -13,7 +13,7 @@ _ANY_NAME = {"globals", "locals", "vars", "exec", "eval", "__main__"}  # they ca
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedStatement:
     """A statement of a notebook; the page's own change nothing but what they name, which is seen in their text."""
 
     statement: Statement
@@ -23,7 +23,7 @@ class Placed:
 class Needs:
     """The statements of a notebook in order, with what each binds and reads, however often it is asked."""
 
-    def __init__(self, placed: Sequence[Placed]) -> None:
+    def __init__(self, placed: Sequence[PlacedStatement]) -> None:
         self._statements = [one.statement for one in placed]
         self._binders: dict[str, set[int]] = defaultdict(set)
         for place, statement in enumerate(self._statements):

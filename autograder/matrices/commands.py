@@ -16,10 +16,10 @@ Judges = Annotated[int, typer.Option(help="judges side by side")]
 def forged_matrix(week: Weeks = None, judges: Judges = 2) -> None:
     """Judge every wrong answer behind every forgery: status 1 if a lie about messages, order or memory earns points."""
     from autograder.matrices import forged, known, reports
-    from autograder.matrices.kept import Kept, kept_folder
+    from autograder.matrices.kept import RowFile, kept_folder
 
     checks = _checks(week)
-    rows, kept = forged.everything(checks), Kept(kept_folder() / "forged-matrix.jsonl")
+    rows, kept = forged.everything(checks), RowFile(kept_folder() / "forged-matrix.jsonl")
     rights = {row.check.exercise: known.right_of(row.check.exercise).source for row in rows}
     seen = reports.print_forged(forged.judged(rows, rights, kept, judges))
     kept.settle({check.exercise.split(".")[0] for check in checks}, {row.key for row in rows})
@@ -36,10 +36,10 @@ def stability(
     """Judge every kept answer under many seeds: status 1 if the points of one differ."""
     from autograder.matrices import reports
     from autograder.matrices import stability as matrix
-    from autograder.matrices.kept import Kept, kept_folder
+    from autograder.matrices.kept import RowFile, kept_folder
 
     checks = _checks(week)
-    rows, kept = matrix.everything(checks, seeds), Kept(kept_folder() / "stability.jsonl")
+    rows, kept = matrix.everything(checks, seeds), RowFile(kept_folder() / "stability.jsonl")
     seen = reports.print_stability(matrix.judged(rows, kept, judges))
     kept.settle({check.exercise.split(".")[0] for check in checks}, {row.key for row in rows})
     reports.write_stability(kept.rows(), kept_folder() / "stability.md")

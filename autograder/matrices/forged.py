@@ -18,7 +18,7 @@ from autograder.jobs import plain
 from autograder.jobs.message import Job
 from autograder.judging.judge import Judge, JudgePool, Verdict
 from autograder.matrices import known, sample
-from autograder.matrices.kept import Kept, Row, grader_of, key_of
+from autograder.matrices.kept import Row, RowFile, grader_of, key_of
 from autograder.matrices.kill_matrix import PREAMBLE
 
 FORGERIES = Path(__file__).parent / "forgeries"
@@ -87,7 +87,9 @@ def some(rng: Random, rows: Sequence[Forged], num_exercises: int, num_answers: i
     return chosen
 
 
-def judged(rows: Sequence[Forged], rights: dict[str, str], kept: Kept | None = None, judges: int = 2) -> Iterator[Row]:
+def judged(
+    rows: Sequence[Forged], rights: dict[str, str], kept: RowFile | None = None, judges: int = 2
+) -> Iterator[Row]:
     """The rows, judged or as they were kept; `rights` is a right answer's source of every exercise.
 
     A row has exercise, answer, forgery, the points alone and forged, and the sentence of the forged judgement.

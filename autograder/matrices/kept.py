@@ -29,7 +29,7 @@ def kept_folder() -> Path:
     return found
 
 
-class Kept:
+class RowFile:
     """The rows of one file by key; one line is written as soon as a row is known."""
 
     def __init__(self, path: Path) -> None:

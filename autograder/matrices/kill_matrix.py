@@ -22,7 +22,7 @@ PREAMBLE = (
 
 
 @dataclass(frozen=True)
-class Row:
+class KillRow:
     """One answer of the matrix: what it is, whether it must live, and whether it did."""
 
     exercise: str
@@ -45,13 +45,13 @@ class Row:
         return not (self.must_live or self.in_sight or self.reason)
 
 
-def share_in_sight(rows: Iterable[Row]) -> float:
+def share_in_sight(rows: Iterable[KillRow]) -> float:
     """Of the wrong answers, the share that dies in the visible check; 1 of none."""
     seen = [row.in_sight for row in rows if not row.must_live]
     return sum(seen) / len(seen) if seen else 1.0
 
 
-def rows(weeks: list[str] | None = None, seed: int = 1) -> Iterator[Row]:
+def rows(weeks: list[str] | None = None, seed: int = 1) -> Iterator[KillRow]:
     """Judge every kept answer of the weeks, one a core at a time, and give the rows in order."""
     answers = [
         (check, one)
@@ -63,11 +63,11 @@ def rows(weeks: list[str] | None = None, seed: int = 1) -> Iterator[Row]:
         yield from pool.map(lambda judge, answer: row_of(judge, *answer, seed), answers)
 
 
-def row_of(judge: Judge, check: Check, one: Known, seed: int = 1) -> Row:
+def row_of(judge: Judge, check: Check, one: Known, seed: int = 1) -> KillRow:
     """Judge one kept answer, and say whether a student would have seen that it is wrong."""
     answer = {"preamble": PREAMBLE, "cells": [[check.exercise, one.source, True]]}
     verdict = judge.judge(check, answer, seed, until_in_sight=True)
-    return Row(
+    return KillRow(
         check.exercise,
         one.name,
         one.story,

@@ -23,7 +23,7 @@ STUDENT = "own-solution"
 
 
 @dataclass(frozen=True)
-class Row:
+class WeekResult:
     """What the solution of one week got with one seed; `lost` has a line for each exercise below its points."""
 
     week: str
@@ -33,7 +33,9 @@ class Row:
     lost: list[str]
 
 
-def rows(weeks: Sequence[str] | None = None, seeds: Sequence[int] = (1, 2, 3), root: Path = ROOT) -> Iterator[Row]:
+def rows(
+    weeks: Sequence[str] | None = None, seeds: Sequence[int] = (1, 2, 3), root: Path = ROOT
+) -> Iterator[WeekResult]:
     """Hand in the solutions of these weeks, or of all, and judge them with each seed, one job a core at a time."""
     names = [notebooks.find_week(week, root) for week in weeks or notebooks.weeks(root)]
     with tempfile.TemporaryDirectory() as folder, JudgePool(os.cpu_count() or 1) as pool:
@@ -74,10 +76,10 @@ def measured(exercise: str, root: Path = ROOT) -> list[Measured]:
     return found
 
 
-def row_of(judge: Judge, week: str, seed: int, submitted: Path, root: Path = ROOT) -> Row:
+def row_of(judge: Judge, week: str, seed: int, submitted: Path, root: Path = ROOT) -> WeekResult:
     """Judge one solution that was handed in."""
     verdicts = grade_one(STUDENT, week, submitted, judge, seed, root)
     exercises = verdicts["exercises"]
     points, most = (sum(one[key] for one in exercises.values()) for key in ("points", "max"))
     lost = [f"{name}: {one['text']}" for name, one in exercises.items() if one["points"] < one["max"]]
-    return Row(verdicts["assignment"], verdicts["seed"], points, most, lost)
+    return WeekResult(verdicts["assignment"], verdicts["seed"], points, most, lost)

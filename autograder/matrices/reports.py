@@ -35,7 +35,7 @@ def print_kill_matrix(weeks: list[str] | None) -> bool:
     return due == len(judged) and share >= kill_matrix.IN_SIGHT and not any(row.is_unexplained for row in judged)
 
 
-def print_own_solutions(rows: Sequence[own_solutions.Row]) -> bool:
+def print_own_solutions(rows: Sequence[own_solutions.WeekResult]) -> bool:
     """A line per week and seed, and what cost a point; True when nothing did."""
     table = Table("week", "seed", "points", "of", "lost", title="The course's own solutions, handed in")
     for row in rows:

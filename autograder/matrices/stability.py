@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autograder.checks.base import Check
 from autograder.judging.judge import Judge, JudgePool
 from autograder.matrices import known
-from autograder.matrices.kept import Kept, Row, grader_of, key_of
+from autograder.matrices.kept import Row, RowFile, grader_of, key_of
 from autograder.matrices.kill_matrix import PREAMBLE
 from autograder.matrices.known import Known
 
@@ -47,7 +47,7 @@ def num_seeds(check: Check, one: Known, seeds: int) -> int:
     return seeds if one.is_right else max(2, seeds // 4)
 
 
-def judged(rows: Sequence[Seeded], kept: Kept | None = None, judges: int = 2) -> Iterator[Row]:
+def judged(rows: Sequence[Seeded], kept: RowFile | None = None, judges: int = 2) -> Iterator[Row]:
     """The rows, judged or as they were kept: exercise, answer, and the points under seed 1, 2, …
 
     None stands for a seed under which the machine failed. A kept row with fewer seeds is judged under the missing ones.

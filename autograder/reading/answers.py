@@ -19,7 +19,7 @@ from autograder.authoring.course import ROOT
 from autograder.jobs.statements import FUNCTIONS, Statement
 from autograder.reading import ingest
 from autograder.reading.cell_text import NotPython, read
-from autograder.reading.program import Row, given_in, has_stub, named
+from autograder.reading.program import AnswerCell, given_in, has_stub, named
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def cells_of(submission: ingest.Submission, root: Path = ROOT) -> list[Cell]:
 
 def note_of(exercise: str, answer: dict[str, Any]) -> str:
     """The sentence that says in which other cell the answer stood, if it did."""
-    (row,) = [Row(*cell) for cell in answer["cells"] if cell[2]]
+    (row,) = [AnswerCell(*cell) for cell in answer["cells"] if cell[2]]
     if row.name == exercise:
         return ""
     where = "a cell of your own" if row.is_extra else f"the cell of {row.name.split('.')[-1]}"

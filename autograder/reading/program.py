@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from autograder.jobs.needed import Needs, Placed
+from autograder.jobs.needed import Needs, PlacedStatement
 from autograder.jobs.statements import Statement
 from autograder.jobs.student import ToRun
 from autograder.reading.cell_text import NotPython, read
@@ -25,7 +25,7 @@ STUB = "NotImplementedError"
 
 
 @dataclass(frozen=True)
-class Row:
+class AnswerCell:
     """A cell of an answer: whether it holds the answer, whether it is the page's, and what it was released as."""
 
     name: str
@@ -47,7 +47,7 @@ class Part:
     `asked` are the page's statements that a student is asked to write; `left_out` are not run in their place.
     """
 
-    row: Row
+    row: AnswerCell
     is_given: bool
     code: str = ""
     statements: Sequence[Statement] = ()
@@ -94,7 +94,7 @@ def passed_over(answer: dict[str, Any], claims: Any) -> list[str]:
     ]
 
 
-def named(row: Row) -> str:
+def named(row: AnswerCell) -> str:
     """A cell as its author finds it: by the exercise's name, or by how it begins."""
     first = next(iter(row.source.strip().splitlines()), "")[:50]
     return f"Your cell that begins with `{first}`" if row.is_extra else f"The cell of {row.name.split('.')[-1]}"
@@ -112,12 +112,12 @@ def has_stub(statement: Statement) -> bool:
     return any(isinstance(one, ast.Call) and getattr(one.func, "id", "") == STUB for one in raised)
 
 
-def _rows(answer: dict[str, Any]) -> tuple[Row, ...]:
-    return tuple(Row(*cell) for cell in answer["cells"])
+def _rows(answer: dict[str, Any]) -> tuple[AnswerCell, ...]:
+    return tuple(AnswerCell(*cell) for cell in answer["cells"])
 
 
 @lru_cache(maxsize=256)
-def _plan(rows: tuple[Row, ...], names: tuple[str, ...], shows: bool) -> dict[str, Any]:
+def _plan(rows: tuple[AnswerCell, ...], names: tuple[str, ...], shows: bool) -> dict[str, Any]:
     parts = _parts(rows)
     (own,) = [part for part in parts if part.is_answer]
     called = set() if shows else set(names) & _bound(given_in(own.row.released))
@@ -127,7 +127,7 @@ def _plan(rows: tuple[Row, ...], names: tuple[str, ...], shows: bool) -> dict[st
         wanted |= {name for one in own.statements for name in one.reads}
     loaded = [part for part in parts if not (shows and part is own)]
     places = _places(loaded)
-    needs = Needs([Placed(part.statements[number], part.is_given) for part, number in places])
+    needs = Needs([PlacedStatement(part.statements[number], part.is_given) for part, number in places])
     due, touching = ({places[at] for at in found} for found in (needs.of(wanted), needs.touching(wanted)))
     return {
         "cells": [asdict(_to_run(part, due, touching)) for part in loaded],
@@ -169,7 +169,7 @@ def _page(parts: Sequence[Part], called: set[str]) -> list[tuple[Part, int]]:
     given = [(part, at) for part, at in _places(parts) if part.is_given and at not in part.asked] if called else []
     theirs = [part.statements[at] for part, at in _places(parts) if not part.is_given and at not in part.left_out]
     changed = _bound(theirs)
-    needs = Needs([Placed(part.statements[number], True) for part, number in given])
+    needs = Needs([PlacedStatement(part.statements[number], True) for part, number in given])
     chosen = [given[at] for at in sorted(needs.of(called))] if called else []
     return [
         (part, at)
@@ -191,7 +191,7 @@ def _refusal(own: Part) -> str:
 
 
 @lru_cache(maxsize=64)
-def _parts(rows: tuple[Row, ...]) -> list[Part]:
+def _parts(rows: tuple[AnswerCell, ...]) -> list[Part]:
     """The cells in order; before an exercise's own, what the page gives in it and the student has left out."""
     parts, letters = [], 0
     for row in rows:
@@ -207,7 +207,7 @@ def _parts(rows: tuple[Row, ...]) -> list[Part]:
     return parts
 
 
-def _part(row: Row, *, is_given: bool) -> Part:
+def _part(row: AnswerCell, *, is_given: bool) -> Part:
     try:
         code, statements = read(row.source)
     except NotPython as reason:
@@ -215,7 +215,7 @@ def _part(row: Row, *, is_given: bool) -> Part:
     return Part(row, is_given, code, statements)
 
 
-def _given_part(row: Row, theirs: Part) -> Part:
+def _given_part(row: AnswerCell, theirs: Part) -> Part:
     code, statements = read(row.released)
     given, there = given_in(row.released), {one.shape for one in theirs.statements}
     asked = {at for at, one in enumerate(statements) if one not in given}

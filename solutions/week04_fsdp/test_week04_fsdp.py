@@ -29,7 +29,7 @@ def test_the_window_holds_the_units_of_prefetch_and_one_more_pass(prefetch):
     assert played.gathers == 12 - (prefetch + 2) // 2
 
 
-def test_a_gather_as_long_as_a_forward_is_exposed_once_with_prefetch_and_eleven_times_without():
+def test_prefetch_exposes_one_gather_where_eleven_were_exposed():
     clock = plan.CLOCKS.index((1.0, 1.0))
     assert [plan.play(plan.window_plan(6, d), 6).exposed[clock] for d in (0, 1, 2)] == [11, 1, 1]
 

@@ -45,7 +45,7 @@ def test_chunks_divide_the_bubble_and_multiply_the_messages(chunks, boundaries):
     assert sum(len(batch.messages) for batch in batches) == 2 * (2 * 8 * boundaries)  # a send and a receive each
 
 
-def test_half_the_memory_is_the_bound_of_v_half_and_interleaving_holds_nearly_twice():
+def test_v_half_needs_half_the_memory_and_interleaving_nearly_twice():
     for ranks, bound in (("half", v_half), ("ZBV", zbv)):
         held = peak_activations(bound(4, 8), until=Kind.W)
         assert max(held) == v_schedule.BOUNDS[ranks](4)

@@ -47,7 +47,7 @@ def test_a_small_model_needs_no_pipeline_and_a_large_one_does():
     assert claims.check_rules(find_model("gpt3-175b"), H100, 1024, 1536)[1].holds
 
 
-def test_the_published_layout_of_llama_is_found_when_the_search_may_cut_gradients():
+def test_llamas_layout_is_found_when_gradients_may_be_sharded():
     model = find_model("llama3-405b")
     run = next(run for run in read_runs() if run.id == "LLAMA3-405B-16384-cp1")
     wider = planner.plan(model, H100, 16384, 2048, search=planner.Search(zero_with_pipeline=2), best=10**6)

@@ -77,7 +77,7 @@ def test_each_damage_is_one():
         assert (name, files) != (good_name, good)
 
 
-def test_all_suspects_are_drawn_and_the_healthy_one_is_the_same_on_every_mesh():
+def test_all_suspects_are_drawn_and_one_is_healthy_on_every_mesh():
     for seed in range(3):
         assert sorted(case["suspect"] for case in which_axis.CHECK.draw(Random(seed))) == list(range(7))
     model, one = _suspects.model(Random(0)), Mesh()

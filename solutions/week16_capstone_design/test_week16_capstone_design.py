@@ -98,7 +98,7 @@ def test_every_kind_of_layout_is_drawn(seed):
 # ---- published rows --------------------------------------------------------------------------------------------------
 
 
-def test_the_course_s_estimate_is_within_a_tenth_of_every_pair_and_a_constant_is_not():
+def test_our_estimate_is_within_a_tenth_and_a_constant_is_not():
     for case in published.CHECK.draw(Random(0)):
         links = [
             _design.step_seconds(one["model"], one["layout"], one["gpu"] | {"flops": math.inf})

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from autograder import weeks
 from autograder.authoring import percent
@@ -180,6 +181,13 @@ def _processes(judge: Judge) -> list[str]:
             if process.name() != "bwrap":
                 found.append(f"process {process.pid} {process.name()} {process.status()}")
     return found[1:]
+
+
+def asked_for(cases: Sequence[Case], request: pytest.FixtureRequest) -> list[Case]:
+    """The cases for which this run has a test, a parameter `case`, in the module whose fixture asks."""
+    tests = [item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function)]
+    names = {item.callspec.params["case"].name for item in tests if "case" in item.fixturenames}
+    return [case for case in cases if case.name in names]
 
 
 def left_behind(judge: Judge, honeypot: Path) -> list[str]:

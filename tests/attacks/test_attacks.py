@@ -17,7 +17,6 @@ from autograder import weeks
 from autograder.authoring.course import ROOT, load_config
 from autograder.grading import grade, publishing
 from autograder.judging.judge import Judge, JudgePool
-from tests.fast import asked_for
 
 CASES = suite.load()
 CATALOGUE = set(
@@ -27,7 +26,7 @@ CATALOGUE = set(
     F06 F08 F10 G01 G03 G04 G06 G07 G08 G11 G13 G14
     """.split()  # noqa: SIM905
 )
-pytestmark = [pytest.mark.timeout(600), pytest.mark.sandbox(3)]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.isolated(3)]
 
 
 def sandboxes() -> set[str]:
@@ -61,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
             result.after[case.name] = suite.honest_answer(judge)
 
         with JudgePool(2) as pool:
-            list(pool.map(attack, asked_for(CASES, request)))
+            list(pool.map(attack, suite.asked_for(CASES, request)))
     yield result
 
 
@@ -132,7 +131,7 @@ CLASS = {
 
 
 @pytest.mark.slow
-def test_a_class_with_attackers_in_it_is_graded_published_and_nobody_is_lost(course: Path):
+def test_a_class_with_attackers_is_graded_and_nobody_is_lost(course: Path):
     submitted = course / "autograder" / "submitted"
     by_name = {case.name: case for case in CASES}
     students = {name.replace("/", "-"): points for name, points in CLASS.items()}

@@ -3,7 +3,7 @@
 import pytest
 from batch import CASES, grade_batch
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.sandbox(3), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.isolated(3), pytest.mark.slow]
 CHOSEN = [
     "cheating/displayhook",
     "cheating/sibling_memory",

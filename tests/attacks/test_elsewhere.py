@@ -22,7 +22,7 @@ PARTS = ("autograder", "labs/shardlab", "solutions", "tests", "nbgrader_config.p
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 CASES = 8
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

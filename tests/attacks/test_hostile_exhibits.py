@@ -13,7 +13,7 @@ from autograder.judging import exhibits
 from autograder.judging.judge import Judge
 
 ATTACKS = {name: (marks, code) for name, marks, code in suite.cells("exhibits")}
-pytestmark = [pytest.mark.timeout(300), pytest.mark.sandbox(3)]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.isolated(3)]
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,11 @@ from honeypot import SECRET, Honeypot, laid_out
 
 from autograder.judging.judge import Judge, JudgePool
 from autograder.sandboxes import zygote
-from tests.fast import asked_for
 
 GROUPS = ("cheating", "reading", "tampering", "exhausting")
 ALL_CASES = ("cheating/hides_crossing_bytes", "cheating/claims_not_a_number_of_bytes")  # told by the large case alone
 CASES = [replace(case, sentence="-") for case in suite.load() if case.group in GROUPS]
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.sandbox(2), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.isolated(2), pytest.mark.slow]
 
 
 @dataclass
@@ -51,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
             result.after[case.name] = suite.honest_answer(judge)
 
         with JudgePool(2) as pool:
-            list(pool.map(attack, asked_for(CASES, request)))
+            list(pool.map(attack, suite.asked_for(CASES, request)))
     zygote.level.cache_clear()
     yield result
 

@@ -181,7 +181,7 @@ def test_one_student_graded_again_does_not_end_the_run_of_a_class(course, monkey
 STRANGE = [b".lock", b"\xff\xfe", b"a\x1b[2Jb", b"new\nline", b" b", b"long" * 40, f"{WEEK}.csv".encode()]
 
 
-def test_folders_that_are_no_students_are_named_and_nobody_is_graded_for_them(course, monkeypatch):
+def test_folders_that_are_no_students_are_named_and_not_graded(course, monkeypatch):
     for name in STRANGE:
         os.makedirs(os.path.join(os.fsencode(course / "submitted"), name, WEEK.encode()))
     assert set(graded(course)) == {"a", "b", "c"}

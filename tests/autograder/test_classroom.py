@@ -39,7 +39,7 @@ def test_only_hub_and_desk_can_be_reached_and_by_this_machine_alone():
     assert all(set(one["networks"]) <= inside for name, one in SERVICES.items() if name not in ("hub", "desk"))
 
 
-def test_students_servers_share_no_network_volume_or_secret_with_those_who_grade():
+def test_students_servers_share_nothing_with_the_graders():
     """They run in the hub's container: whatever it can reach, they can try to reach."""
     hub, others = SERVICES["hub"], {name: one for name, one in SERVICES.items() if name != "hub"}
     assert not [name for name, one in others.items() if set(one["networks"]) & set(hub["networks"])]

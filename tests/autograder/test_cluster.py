@@ -91,7 +91,6 @@ def two_machines(tmp_path):
             subprocess.run(["ip", "link", "del", f"{tag}v{number}"], check=False, capture_output=True)
 
 
-@pytest.mark.sandbox
 @pytest.mark.slow
 def test_a_killed_worker_loses_no_submission(two_machines):
     address, workers = two_machines

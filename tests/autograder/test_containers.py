@@ -128,7 +128,7 @@ def test_a_level_that_does_not_exist_is_refused(monkeypatch):
 def test_what_connections_carried_is_held_against_claims(sent, claims, words):
     rows = [[rank, 1 - rank, packets.COUNTED, 0, num_bytes] for rank, num_bytes in enumerate(sent)]
     rows = rows or [[0, 1, packets.COUNTED, 0, 0]]
-    bills = [[packets.Call("send", [0, 1], None, num, num) for num in claim] for claim in claims]
+    bills = [[packets.ObservedCall("send", [0, 1], None, num, num) for num in claim] for claim in claims]
     found = packets.other_than_billed(rows, bills, only_messages=True)
     assert (found is None) == (words is None) and (words or "") in (found or "")
 
@@ -150,7 +150,7 @@ def level_2() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox(2)
+@pytest.mark.isolated(2)
 def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
     students = {"honest": {}, "cheat": CHEAT}
     for student, answers in students.items():
@@ -171,7 +171,7 @@ def test_two_submissions_are_judged_in_two_containers(level_2, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox(2)
+@pytest.mark.isolated(2)
 def test_a_container_ends_with_the_program_that_started_it(level_2):
     program = "from autograder.sandboxes.zygote import Zygote; print(Zygote().container.name, flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as grader:
@@ -206,7 +206,7 @@ print(bubblewrap.problem() is None, zygote.level())
 """
 
 
-@pytest.mark.sandbox(2)
+@pytest.mark.isolated(2)
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may take user namespaces away and start containers after it")
 @pytest.mark.slow
 def test_where_nobody_makes_user_namespaces_the_level_is_2():

@@ -169,7 +169,7 @@ def test_a_page_is_the_same_in_whatever_company(course):
         assert not any(f"answer of {other}." in page.decode() for other in set(ANSWERS) - {student})
 
 
-def test_a_student_whose_grades_cannot_be_written_whole_has_none_and_the_others_have_theirs(course, monkeypatch):
+def test_a_student_gets_all_grades_or_none_and_others_get_theirs(course, monkeypatch):
     def fails_for_bob(db_url: str, student: Student, folder: Path) -> None:
         if student.student == "bob":
             raise OSError("no space left")

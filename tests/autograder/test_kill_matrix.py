@@ -14,7 +14,8 @@ from tests.whole import WHOLE
 CHECKS = [check for checks in WEEKS.values() for check in checks]
 LONGEST_FIRST = sorted(CHECKS, key=lambda check: -check.timeout)  # side by side, nobody waits for them in the end
 FEW_WRONG = 2  # of each exercise in the fixed set
-QUICK = 20  # seconds that an answer may take: --fast judges one wrong answer of each exercise that takes less
+QUICK = [check for check in LONGEST_FIRST if check.timeout < 20]  # seconds that an answer may take
+FAST = sample.some(sample.fixed("fast"), QUICK, 12)  # FAST=1 judges one wrong answer of each
 
 
 def test_every_check_has_enemies_and_friends():
@@ -25,8 +26,7 @@ def test_every_check_has_enemies_and_friends():
 
 
 def with_marks(check):
-    marks = [pytest.mark.slow, pytest.mark.sampled] if check.timeout < QUICK else [pytest.mark.slow]
-    return pytest.param(check, marks=marks, id=check.exercise)
+    return pytest.param(check, marks=[] if check in FAST else [pytest.mark.slow], id=check.exercise)
 
 
 def chosen(check, fast):
@@ -45,7 +45,7 @@ def chosen(check, fast):
 @pytest.mark.parametrize("check", [with_marks(check) for check in LONGEST_FIRST])
 def test_all_end_as_they_must(check, judge, pytestconfig):
     rows = []
-    for one in chosen(check, fast=pytestconfig.getoption("fast")):
+    for one in chosen(check, fast=pytestconfig.getoption("cases") == 1):
         rows.append(row_of(judge, check, one))
         judge.end_submission()
     bad = [f"{row.name}: {'lived' if row.lived else 'died'}: {row.text}" for row in rows if not row.ended_as_expected]

@@ -55,9 +55,9 @@ def test_without_an_engine_it_is_skipped(no_level, monkeypatch):
 def test_a_test_of_grades_needs_level_3_or_2(no_level, monkeypatch, installed, ends):
     monkeypatch.setattr(levels, "is_installed", lambda wanted: installed)
     with pytest.raises(ends, match="Permission denied"):
-        levels.require_any()
+        levels.require()
     monkeypatch.setattr(zygote, "level", lambda: 2)
-    levels.require_any()
+    levels.require()
 
 
 def test_what_bubblewrap_says_is_kept(monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ from sample_checks import DOUBLE_ANSWERS, LUCKY, ONE_MESSAGE_ANSWERS, TRUSTING
 
 from autograder.judging.judge import seed_for
 from autograder.matrices import forged, kill_matrix, known, reports, sample, stability
-from autograder.matrices.kept import BUILD, Kept, kept_folder
+from autograder.matrices.kept import BUILD, RowFile, kept_folder
 from autograder.matrices.reports import print_forged, print_stability, write_forged, write_stability
 from autograder.weeks import WEEKS
 
@@ -45,9 +45,9 @@ def test_a_check_that_trusts_a_rank_is_found_out():
 @pytest.mark.slow
 def test_a_row_that_is_kept_is_not_judged_again(tmp_path, monkeypatch):
     path = tmp_path / "forged.jsonl"
-    found = undeserved(TRUSTING, "forged_record", kept=Kept(path))
+    found = undeserved(TRUSTING, "forged_record", kept=RowFile(path))
     monkeypatch.setattr(forged, "judged_once", None)
-    assert undeserved(TRUSTING, "forged_record", kept=Kept(path)) == found == {("twice", "forged_record")}
+    assert undeserved(TRUSTING, "forged_record", kept=RowFile(path)) == found == {("twice", "forged_record")}
 
 
 def test_there_are_forgeries_of_every_kind():
@@ -97,14 +97,14 @@ def test_a_check_that_draws_its_trap_now_and_then_is_found_out():
 @pytest.mark.slow
 def test_more_seeds_are_added_to_those_that_are_kept(tmp_path, monkeypatch):
     path = tmp_path / "stability.jsonl"
-    (few,) = stability.judged(seeded("square", 3), Kept(path))
+    (few,) = stability.judged(seeded("square", 3), RowFile(path))
     asked = []
     monkeypatch.setattr(stability, "_points", lambda judge, row, seed: asked.append(seed) or 7.0)
-    (more,) = stability.judged(seeded("square", 5), Kept(path))
+    (more,) = stability.judged(seeded("square", 5), RowFile(path))
     assert asked == [4, 5] and more["points"] == [*few["points"], 7.0, 7.0]
 
 
-def test_right_answers_get_more_seeds_than_wrong_ones_and_formulas_the_most():
+def test_right_answers_get_more_seeds_and_formulas_the_most():
     num = {(row.check.program, row.answer.startswith("right_")): row.num_seeds for row in stability.everything(CHECKS)}
     assert num == {
         ("without_ranks", True): 50,
@@ -170,20 +170,20 @@ def test_the_kill_matrix_fails_for_a_wrong_answer_that_lives_in_sight(judge, mon
 # ---- kept ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_that_was_cut_off_is_forgotten_and_the_next_row_stands_alone(tmp_path):
+def test_a_line_that_was_cut_off_does_not_spoil_the_next_row(tmp_path):
     path = tmp_path / "rows.jsonl"
-    kept = Kept(path)
+    kept = RowFile(path)
     for name in "ab":
         kept.add({"key": name, "exercise": "week01.x", "answer": name})
     path.write_text(path.read_text()[:-9])
-    again = Kept(path)
+    again = RowFile(path)
     assert again.get("a") is not None and again.get("b") is None
     again.add({"key": "c", "exercise": "week01.x", "answer": "c"})
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["a", "c"]
 
 
 def test_rows_of_another_version_go_when_their_week_is_settled(tmp_path):
-    kept = Kept(tmp_path / "rows.jsonl")
+    kept = RowFile(tmp_path / "rows.jsonl")
     for key, week in (("old", "week02"), ("new", "week02"), ("other", "week01")):
         kept.add({"key": key, "exercise": f"{week}.x", "answer": "a"})
     kept.settle({"week02"}, {"new"})

@@ -131,7 +131,7 @@ def test_points_that_are_no_number_are_zero(points):
 
 
 @pytest.mark.slow
-def test_a_student_fetches_the_feedback_of_what_was_handed_in_through_the_exchange(tmp_path):
+def test_a_student_fetches_feedback_through_the_exchange(tmp_path):
     course = make_tiny_course(tmp_path / "course")
     folder = course / "course" / TINY_WEEK
     folder.mkdir(parents=True, exist_ok=True)

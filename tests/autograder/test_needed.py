@@ -7,7 +7,7 @@ import pytest
 
 from autograder import weeks
 from autograder.jobs import student
-from autograder.jobs.needed import Needs, Placed
+from autograder.jobs.needed import Needs, PlacedStatement
 from autograder.jobs.statements import Statement, statements_of
 from autograder.matrices import known
 from autograder.reading import program
@@ -64,7 +64,7 @@ def test_what_a_statement_looks_up(source, read):
 
 def test_needs_are_followed_through_functions_and_stop_at_local_names():
     page = "import torch\nfigure = draw()\nWIDTH = 3\ndef helper(): return WIDTH\ndef f(figure): return helper()\n"
-    found = Needs([Placed(one, is_given=True) for one in statements_of(page)]).of({"f"})
+    found = Needs([PlacedStatement(one, is_given=True) for one in statements_of(page)]).of({"f"})
     assert found == {2, 3, 4}
 
 

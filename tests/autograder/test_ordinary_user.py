@@ -24,7 +24,7 @@ WEEK = demo.WEEK
 PARTS = ("autograder", "labs/shardlab", "solutions", "nbgrader_config.py")
 CHEAT = "import sys\n\ndef exchange(tensor, *, group):\n    sys.displayhook('x')\n    return tensor\n"
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

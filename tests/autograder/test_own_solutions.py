@@ -34,7 +34,7 @@ def test_the_command_judges_with_every_seed():
 
 
 def test_a_lost_point_fails_the_command_and_is_named(monkeypatch, capsys):
-    rows = [own_solutions.Row("week01_collectives", 1, 15, 17, ["week01.exchange: wrong"])]
+    rows = [own_solutions.WeekResult("week01_collectives", 1, 15, 17, ["week01.exchange: wrong"])]
     monkeypatch.setattr(own_solutions, "rows", lambda *_: rows)
     with pytest.raises(cli.typer.Exit):
         cli.own_solutions(["week01"], 1, 1)

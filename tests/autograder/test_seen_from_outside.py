@@ -60,7 +60,7 @@ def test_inputs_are_seen_from_outside(judge, source, sentence):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 @pytest.mark.parametrize(
     ("forgery", "sentence"),
     [
@@ -76,7 +76,7 @@ def test_a_backward_that_claims_to_overlap_is_found_out(judge, forgery, sentence
     assert verdict.points == 0 and sentence in verdict.text
 
 
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 def test_messages_of_one_byte_are_the_modules_own(judge):
     """They pass as the marks of the layers: a few more of them, and gradients would travel past the buckets."""
     right = known.right_of(BACKWARD.exercise).source.replace(
@@ -88,7 +88,7 @@ def test_messages_of_one_byte_are_the_modules_own(judge):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 def test_code_that_is_given_up_makes_no_room_below_the_cap(judge):
     capped = weeks.find("week14.memory-cap")
     large = known.find(capped.exercise, "tiles_above_the_cap").source

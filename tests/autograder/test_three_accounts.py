@@ -24,7 +24,7 @@ PARTS = ("autograder", "labs/shardlab", "solutions", "course", "nbgrader_config.
 TAG = f"sys602-{os.getpid() % 10_000}"
 STUDENTS_CONFIG = Path(__file__).parents[2] / "autograder" / "classroom" / "nbgrader_config.py"
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.sandbox, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ def run(program, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox
 def test_an_answer_is_judged_under_hard_limits():
     answer = run(PROGRAM, json.dumps(LIMITS))
     assert answer.stdout.strip() == "Correct.", answer.stdout + answer.stderr

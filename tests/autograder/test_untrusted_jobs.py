@@ -13,7 +13,7 @@ from shardlab import meter, run
 
 from autograder.checks.base import Reply
 from autograder.checks.order import matched_by_tags
-from autograder.checks.packets import Call
+from autograder.checks.packets import ObservedCall
 from autograder.jobs import places, reduce_scatter
 from autograder.matrices import known
 from autograder.matrices.kill_matrix import PREAMBLE
@@ -108,12 +108,12 @@ def test_a_rehearsal_leaves_no_group_no_thread_and_no_file():
 # Messages match by their order: tags are dropped in a rank, and seen on the wire where somebody brings them back
 
 
-def send(peer: int, tag: int, members=(0, 1)) -> Call:
-    return Call("send", list(members), peer, 4, 4, tag)
+def send(peer: int, tag: int, members=(0, 1)) -> ObservedCall:
+    return ObservedCall("send", list(members), peer, 4, 4, tag)
 
 
-def recv(peer: int, tag: int, members=(0, 1)) -> Call:
-    return Call("recv", list(members), peer, 4, 0, tag)
+def recv(peer: int, tag: int, members=(0, 1)) -> ObservedCall:
+    return ObservedCall("recv", list(members), peer, 4, 0, tag)
 
 
 def answer(*calls) -> Reply:
@@ -158,7 +158,7 @@ def test_a_rank_has_no_tags(judge):
     assert judged(judge, "right_with_tags") == "Correct."
 
 
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 def test_tags_that_come_back_are_seen_from_outside(judge):
     assert "NCCL has no tags" in judged(judge, "tags_for_order", bring_tags_back)
     assert judged(judge, "right_with_tags", bring_tags_back) == "Correct."

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder.checks.packets import Call, calls_of_ranks, crossed, other_kind, other_than_billed, size
+from autograder.checks.packets import ObservedCall, calls_of_ranks, crossed, other_kind, other_than_billed, size
 from autograder.jobs.wire import Tap
 from tests.whole import HOSTILE_VALUES
 
@@ -155,7 +155,7 @@ with Judge() as judge:
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 def test_an_honest_answer_keeps_its_points_where_ports_are_shared():
     """Twenty ports for seven listeners and nine connections: Linux gives several ranks the same one."""
     script = GRADES.format(few_ports=True, source=FEW_PORTS)
@@ -187,11 +187,11 @@ def test_what_is_no_message_is_named(rows, sentence):
 @pytest.mark.parametrize(
     ("kind", "own", "total", "due"),
     [
-        ("all_reduce", 528, 1600, Call("all_reduce", [0, 2, 3], None, 400, 1600 / 3, 7)),
-        ("all_gather", 80, 240, Call("all_gather", [0, 2, 3], None, 120, 80.0, 7)),
-        ("reduce_scatter", 80, 240, Call("reduce_scatter", [0, 2, 3], None, 120, 80.0, 7)),
-        ("broadcast", 0, 800, Call("broadcast", [0, 2, 3], None, 400, 800 / 3, 7)),
-        ("all_to_all", 80, 240, Call("all_to_all", [0, 2, 3], None, 80, 80, 7)),
+        ("all_reduce", 528, 1600, ObservedCall("all_reduce", [0, 2, 3], None, 400, 1600 / 3, 7)),
+        ("all_gather", 80, 240, ObservedCall("all_gather", [0, 2, 3], None, 120, 80.0, 7)),
+        ("reduce_scatter", 80, 240, ObservedCall("reduce_scatter", [0, 2, 3], None, 120, 80.0, 7)),
+        ("broadcast", 0, 800, ObservedCall("broadcast", [0, 2, 3], None, 400, 800 / 3, 7)),
+        ("all_to_all", 80, 240, ObservedCall("all_to_all", [0, 2, 3], None, 80, 80, 7)),
     ],
 )
 def test_a_collective_is_told_by_what_all_its_ranks_carried(kind, own, total, due):
@@ -203,12 +203,15 @@ def test_a_collective_is_told_by_what_all_its_ranks_carried(kind, own, total, du
 def test_messages_know_their_peer_and_their_tag_and_the_world_is_a_group():
     rows = [[0, "send", -1, 5, 1, 12, 12], [1, "recv", -1, 5, 0, 12, 12]]
     found = calls_of_ranks(rows, [None], num_ranks=2)
-    assert found == [[Call("send", [0, 1], 1, 12, 12, 5)], [Call("recv", [0, 1], 0, 12, 0, 5)]]
+    assert found == [[ObservedCall("send", [0, 1], 1, 12, 12, 5)], [ObservedCall("recv", [0, 1], 0, 12, 0, 5)]]
     assert calls_of_ranks(None, [None], num_ranks=2) is None
 
 
 def test_where_calls_cannot_be_read_far_more_bytes_than_billed_are_noticed():
-    bills = [[Call("all_reduce", [0, 1], None, 10**6, 10.0**6)], [Call("all_reduce", [0, 1], None, 10**6, 10.0**6)]]
+    bills = [
+        [ObservedCall("all_reduce", [0, 1], None, 10**6, 10.0**6)],
+        [ObservedCall("all_reduce", [0, 1], None, 10**6, 10.0**6)],
+    ]
     honest = [[0, 1, "bytes", 0, 1_001_000], [1, 0, "bytes", 0, 1_001_000]]
     hidden = [[0, 1, "bytes", 0, 3_000_000], [1, 0, "bytes", 0, 3_000_000]]
     assert other_than_billed(honest, bills, only_messages=False) is None

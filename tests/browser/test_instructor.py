@@ -146,7 +146,7 @@ def _known(exercise: str, name: str) -> str:
     return kill_matrix.PREAMBLE + known.find(exercise, name).source
 
 
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 def test_the_table_of_submissions_shows_every_score(graded, page: Page, tmp_path):
     page.request.get(graded.at("/lab"))
     page.goto(graded.at(f"/formgrader/manage_submissions/{demo.WEEK}"))
@@ -158,7 +158,7 @@ def test_the_table_of_submissions_shows_every_score(graded, page: Page, tmp_path
     page.screenshot(path=tmp_path / "gradebook.png")
 
 
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 @pytest.mark.parametrize("student", ["wrong", "hostile"])
 def test_a_submission_opens_with_its_sentences(graded, page: Page, tmp_path, student):
     page.request.get(graded.at("/lab"))
@@ -168,7 +168,7 @@ def test_a_submission_opens_with_its_sentences(graded, page: Page, tmp_path, stu
     page.screenshot(path=tmp_path / "submission.png")
 
 
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 def test_the_feedback_page_says_what_is_wrong_where_and_what_helps(graded, page: Page, tmp_path):
     page.goto((graded.folder / "autograder" / "feedback" / "wrong" / demo.WEEK / f"{demo.WEEK}.html").as_uri())
     expect(page.locator(".score")).to_contain_text(re.compile(rf"{demo.POINTS - 11:g} of\s+{demo.POINTS + 2:g} points"))
@@ -184,7 +184,7 @@ def test_the_feedback_page_says_what_is_wrong_where_and_what_helps(graded, page:
     page.screenshot(path=tmp_path / "answer.png")
 
 
-@pytest.mark.sandbox(3)
+@pytest.mark.isolated(3)
 def test_the_feedback_page_of_an_attacker_is_harmless(graded, page: Page):
     page.goto((graded.folder / "autograder" / "feedback" / "hostile" / demo.WEEK / f"{demo.WEEK}.html").as_uri())
     expect(page.locator(".score")).to_contain_text(re.compile(rf"{demo.POINTS - 1:g} of\s+{demo.POINTS + 2:g} points"))

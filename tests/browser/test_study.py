@@ -32,7 +32,7 @@ def lab(tmp_path_factory):
         yield lab
 
 
-def test_a_learner_fails_a_check_opens_a_hint_and_sees_a_solution_after_an_attempt(lab, page: Page, tmp_path):
+def test_a_learner_fails_then_opens_a_hint_and_the_solution(lab, page: Page, tmp_path):
     page.goto(lab.at("/lab/workspaces/start/tree/start.ipynb"))
     wait_until_idle(page)
     first = cells(page).nth(1)

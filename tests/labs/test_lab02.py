@@ -152,7 +152,7 @@ def test_with_a_split_sequence_the_embeddings_are_summed_in_another_way():
 
 @needs_megatron
 @pytest.mark.slow
-def test_fewer_key_value_heads_than_ranks_cost_megatron_a_gather_and_ours_a_sum():
+def test_few_kv_heads_cost_megatron_a_gather_and_us_a_sum():
     part = compared(*TWO, "--kv-heads", 1)["parts"]["blocks"]
     assert max(part["to_megatron"].values()) < 1e-5
     assert {"all_gather", "reduce_scatter"} <= {kind for _, kind, _ in calls(part["megatron"])}
@@ -188,7 +188,7 @@ def test_each_message_has_a_line_a_function_and_a_module():
 @needs_megatron
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", ["TP", "four ranks, SP"])
-def test_two_mistakes_of_the_installed_version_are_shown_with_their_numbers(setting):
+def test_two_mistakes_of_the_installed_version_are_shown(setting):
     found = compared(*SETTINGS[setting])
     by_rank, size = found["bugs"], found["ranks"]
     assert len({bug["megatron_smoothed"][1] for bug in by_rank}) == size
@@ -212,7 +212,7 @@ def test_on_one_rank_nothing_is_sent_and_neither_mistake_shows():
 
 @needs_megatron
 @pytest.mark.slow
-def test_under_torchrun_the_first_rank_prints_the_tables_and_a_profile_is_read(tmp_path):
+def test_under_torchrun_rank_0_prints_tables_and_reads_a_profile(tmp_path):
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     options = ("--messages-of", "layers", "--profile", tmp_path)
     done = lab("run_tp_experiment.py", *TINY, *options, launcher=torchrun)
@@ -264,7 +264,7 @@ def test_two_ranks_swap_what_a_batch_holds():
     assert apart > 0.1 and "WRONG, as activations and gradients were swapped" in done.stdout
 
 
-def test_too_few_microbatches_to_interleave_are_refused_before_a_rank_starts():
+def test_too_few_microbatches_to_interleave_are_refused_at_once():
     done = lab("run_pp_experiment.py", "--ranks", 4, "--microbatches", 2, "--chunks", 2)
     assert done.returncode == 2 and "--microbatches 4" in done.stderr and "Traceback" not in done.stderr
 

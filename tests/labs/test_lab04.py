@@ -38,7 +38,6 @@ def test_a_slow_rank_is_found_by_the_time_that_it_works():
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox
 @pytest.mark.parametrize("how", ["power", "cable"])
 def test_the_machine_that_is_left_goes_on(how):
     if os.geteuid() != 0 or shutil.which("ip") is None:

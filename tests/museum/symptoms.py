@@ -23,7 +23,7 @@ from torch.nn.functional import mse_loss, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from autograder.authoring import notebooks
-from autograder.jobs.needed import Needs, Placed
+from autograder.jobs.needed import Needs, PlacedStatement
 from autograder.jobs.statements import statements_of
 
 LAB_2 = Path(__file__).parents[2] / "labs" / "lab02-megatron"
@@ -44,7 +44,7 @@ def page(week: str, *names: str) -> SimpleNamespace:
     """These functions and classes of a week's page, and those that they use; its demonstrations do not run."""
     source = notebooks.source_path(week).read_text(encoding="utf-8")
     statements = [one for one in statements_of(source) if isinstance(one.tree, DEFINITIONS) or is_other_name(one.tree)]
-    needs = Needs([Placed(one, is_given=True) for one in statements])
+    needs = Needs([PlacedStatement(one, is_given=True) for one in statements])
     kept = [statements[place].tree for place in sorted(needs.of(names))]
     namespace: dict[str, Any] = {"__name__": f"page_of_{week}"}
     exec(compile(ast.Module(kept, []), f"<{week}>", "exec"), namespace)

@@ -19,7 +19,7 @@ from autograder.checks.base import (
     whole_numbers,
 )
 from autograder.checks.groups import LARGE, dtype_of, each_rank, shape_of, working
-from autograder.checks.packets import Call, crossed
+from autograder.checks.packets import ObservedCall, crossed
 
 
 def _make_hierarchical(case: Case, rng: Random) -> Task:
@@ -65,7 +65,7 @@ def _judge_hierarchical(case: Case, task: Task, reply: Reply) -> str | None:
     return carried_too_little(reply, int(expected * case["ranks"] * 0.98))
 
 
-def _crossing_bytes(call: Call, rank: int, per_node: int) -> float:
+def _crossing_bytes(call: ObservedCall, rank: int, per_node: int) -> float:
     """Bytes of one call that leave the rank's node; a collective over several nodes counts all that it sends."""
     others = call.members if call.peer is None else [call.peer]
     return call.sent_bytes if any(other // per_node != rank // per_node for other in others) else 0.0

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from autograder.checks.base import Case, Check, Reply, Task, calls_of, whole_numbers
 from autograder.checks.groups import members_of, working
-from autograder.checks.packets import Call
+from autograder.checks.packets import ObservedCall
 from autograder.checks.training import failed, module, training_task, wrong_grads, wrong_weights
 from autograder.jobs import trained
 from autograder.jobs.marked import MARK_BYTES, set_keys
@@ -131,7 +131,7 @@ def _broadcasts_late(kinds: list[str], num_buckets: int) -> bool:
     return any(number % num_buckets or number == kinds.count("all_reduce") for number in reduced)
 
 
-def _without_marks(reply: Reply, rank: int) -> list[Call]:
+def _without_marks(reply: Reply, rank: int) -> list[ObservedCall]:
     """A rank's calls but the marks, and the messages that hold layers back."""
     return [call for call in calls_of(reply, rank) if call.payload_bytes != MARK_BYTES]
 

@@ -108,7 +108,6 @@ def test_the_command_ends_with_a_sentence():
     assert answer.exit_code == 2 and "no verdict" in answer.output and "Traceback" not in answer.output
 
 
-@pytest.mark.sandbox
 @pytest.mark.slow
 def test_replay_reaches_the_same_points_and_names_those_that_changed(graded, capsys):
     course, submitted, path = graded

@@ -84,7 +84,7 @@ def course(tmp_path_factory):
     return root
 
 
-def test_points_come_from_the_gradebook_and_from_verdicts_where_it_has_none(course):
+def test_points_come_from_the_gradebook_else_from_verdicts(course):
     found, notes = scores(TINY_WEEK, "canvas", course / "autograder" / "submitted", course)
     assert {one.student: one.points for one in found} == {"jane": 4.5, "wei": 1.5, "bob": 4.0}
     text = " ".join(notes)

@@ -188,7 +188,7 @@ TRAPS = {
 
 
 @pytest.mark.parametrize("trap", TRAPS)
-def test_what_is_no_plain_submission_is_refused_and_the_honest_one_before_it_counts(root, collected, tmp_path, trap):
+def test_a_strange_submission_is_refused_and_the_last_honest_counts(root, collected, tmp_path, trap):
     secret = tmp_path / "solution.ipynb"
     secret.write_text("the solution")
     hand_in(root, text="honest", tag="a")
@@ -217,7 +217,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(root, collected, monkey
 
 
 @pytest.mark.parametrize("stamp", ["2099-01-01 00:00:00.000000 UTC", "1970-01-01 00:00:00.000000 UTC", "soon", ""])
-def test_a_time_that_a_student_has_chosen_neither_pins_nor_dates_a_submission(root, collected, tmp_path, stamp):
+def test_a_time_chosen_by_a_student_does_not_date_a_submission(root, collected, tmp_path, stamp):
     folder = hand_in(root, stamp=stamp, text="first", tag="a")
     os.utime(folder / f"{WEEK}.ipynb", (4e9, 4e9))
     assert [line[1] for line in collected()] == ["collected"]
@@ -230,7 +230,7 @@ def test_a_time_that_a_student_has_chosen_neither_pins_nor_dates_a_submission(ro
     assert (own / "timestamp.txt").read_text().startswith(str(datetime.now(UTC).year))
 
 
-def test_a_notebook_that_is_changed_after_it_was_handed_in_has_the_later_time(root):
+def test_a_notebook_changed_after_handing_in_has_the_later_time(root):
     folder = hand_in(root)
     time.sleep(0.02)
     between = time.time()

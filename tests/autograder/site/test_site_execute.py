@@ -48,7 +48,7 @@ def test_outputs_belong_to_the_package_that_computed_them(page, monkeypatch):
     assert execute.key_of(page) != before
 
 
-def test_a_page_finds_the_course_s_commands_and_shows_no_folder_of_this_machine(page, tmp_path, monkeypatch):
+def test_a_page_finds_our_commands_and_shows_no_local_folder(page, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     page.cells[1].source = f"x = 20\n!command -v shardlab\nprint('{execute.ROOT}/labs')"
     outputs = execute.executed(WEEK, folder=tmp_path).cells[1].outputs

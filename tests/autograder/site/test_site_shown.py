@@ -72,7 +72,7 @@ def test_an_exercise_is_blank_and_a_check_has_no_verdict():
     ]
 
 
-def test_outputs_are_folded_where_a_prediction_comes_first_and_where_an_answer_is_used():
+def test_outputs_are_folded_behind_predictions_and_answers():
     folded = {cell.source: cell.folded for cell in shown(SOLVED, released()) if cell.kind == "code"}
     assert folded == {
         "three = 3": "",

@@ -64,7 +64,7 @@ def test_bytes_of_a_layers_exchanges():
 
 
 @pytest.mark.parametrize(("size", "k"), [(8, 8), (4, 4), (2, 2)])
-def test_experts_over_ranks_and_widths_over_ranks_send_as_much_where_a_token_has_as_many_choices_as_ranks(size, k):
+def test_ep_and_tp_send_as_much_when_top_k_is_the_number_of_ranks(size, k):
     assert layer_exchange_bytes(100, k, 64, size) == expert_tensor_bytes(100, 64, size)
     assert layer_exchange_bytes(100, 1, 64, size) < expert_tensor_bytes(100, 64, size)
 
@@ -104,7 +104,7 @@ def test_states_of_experts_and_active_parameters():
 
 
 @pytest.mark.slow
-def test_a_plan_with_uneven_experts_takes_longer_and_even_ones_change_nothing():
+def test_only_uneven_experts_make_a_plan_slower():
     layout = Layout(dp=8, ep=8, num_microbatches=8)
     model = ZOO["mixtral-8x7b"]
     even, uneven = (seconds_of(model, layout, H100, imbalance=one) for one in (1.0, 1.5))

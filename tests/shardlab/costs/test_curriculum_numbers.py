@@ -112,7 +112,7 @@ def test_sixteen_bytes_a_parameter_and_eighteen_with_fp32_gradients():
     assert mixed.optimizer / mixed.weights == 6  # not 12 times the model
 
 
-def test_tensor_parallel_traffic_grows_as_the_width_and_compute_as_its_square():
+def test_traffic_grows_as_the_width_and_compute_as_its_square():
     narrow, wide = gpt("narrow", 12, 1024, 16), gpt("wide", 12, 2048, 16)
     layout = Layout(tp=4)
     assert tp_layer_bytes(wide, layout) == 2 * tp_layer_bytes(narrow, layout)

@@ -70,7 +70,7 @@ def test_what_cannot_be_is_refused():
             call()
 
 
-def test_the_first_order_is_near_while_failures_are_rare_and_never_below_nothing():
+def test_first_order_is_near_for_rare_failures_and_never_negative():
     between, save, restart = 11_125.0, 30.0, 600.0
     interval = failures.best_interval(save, between)
     exact = failures.goodput(interval, save, between, restart)

@@ -124,7 +124,7 @@ def test_a_peak_is_the_sum_of_its_parts():
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_float32_doubles_what_is_kept_but_no_masks_and_needs_no_master_weights(recompute):
+def test_float32_doubles_activations_and_needs_no_master_weights(recompute):
     half = replace(ZOO["llama2-7b"], flash=True)  # no dropout, so no masks
     layout = Layout(tp=2, pp=2, cp=2, num_microbatches=4, sequence_parallel=True, recompute=recompute)
     whole = replace(half, number_bytes=4)
@@ -224,7 +224,7 @@ def test_layers_of_stages(layers, pp, held):
     assert [layers_on_stage(model, Layout(pp=pp), stage) for stage in range(pp)] == held and sum(held) == layers
 
 
-def test_the_second_stage_is_the_fullest_where_the_embedding_takes_a_layer_s_place():
+def test_the_second_stage_is_fullest_if_embedding_replaces_a_layer():
     model = llama("x", layers=70, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=1024, sequence=4096)
     layout = Layout(pp=12, num_microbatches=64, tp=8, sequence_parallel=True)
     assert peak_memory(model, layout) == memory_of_stage(model, layout, 1)

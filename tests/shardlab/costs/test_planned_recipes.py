@@ -36,7 +36,7 @@ def test_plain_data_parallelism_gathers_what_it_has_reduced():
     assert seconds[0] / seconds[1] == pytest.approx(4 / 3, rel=0.01)
 
 
-def test_zero_2_beside_a_pipeline_reduces_once_a_round_and_keeps_a_chunk_whole():
+def test_zero_2_in_a_pipeline_reduces_once_a_round():
     chunks = Layout(tp=8, pp=16, dp=8, virtual=7, num_microbatches=64, zero=2)
     assert gradient_rounds(chunks) == 4 and gradient_rounds(replace(chunks, virtual=1)) == 64
     assert gradient_rounds(replace(chunks, zero=1)) == 1

@@ -93,7 +93,7 @@ def test_long_sequences_are_split_and_short_ones_are_not():
     assert {one.cp for one in candidates(ZOO["llama3-8b"], H100, 16, 16, Search())} == {1}
 
 
-def test_all_ways_of_context_parallelism_are_tried_and_the_others_are_told_why_they_lose():
+def test_every_kind_of_context_parallelism_is_tried_and_explained():
     long = replace(ZOO["llama3-8b"], sequence=131072)
     tried = {(one.cp > 1, one.context) for one in candidates(long, H100, 64, 8, Search())}
     assert tried == {(False, "ring"), (True, "ring"), (True, "gathered"), (True, "ulysses")}

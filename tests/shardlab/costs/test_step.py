@@ -142,14 +142,14 @@ def test_what_older_software_costs(slower):
     assert old > now
 
 
-def test_recomputing_every_other_product_is_less_than_all_and_more_than_attention():
+def test_recomputing_every_other_product_is_between_all_and_attention():
     layout = Layout(dp=8, recompute="selective")
     products = step_seconds(ZOO["llama3-8b"], layout, Setup(H100, software=Software(half_products=True))).total
     full = step_seconds(ZOO["llama3-8b"], replace(layout, recompute="full"), Setup(H100)).total
     assert step_seconds(ZOO["llama3-8b"], layout, Setup(H100)).total < products < full
 
 
-def test_experts_wait_unless_tokens_are_dropped_and_exchange_behind_other_work():
+def test_experts_wait_unless_tokens_drop_and_exchanges_hide():
     layout = Layout(dp=16, ep=16, num_microbatches=4)
     steps = [
         step_seconds(ZOO["qwen3-30b-a3b"], layout, Setup(H100, software=software))

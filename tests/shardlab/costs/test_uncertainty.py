@@ -34,7 +34,7 @@ def test_a_source_is_covered_by_the_others_alone():
     assert covered_share(inside) == 0.75
 
 
-def test_an_interval_surrounds_the_prediction_and_grows_with_what_it_is_to_cover():
+def test_an_interval_holds_the_prediction_and_grows_with_coverage():
     low, high = step_interval(2.0)
     assert low < 2.0 < high and low * high == pytest.approx(4.0)
     assert step_interval(2.0, 0.5)[1] < high < step_interval(2.0, 0.99)[1]

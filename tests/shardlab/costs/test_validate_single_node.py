@@ -57,7 +57,7 @@ def test_the_report_prints_these_errors_in_the_style_of_the_published_runs(runs)
     assert f"{covered(runs):.1%} of the runs lie in the 90% interval" in printed[-1] and covered(runs) > 0.85
 
 
-def test_rows_lie_on_lines_to_the_nanosecond_and_leave_no_fixed_cost_of_a_step(runs):
+def test_rows_lie_on_lines_and_leave_no_fixed_cost_of_a_step(runs):
     """data/README.md says so: a + b m in microbatches m; a, without data and pipeline parallelism, goes with layers."""
     lines: dict[tuple, dict[int, float]] = {}
     for run in runs:

@@ -75,7 +75,7 @@ def one_sided(unused_parameters):
     return [None if p.grad is None else p.grad[0, 0].item() for p in model.parameters()]
 
 
-def test_unused_on_one_rank_counts_as_zero_and_unused_on_all_has_no_gradient():
+def test_unused_on_one_rank_is_zero_and_on_all_is_none():
     for gradients in shardlab.run(one_sided, True, ranks=3):
         assert gradients == pytest.approx([1 / 3, 2 / 3, None])
 

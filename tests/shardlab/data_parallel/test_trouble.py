@@ -237,7 +237,7 @@ def whole_loss(name):
 
 
 @pytest.mark.parametrize("name", ["ddp", *ENGINES])
-def test_a_loss_that_is_no_number_names_one_parameter_and_counts_the_others(name):
+def test_a_nan_loss_names_one_parameter_and_counts_the_others(name):
     shardlab.run(whole_loss, name, ranks=2, timeout=30)
 
 

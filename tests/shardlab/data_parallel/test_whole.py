@@ -99,7 +99,7 @@ def train(name, max_norm=None):
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.parametrize("name", ["Muon", "Adafactor", "LayerWise", "AdamW"])
-def test_whole_parameters_train_as_one_process_and_each_state_has_one_owner(name, ranks):
+def test_whole_parameters_train_as_one_process_with_one_owner_each(name, ranks):
     alone, all_bytes, by_shape = trained_alone(name, ranks)
     by_rank = shardlab.run(train, name, ranks=ranks, timeout=60)
     for weights, held, own, sent in by_rank:

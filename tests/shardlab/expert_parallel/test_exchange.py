@@ -84,7 +84,7 @@ def refused(wrong):
         ("negative", "rank 1 sends [4, -1] of 3 rows: give counts from 0 that add up to its rows"),
     ],
 )
-def test_counts_that_disagree_are_refused_on_every_rank_before_a_row_is_sent(wrong, sentence):
+def test_counts_that_disagree_are_refused_everywhere_before_sending(wrong, sentence):
     assert shardlab.run(refused, wrong, ranks=2, timeout=60) == [(sentence, 0)] * 2
 
 
@@ -149,7 +149,7 @@ def across_nodes(num_tokens, k, two_level):
 
 
 @pytest.mark.parametrize("k", [2, 4])
-def test_two_levels_send_across_nodes_what_the_formula_says_and_wait_for_a_slow_link(k):
+def test_two_levels_send_what_the_formula_says_across_nodes(k):
     """A token has one node. Out: a copy, k weights and numbers of experts; home: a row. Backward the reverse."""
     by_rank = shardlab.run(across_nodes, 40, k, True, ranks=4, timeout=60)
     for rank, (forward, both, leaves, seconds) in enumerate(by_rank):
@@ -305,7 +305,7 @@ def load(layer):
     return layer.load_E.sum().item()
 
 
-def test_exchanges_of_one_microbatch_run_behind_the_experts_of_the_other_in_both_directions():
+def test_exchanges_hide_behind_the_other_microbatchs_experts():
     apart = shardlab.run(two_microbatches, False, ranks=2, timeout=60)
     together = shardlab.run(two_microbatches, True, ranks=2, timeout=60)
     for (none, _, due), (behind, num_choices, got) in zip(apart, together, strict=True):

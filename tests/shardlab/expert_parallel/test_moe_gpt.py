@@ -46,7 +46,7 @@ def test_it_learns_and_its_experts_specialise():
     assert load.max() < 4 * load.float().mean()  # of at most 8; the text it learns is docs/, which changes
 
 
-def test_specialisation_is_0_for_one_mixture_and_the_whole_token_for_one_expert_each():
+def test_specialization_is_0_for_one_mixture_and_1_for_one_expert():
     tokens = torch.arange(8).repeat(4)
     assert specialisation(tokens.unsqueeze(1), tokens) == 3
     assert abs(specialisation(torch.arange(4).repeat_interleave(8).unsqueeze(1), tokens)) < 1e-12

@@ -35,7 +35,7 @@ def test_g_sends_forward_and_f_backward(step, sends, silent):
 
 
 @pytest.mark.parametrize("step", [0, 5, 6, 14, 15, 20, 21, 27, 28, 29])
-def test_an_operator_has_the_colour_of_messages_once_its_all_reduce_is_counted(step):
+def test_an_operator_turns_message_colored_with_its_all_reduce(step):
     sentence, ax = drawn(step)
     sent = sum(line.get_color() == PALETTE["communication"] for line in ax.lines)
     assert f"with {sent} all-reduce" in sentence

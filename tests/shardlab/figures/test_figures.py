@@ -59,7 +59,7 @@ def texts_of(ax):
     return [text.get_text() for text in ax.texts]
 
 
-def test_a_table_ends_with_the_sum_everywhere_and_each_chunk_travels_once_a_step():
+def test_a_table_ends_with_sums_and_chunks_travel_once_a_step():
     for num_ranks in (2, 3, 4, 7):
         last = 2 * (num_ranks - 1)
         for step in range(last):

@@ -260,7 +260,7 @@ def test_dots_band_and_names():
     assert [text.get_text() for text in ax.texts][:2] == ["1", "2"] and ax.get_xlabel() == "measured, s"
 
 
-def test_numbers_of_the_same_place_stand_side_by_side_and_away_from_the_line():
+def test_numbers_at_one_place_stand_side_by_side_off_the_line():
     _, ax = figures.new_axes()
     points = [("a", 10.0, 5.0), ("b", 10.0, 5.0), ("c", 10.0, 20.0), ("d", 100.0, 100.0)]
     draw_against_published(ax, points, what="Memory", unit="GiB", num_named=3)

@@ -133,7 +133,7 @@ SAMPLES = [(m, 1e3 * 10**size, m * 1e-4 + 1e-9 * 10 ** (3 + size)) for m in (4, 
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.6])
-def test_the_fit_of_week_1_has_no_label_on_another_and_at_least_two_numbers_on_each_axis(scale):
+def test_the_fit_of_week_1_has_clear_labels_and_axes(scale):
     """Its two lines end side by side. scale: how far the measurements are from the prediction."""
     figure, ax = figures.new_axes(8, 4)
     samples = [(m, num_bytes, seconds * scale) for m, num_bytes, seconds in SAMPLES]

@@ -59,7 +59,7 @@ def test_expert_groups_are_megatrons(ep, etp):
 
 @given(SIZES, SIZES, SIZES, SIZES, st.permutations(["tp", "cp", "dp", "pp"]))
 @settings(deadline=None, max_examples=60)
-def test_coordinates_and_ranks_are_each_others_inverse_and_groups_a_partition(tp, cp, dp, pp, order):
+def test_coordinates_invert_ranks_and_groups_are_a_partition(tp, cp, dp, pp, order):
     mesh = Mesh(tp=tp, cp=cp, dp=dp, pp=pp, order="-".join(order)) if order[-1] == "pp" else None
     grid = mesh.dense if mesh else Grid(tuple(zip(order, (tp, cp, dp, pp), strict=True)))
     for rank in range(grid.world):

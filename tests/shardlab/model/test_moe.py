@@ -129,7 +129,7 @@ def test_a_capacity_below_one_row_is_refused_with_a_factor_that_works():
         Capacity(0)
 
 
-def test_rows_and_tokens_are_adjoint_and_gradients_are_those_of_finite_differences():
+def test_rows_and_tokens_are_adjoint_and_gradients_are_right():
     experts = torch.tensor([[1, 0], [2, 1], [0, 2], [1, 2]])
     kept = torch.tensor([[True, True], [True, False], [False, False], [True, True]])
     rows = rows_by_expert(experts, 4, kept)

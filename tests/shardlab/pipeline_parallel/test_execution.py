@@ -218,7 +218,7 @@ def tensors_kept(num_microbatches):
     return most
 
 
-def test_a_rank_may_use_a_neighbors_results_in_another_order_than_they_were_computed():
+def test_a_rank_may_use_a_neighbors_results_in_another_order():
     """Rank 1 computes 1B1 before 1B0 and rank 0 uses them the other way round: messages match by order alone."""
     orders = parse_schedule([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1F1", "1B1", "1B0"]])
     twin, _ = one_process(2, 2)

@@ -23,7 +23,7 @@ def with_pairs():
     return [ONE_RANK, dualpipe(8, 20), dualpipe_v(4, 10), *recorded]
 
 
-def test_the_halves_of_each_pair_have_different_streams_and_each_backward_that_of_its_forward():
+def test_halves_of_a_pair_differ_and_a_backward_repeats_its_forward():
     for schedule in with_pairs():
         for slots in schedule:
             streams = streams_of(slots)

@@ -182,7 +182,7 @@ def test_the_optimizer_waits_for_all_ranks_or_runs_on():
     assert ax.get_title(loc="left").endswith(": 11% of a rank's own span idle")
 
 
-def test_phases_are_where_the_first_backward_begins_and_the_last_forward_ends():
+def test_phases_change_at_the_first_backward_and_last_forward():
     assert phases_of(simulate(one_f_one_b(4, 8))) == [(10, 22), (8, 23), (6, 24), (4, 25)]
     ax, sentence = drawn(one_f_one_b(4, 8), phases=True)
     assert [text.get_text() for text in ax.texts if not text.get_text().isdigit()] == ["warm-up", "steady", "cool-down"]

@@ -105,7 +105,7 @@ def in_a_group(way):
 
 
 @pytest.mark.parametrize(("way", "name"), [("argument", "tp_group of layer()"), ("self", "self.group of forward()")])
-def test_the_report_says_that_a_call_used_the_world_group_though_another_was_passed(way, name):
+def test_the_report_names_a_call_in_the_world_instead_of_the_group(way, name):
     with pytest.raises(shardlab.RanksFailed) as failed:
         shardlab.run(in_a_group, way, ranks=3, timeout=6, transport="gloo")
     assert "uses the world group, which has all ranks, although" in str(failed.value) and name in str(failed.value)

@@ -95,7 +95,6 @@ def machines():
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox
 def test_a_lab_script_spans_two_machines(machines):
     script = str(Path(__file__).with_name("a_lab_script.py"))
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -144,20 +143,17 @@ def session():
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox
 def test_nothing_can_be_written_and_the_ranks_run(session):
     assert session["writable"] == []
     assert session["first"] == [0, 1, 2, 3]
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox
 def test_no_host_name_is_asked_for(session):
     assert session["seconds"] < 30  # a name that does not resolve costs gloo 35 s
 
 
 @pytest.mark.slow
-@pytest.mark.sandbox
 @pytest.mark.parametrize("what", ["exchange", "ring"])
 def test_the_interface_carried_what_the_meter_says(session, what):
     billed, carried = session[what]["billed"], session[what]["carried"]

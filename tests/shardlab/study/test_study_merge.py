@@ -92,7 +92,7 @@ def test_an_own_cell_follows_a_cell_in_new_words(page):
     assert merged[2].source.endswith("and more") and merged[3].source == "my remark"
 
 
-def test_a_moved_cell_stays_where_it_was_moved_and_the_page_may_be_sorted_anew(page):
+def test_a_moved_cell_stays_and_the_page_may_be_sorted_again(page):
     mine = deepcopy(page)
     mine.append(mine.pop(1))
     new = deepcopy(page)

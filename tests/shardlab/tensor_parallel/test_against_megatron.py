@@ -90,7 +90,7 @@ def operators():
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_our_operators_are_megatrons_to_the_last_bit_and_sum_what_is_transposed(ranks):
+def test_our_operators_are_megatrons_to_the_last_bit(ranks):
     """megatron-core 0.16.1 returns a transposed x as it was: it sums a copy."""
     assert on_ranks(operators, ranks=ranks) == [(True, False)] * ranks
 
@@ -174,7 +174,7 @@ def vocabulary():
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_our_embedding_and_loss_are_megatrons_and_smoothing_is_the_same_on_every_rank(ranks):
+def test_our_embedding_and_loss_are_megatrons_on_every_rank(ranks):
     """megatron-core 0.16.1 smooths over a rank's part of the vocabulary: each rank has another loss (its issue 737)."""
     by_rank = on_ranks(vocabulary, ranks=ranks)
     assert max(apart for apart, _ in by_rank) < 1e-5

@@ -158,7 +158,7 @@ def test_a_layer_has_two_all_reduces_each_way(ranks, config):
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_with_sequence_parallelism_it_has_two_pairs_and_two_more_gathers_in_the_backward(ranks):
+def test_sequence_parallelism_has_two_pairs_and_two_more_gathers(ranks):
     """Backward: the row layers' gradients are gathered, the column layers' inputs gathered again."""
     config = SMALL()
     payload = 4 * 2 * config.sequence * config.hidden
@@ -210,7 +210,7 @@ def without_summing():
     return wrong, [n for n, p in part.named_parameters() if not torch.allclose(p.grad, due[n], rtol=1e-9, atol=1e-12)]
 
 
-def test_norms_row_biases_positions_and_shared_heads_are_partial_and_nothing_else():
+def test_only_norms_row_biases_positions_and_shared_heads_are_partial():
     layer = ["norm_1.weight", "norm_1.bias", "norm_2.weight", "norm_2.bias"]
     layer += ["attention.qkv.weight", "attention.qkv.bias", "attention.out.bias", "down.bias"]
     due = {f"blocks.{number}.{name}" for number in range(2) for name in layer}
@@ -300,7 +300,7 @@ def bad_inputs(sequence_parallel):
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True], ids=["TP", "SP"])
-def test_bad_tokens_targets_and_lengths_end_in_a_sentence_before_anything_is_sent(sequence_parallel):
+def test_bad_tokens_targets_and_lengths_are_refused_before_sending(sequence_parallel):
     (told, kinds), other = shardlab.run(bad_inputs, sequence_parallel, ranks=2, timeout=60)
     assert other == (told, kinds) and kinds == []
     outside, label, logits, *lengths = told
@@ -317,7 +317,7 @@ def batches_of_other_lengths():
     return block(torch.zeros(2, 8 - dist.get_rank(), 16)).shape
 
 
-def test_other_lengths_that_nobody_asked_about_end_in_a_report_and_not_in_a_wait():
+def test_unexpected_lengths_end_in_a_report_not_in_a_wait():
     with pytest.raises(shardlab.RanksFailed) as caught:
         shardlab.run(batches_of_other_lengths, ranks=2, timeout=20, transport="gloo")
     told = str(caught.value)

@@ -203,7 +203,7 @@ def refusals():
     return told, bill.kinds
 
 
-def test_what_does_not_fit_is_refused_on_every_rank_before_anything_is_sent():
+def test_what_does_not_fit_is_refused_everywhere_before_sending():
     (told, kinds), *others = shardlab.run(refusals, ranks=3, timeout=30)
     assert kinds == [] and all(other == (told, kinds) for other in others)
     assert told == [

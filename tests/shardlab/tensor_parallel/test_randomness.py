@@ -76,7 +76,7 @@ def step(pattern, sequence_parallel):
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True], ids=["TP", "SP"])
-def test_recomputation_draws_both_streams_again_and_repeats_the_messages_of_what_it_repeats(sequence_parallel):
+def test_recomputation_repeats_both_random_streams_and_its_messages(sequence_parallel):
     """A layer's forward sends 2 (TP) or 4 (SP) messages; its attention core sends none."""
     due = shardlab.run(step, "", sequence_parallel, ranks=2, timeout=60)
     for pattern, more in (("blocks.*.attention.core", 0), ("blocks.*", 4 if sequence_parallel else 2)):

@@ -17,7 +17,7 @@ def recipe_in(folder):
     return from_tables(tables)
 
 
-def test_a_rank_is_killed_before_its_step_and_the_checkpoints_before_it_are_whole():
+def test_a_killed_rank_leaves_earlier_checkpoints_whole():
     folder = new_folder()
     hooks = [KillRank(1, step=5)]
     with pytest.raises(shardlab.RanksFailed, match="rank 1"):

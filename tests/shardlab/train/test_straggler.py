@@ -56,7 +56,7 @@ def said(*steps):
     return [line for line in lines if "straggler" in line]
 
 
-def test_a_rank_that_sleeps_in_three_steps_in_a_row_is_named_with_its_place():
+def test_a_rank_that_sleeps_three_steps_in_a_row_is_named():
     for lines in shardlab.run(said, [3, 4, 5], ranks=2, timeout=60, observe=False):
         assert lines[0].startswith("rank 1 (dp 1) is a straggler") and "in step 5" in lines[0]
 

@@ -1,0 +1,71 @@
+"""Which tests run, in which order, and what a run says at its end.
+
+`--cases 2`, as CI runs, is a fixed set, so that a regression fails its own commit: every test function but those of
+`WHOLE_ONLY`, the first of its cases and others at equal distances, more where points and secrets are protected, one of
+a slow test.
+"""
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+TRUST = ("tests/attacks/", "tests/autograder/test_plain.py", "tests/autograder/test_wire.py")
+SHARE_OF_TRUST = 6  # of a test that protects trust, a sixth of the cases runs
+WHOLE_ONLY = {  # a minute or more alone, on a busy machine; what else covers it in the fixed set
+    "test_from_the_release_to_the_tables_of_the_lms": "a class of 40, four minutes; test_attacks grades a class of 12",
+    "test_a_student_works_through_the_week": "95 s of browser; test_study drives a week's page as well",
+    "test_a_grade_and_its_page_reach_the_student_alone": "95 s; the other tests of three accounts",
+    "test_each_message_has_a_line_a_function_and_a_module": "70 s; the other Megatron comparisons of lab 2",
+}
+APART = ("tests/autograder/test_kill_matrix.py", "tests/autograder/test_own_solutions.py")  # each test by itself
+LONGEST = (*APART, "tests/attacks/", "tests/browser/")  # first, so that no process is left alone with one in the end
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--cases N`: 2 for `make test`, 1 for FAST=1, none for WHOLE=1 and WEEK=."""
+    parser.addoption("--cases", type=int, help="at most so many cases of each test, the same on every commit")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """One process runs all tests of a file, but for `APART`. `--dist loadgroup` does not work with pytest 9.2."""
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = lambda nodeid: nodeid if nodeid.startswith(APART) else nodeid.split("::")[0]
+    config.option.loadscopereorder = False  # the order is ours
+    return scheduler
+
+
+@pytest.hookimpl(trylast=True)  # -k and -m have chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the cases, and begin with what takes longest."""
+    most, by_test = config.getoption("cases"), dict[str, list[pytest.Item]]()
+    for item in items:
+        by_test.setdefault(item.nodeid.split("[")[0], []).append(item)
+    kept = {id(item) for test, cases in by_test.items() for item in (_some(test, cases, most) if most else cases)}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+    items[:] = [item for item in items if id(item) in kept]
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def _some(test: str, cases: list[pytest.Item], most: int) -> list[pytest.Item]:
+    if test.rsplit("::", maxsplit=1)[-1] in WHOLE_ONLY:
+        return []
+    if cases[0].get_closest_marker("every_case"):
+        return cases
+    if cases[0].get_closest_marker("slow"):
+        return cases[:1]
+    if test.startswith(TRUST) and most > 1:
+        most = max(most, -(-len(cases) // SHARE_OF_TRUST))
+    return cases[:: -(-len(cases) // most)]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name each test that passed only when it was run again, with the message of its first failure."""
+    stats = terminalreporter.stats
+    failed = {report.nodeid for kind in ("failed", "error") for report in stats.get(kind, [])}
+    first = {report.nodeid: report for report in reversed(stats.get("rerun", [])) if report.nodeid not in failed}
+    for nodeid, report in first.items():
+        crash = getattr(report.longrepr, "reprcrash", None)
+        terminalreporter.line(
+            f"{nodeid} passed at the second try; at first: {crash.message if crash else report.longrepr}"
+        )
