@@ -1,4 +1,4 @@
-"""The norm of a model whose gradients lie on all axes: every number of the model counts once.
+"""The norm of a model whose gradients are spread over all axes: every number of the model counts once.
 
 Whatever a rank holds is counted divided by the number of ranks that hold the same: tp ranks that all have a norm, dp
 ranks without ZeRO, copies of an expert, neighbours that share a key-value head. Padding and twins count nothing.

@@ -1,7 +1,7 @@
 """The norm of gradients that are spread over ranks, and clipping by it.
 
-Squares are summed over the ranks that hold different numbers; norms must not be. What several ranks hold counts once.
-Each kind of parallelism knows who holds what: this file has the arithmetic, in float64.
+Squares are summed over the ranks that hold different numbers; norms must not be. Numbers that several ranks hold
+count once. Each kind of parallelism knows who holds what: this file has the arithmetic, in float64.
 """
 
 from __future__ import annotations

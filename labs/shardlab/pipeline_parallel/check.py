@@ -52,7 +52,7 @@ def check_whole(schedule: Schedule) -> None:
 
 
 def _not_whole(schedule: Schedule, microbatches: int | None = None) -> tuple[list[str], bool]:
-    """What is missing, double or misplaced; and whether it is a schedule at all, whose slots can be looked at."""
+    """Sentences on missing, double or misplaced passes; and whether all slots are actions or pairs."""
     if not any(schedule):
         return ["the schedule is empty: give every rank a list of slots"], False
     if strangers := _no_slots(schedule):

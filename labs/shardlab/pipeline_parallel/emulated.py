@@ -59,7 +59,7 @@ def _scaled(durations: Durations, factor: float) -> Durations:
 
 
 def emulated_stages(schedule: Schedule, rank: int, durations: Durations) -> dict[int, EmulatedStage]:
-    """The stages of one rank, all asleep on one device."""
+    """The stages of one rank, all on one emulated device."""
     device = EmulatedDevice()
     return {stage: EmulatedStage(stage, durations, device) for stage in stages_of_rank(schedule, rank)}
 

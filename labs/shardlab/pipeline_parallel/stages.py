@@ -1,4 +1,4 @@
-"""What a rank computes for one stage."""
+"""One stage of a pipeline as a rank computes it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext

@@ -190,7 +190,7 @@ class Training:
     # ---- what is written ---------------------------------------------------------------------------------------------
 
     def _describe(self) -> None:
-        """What is trained, on what: the first lines of a log."""
+        """The model, the mesh and the data: the first lines of a log."""
         mesh, step, say = self.trainer.mesh, self.recipe.step, self.logs.say
         numbers = sum(one.numel() for one in self.trainer.masters())
         say(

@@ -1,4 +1,4 @@
-"""What a step takes: the peak it is compared with, its messages and its memory."""
+"""Measurements of a step: the peak for the MFU, its messages and its memory."""
 
 from __future__ import annotations
 
