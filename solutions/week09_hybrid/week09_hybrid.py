@@ -423,7 +423,7 @@ print("predicted:", {"tp": 2 * 2 * forward, "pp": 2 * boundary, "dp": gradients}
 print("measured: ", sent)
 
 # %% [markdown]
-# Equal to the byte. What is left, over all eight ranks, are two short messages: one compares the batches of the ranks
+# Equal to the byte. Two short messages over all eight ranks are left: one compares the batches of the ranks
 # before the step, and one adds up the squared norm for clipping (section 9) and the loss.
 #
 # **Seconds.** Four GPUs, a batch of eight microbatches, 30 ms each on one GPU, and 400 MB of gradients. Three ways to
