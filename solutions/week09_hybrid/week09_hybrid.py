@@ -45,7 +45,6 @@ import shardlab
 import torch
 from shardlab import costs, data_parallel, figures, hybrid, meter, model, tensor_parallel
 from shardlab.mesh import Mesh, create_process_groups, link_bytes_per_second, position
-from shardlab.tensor_parallel import Column, Row
 
 from autograder import check
 
@@ -168,7 +167,8 @@ def losses(mixed_up):
     made = create_process_groups(Mesh(tp=2, dp=2))
     torch.manual_seed(0)
     gpt = model.GPT(model.GPTConfig(layers=2, hidden=32, sequence=16, vocabulary=16, tied=False))
-    tensor_parallel.apply_plan(gpt.blocks, {"*.up": Column(), "*.down": Row()}, group=made.of("tp"))
+    plan = {"*.up": tensor_parallel.Column(), "*.down": tensor_parallel.Row()}
+    tensor_parallel.apply_plan(gpt.blocks, plan, group=made.of("tp"))
     replicas = data_parallel.DataParallel(gpt, group=made.of("tp" if mixed_up else "dp"))
     optimizer = torch.optim.Adam(gpt.parameters(), lr=1e-2)
     tokens = torch.randint(16, (4, 17), generator=torch.Generator().manual_seed(dist.get_rank() // 2))

@@ -135,7 +135,7 @@ def course(tmp_path):
     made = make_tiny_course(tmp_path)
     for student, answers in ANSWERS.items():
         hand_in(made, student, answers)
-        verdict = {"published_points": POINTS[student], "max": 3.0, "text": f"Seen in the answer of {student}."}
+        verdict = {"points": POINTS[student], "max": 3.0, "text": f"Seen in the answer of {student}."}
         write_verdict(made, student, {"week01.double": verdict})
     return made
 
