@@ -19,7 +19,7 @@ from autograder import demo, weeks
 from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
 from autograder.grading import grade
-from autograder.grading.grade import Verdicts
+from autograder.grading.grade import SubmissionRecord
 from autograder.judging.judge import Judge, JudgePool
 from autograder.matrices import kill_matrix, known
 
@@ -97,7 +97,7 @@ def _hand_in_honest(submitted: Path, number: int) -> str:
     return f"honest-{number:03}"
 
 
-def _undeserved(case: suite.Case, verdicts: Verdicts | None) -> str | None:
+def _undeserved(case: suite.Case, verdicts: SubmissionRecord | None) -> str | None:
     if verdicts is None:
         return None
     points = sum(exercise["points"] for exercise in verdicts["exercises"].values())
@@ -106,7 +106,7 @@ def _undeserved(case: suite.Case, verdicts: Verdicts | None) -> str | None:
     return f"{case.name}: {points:g} points where {case.points:g} are expected: {verdicts['exercises'][case.exercise]}"
 
 
-def _lost(student: str, verdicts: Verdicts | None) -> str | None:
+def _lost(student: str, verdicts: SubmissionRecord | None) -> str | None:
     """Why a submission counts as lost: no verdict, a failure of the machine, an exercise without a sentence."""
     if verdicts is None:
         return f"{student}: no verdict file"
@@ -116,11 +116,11 @@ def _lost(student: str, verdicts: Verdicts | None) -> str | None:
     return None
 
 
-def _harmed(honest: Sequence[Verdicts], submitted: Path, seed: int) -> list[str]:
+def _harmed(honest: Sequence[SubmissionRecord], submitted: Path, seed: int) -> list[str]:
     """Honest submissions without full points, or with another verdict than they get when graded alone."""
     lines = []
 
-    def judged_alone(judge: Judge, verdicts: Verdicts) -> Verdicts:
+    def judged_alone(judge: Judge, verdicts: SubmissionRecord) -> SubmissionRecord:
         return grade.grade_one(verdicts["student"], WEEK, submitted, judge, seed)["exercises"]
 
     with JudgePool(os.cpu_count() or 1) as pool:
@@ -132,7 +132,7 @@ def _harmed(honest: Sequence[Verdicts], submitted: Path, seed: int) -> list[str]
     return lines
 
 
-def _on_disk(root: Path, student: str) -> Verdicts | None:
+def _on_disk(root: Path, student: str) -> SubmissionRecord | None:
     with suppress(OSError, ValueError):
         return json.loads((root / "autograder" / "verdicts" / student / f"{WEEK}.json").read_text())
     return None

@@ -181,7 +181,7 @@ def checks_of_steps(schedules):
     return checks.call_count, simulates.call_count + weaves.call_count
 
 
-def test_a_schedule_is_checked_and_simulated_once_and_again_when_it_has_changed():
+def test_a_schedule_is_checked_and_simulated_again_only_if_changed():
     one, other = gpipe(2, 3), one_f_one_b(2, 3)
     same = [list(slots) for slots in one]
     changed = [[*slots[:3], *slots[:2:-1]] for slots in one]  # another order of backwards
