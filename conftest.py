@@ -26,7 +26,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    """What a test process starts ends with it: what is left when its tests are done is an error of the run."""
+    """Close this process's worker and sandbox after its last test. Any process that is left is an error of the run."""
     yield
     worker = getattr(sys.modules.get("shardlab.ranks.warm"), "_worker", None)
     for owner in (worker, sys.modules.get("autograder.judging.self_check")):

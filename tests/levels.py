@@ -11,7 +11,7 @@ KNOWN = "TESTS_WITHOUT_LEVELS"  # such as "2" or "3 2": on this machine they are
 
 
 def require(level: int | None = None) -> None:
-    """Let the test go on where a level of isolation starts; without one, where grades are official: level 3 or 2."""
+    """Run the test only where this level of isolation starts; without a level, where official grades can be given."""
     if level is not None:
         go_on(level, zygote.why_not(level))
     elif zygote.level() < zygote.OFFICIAL:

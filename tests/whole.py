@@ -1,4 +1,4 @@
-"""What only `make test WHOLE=1` does: all known answers, and five times as many hostile values."""
+"""`make test WHOLE=1` judges all known answers, and draws five times as many hostile values."""
 
 import os
 

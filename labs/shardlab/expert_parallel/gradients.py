@@ -58,7 +58,7 @@ def norm_of_gradients(module: nn.Module, *, groups: Iterable[Group]) -> Tensor:
     A norm of what lies on one rank would clip with another factor on each rank.
     """
     experts = expert_parameters(module)
-    total = squared_norm(_gradients(experts))
+    total = squared_norm(_gradients(experts), next(module.parameters()).device)
     for group in groups:
         dist.all_reduce(total, group=group)
     mine = set(experts)

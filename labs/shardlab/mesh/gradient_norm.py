@@ -13,10 +13,13 @@ from torch import Tensor
 
 
 @torch.no_grad()
-def squared_norm(gradients: Iterable[Tensor]) -> Tensor:
-    """The sum of the squares of all numbers of these tensors, as one float64."""
+def squared_norm(gradients: Iterable[Tensor], device: torch.device | None = None) -> Tensor:
+    """The sum of the squares of all numbers of these tensors, as one float64.
+
+    device: where the zero of a rank without gradients is kept: other ranks add theirs to it on a GPU.
+    """
     squares = [torch.linalg.vector_norm(one, dtype=torch.float64).square() for one in gradients]
-    return torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64)
+    return torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64, device=device)
 
 
 @torch.no_grad()

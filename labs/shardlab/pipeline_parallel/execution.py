@@ -59,7 +59,7 @@ class _Passes(NamedTuple):
     pair: Together | None
 
     def input_of(self, action: Action) -> torch.Tensor | None:
-        """What the stage before or behind has computed for this action, waited for; None at an end and for W."""
+        """Wait for the tensor that a neighbor stage sends for this action; None at an end and for W."""
         need = input_from_neighbour(action, self.stages_in_all)
         return None if need is None else self.mailbox.take(need)
 
@@ -78,7 +78,7 @@ class _Passes(NamedTuple):
             self._compute(action, tensor)
 
     def _compute(self, action: Action, tensor: torch.Tensor | None) -> None:
-        """One pass; what others need of it goes into the mailbox."""
+        """Compute one pass, and put its result into the mailbox if another stage needs it."""
         stage, result = self.stages[action.stage], result_of(action)
         if result is None:
             stage.weight_gradient(action.microbatch)
@@ -118,7 +118,7 @@ class Executor:
     ) -> RankTimes:
         """Run this rank's part of a program as it is given: `check_messages` finds out beforehand what is wrong in it.
 
-        agreement: what this rank knows of all stages.
+        agreement: the shapes and dtypes of all stages, which the ranks have compared.
         """
         rank, device = dist.get_rank(group), gpu_of(stages.values())
         if device is not None:

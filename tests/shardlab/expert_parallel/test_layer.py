@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from shardlab.expert_parallel import Nodes, ParallelMoE, Splits, average_gradients, norm_of_gradients
 from shardlab.mesh.axes import Mesh
+from shardlab.mesh.gradient_norm import squared_norm
 from shardlab.mesh.process_groups import create_process_groups
 from shardlab.model.capacity import Capacity
 from shardlab.model.experts import by_batch, by_groups
@@ -171,3 +172,8 @@ def test_two_levels_give_the_same():
     cases = [(config, TOKENS["even" if config.capacity else "empty rank"], None) for config in CONFIGS.values()]
     cases = [case for case in cases if not (case[0].capacity and case[0].capacity.padded)]
     shardlab.run(beside_one_process, MESHES[4][0], cases, 2, True, ranks=4, timeout=90)
+
+
+def test_a_rank_without_gradients_has_its_zero_where_the_others_add_theirs():
+    assert squared_norm([], torch.device("meta")).device.type == "meta"
+    assert squared_norm([]).item() == 0.0
