@@ -1,0 +1,128 @@
+"""Which functions of which exercise become part of a learner's own trainer, and in which module of `mine` they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+GIVEN = ("adam",)  # modules that the course gives, for everybody
+
+PIECES: dict[str, dict[str, tuple[str, ...]]] = {
+    "collectives": {
+        "week01.exchange": ("exchange",),
+        "week01.ring-reduce-scatter": ("ring_reduce_scatter",),
+        "week01.ring-all-reduce": ("ring_all_gather", "ring_all_reduce"),
+        "week01.hierarchical-all-reduce": ("hierarchical_all_reduce",),
+        "week01.tree-all-reduce": ("tree_all_reduce",),
+    },
+    "ddp": {
+        "week02.average-gradients": ("average_gradients",),
+        "week02.assign-buckets": ("assign_buckets",),
+        "week02.ddp-backward": ("same_start", "ddp_backward"),
+        "week02.unused": ("average_used",),
+        "week02.one-bit": ("one_bit_mean",),
+    },
+    "zero": {
+        "week03.flatten": ("flatten_and_pad", "unflatten"),
+        "week03.zero1": ("mean_slice", "zero1_state", "zero1_step"),
+        "week03.zero2": ("zero2_backward",),
+        "week03.clip": ("clip_slices",),
+    },
+    "fsdp": {
+        "week04.tied": ("Gather",),
+        "week04.quantized-gather": ("quantized_all_gather",),
+        "week04.reshard": ("reading_plan",),
+    },
+    "tensor_parallel": {
+        "week05.operators": ("ToAll", "SumOfAll"),
+        "week05.mlp": ("mlp",),
+        "week05.cross-entropy": ("vocabulary_loss",),
+        "week05.heads": ("attention",),
+    },
+    "sequence_parallel": {
+        "week06.operators": ("gather_sequence", "scatter_sequence"),
+        "week06.block": ("mlp_block",),
+        "week06.recompute": ("recompute_function",),
+    },
+    "pipeline": {
+        "week07.split-stages": ("split_stages",),
+        "week07.gpipe": ("gpipe",),
+        "week07.one-f-one-b": ("one_f_one_b",),
+        "week07.capped": ("capped",),
+        "week07.pipeline-step": ("run_slots",),
+    },
+    "zero_bubble": {
+        "week08.interleaved": ("interleaved",),
+        "week08.zb-h1": ("zb_h1",),
+        "week08.v-schedule": ("v_schedule",),
+    },
+    "mesh": {
+        "week09.coordinates": ("coordinates",),
+        "week09.groups": ("groups",),
+        "week09.same-order": ("my_groups",),
+        "week09.whole-norm": ("whole_norm",),
+    },
+    "planner": {
+        "week10.layouts": ("layouts",),
+        "week10.fitting": ("rank_bytes", "fitting"),
+        "week10.ranked": ("step_seconds", "ranked"),
+    },
+    "moe": {
+        "week11.router": ("choose",),
+        "week11.balance": ("balance_loss", "moved_bias"),
+        "week11.flow": ("WithLoss",),
+        "week11.fifty-steps": ("next_bias",),
+    },
+    "expert_parallel": {
+        "week12.exchange": ("AllToAll", "exchange"),
+        "week12.layer": ("expert_layer",),
+        "week12.two-level": ("two_level_layer",),
+    },
+    "dualpipe": {
+        "week13.dualpipe": ("dualpipe_v",),
+        "week13.one-copy": ("overlapped_1f1b",),
+    },
+    "long_context": {
+        "week14.batch": ("zig_zag", "my_part"),
+        "week14.ring": ("ring_attention",),
+        "week14.ring-backward": ("ring_backward",),
+        "week14.ulysses": ("ulysses_attention",),
+    },
+    "build": {
+        "week15.data-order": ("sequences",),
+        "week15.finish": ("finish_gradients",),
+        "week15.reshard": ("reads",),
+        "week15.newest": ("newest_complete",),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one exercise adds to a module of `mine`."""
+
+    exercise: str
+    module: str
+    names: tuple[str, ...]
+
+    @property
+    def week(self) -> str:
+        """The week it is written in, such as week03."""
+        return self.exercise.partition(".")[0]
+
+
+def pieces() -> Iterator[Piece]:
+    """All pieces, in the order of the modules."""
+    for module, exercises in PIECES.items():
+        for exercise, names in exercises.items():
+            yield Piece(exercise, module, names)
+
+
+def piece_of(exercise: str) -> Piece | None:
+    """What an exercise adds, or None where it adds nothing."""
+    return next((one for one in pieces() if one.exercise == exercise), None)
+
+
+def home_of(module: str, name: str) -> Piece | None:
+    """The piece that defines a name in a module."""
+    return next((one for one in pieces() if one.module == module and name in one.names), None)
