@@ -36,8 +36,9 @@ def build(
     check: Annotated[bool, typer.Option("--check", help="write nothing; fail if course/ is stale")] = False,
     force: Annotated[bool, typer.Option("--force", help="overwrite a notebook that holds answers")] = False,
 ) -> None:
-    """Build the students' notebooks of course/ from solutions/, and the file with all hints."""
+    """Build the students' notebooks of course/ from solutions/, the file with all hints, and the one with stand-ins."""
     from autograder.authoring import agreement, hints, notebooks
+    from autograder.reading import stand_ins
 
     try:
         chosen = [notebooks.find_week(week)] if week else notebooks.weeks()
@@ -45,12 +46,15 @@ def build(
             agreement.refuse_disagreement(name)
         stale = [name for name in chosen if notebooks.is_stale(name)]
         old = [*stale, *(["the hints"] if hints.are_stale() else [])]
+        old += ["the answers for `mine`"] if stand_ins.are_stale() else []
         if check and old:
             _fail(f"course/ is older than solutions/ for {', '.join(old)}: run `make notebooks` and commit the result")
         for name in [] if check else chosen:
             print(f"{notebooks.build(name, force=force)}{' (new)' if name in stale else ''}")
         if not check:
             hints.path_of().write_text(hints.text(), encoding="utf-8")
+            if stand_ins.are_stale():
+                stand_ins.path_of().write_text(stand_ins.text(), encoding="utf-8")
     except ValueError as error:
         _fail(str(error))
 
