@@ -99,6 +99,19 @@ def measure(exercise: Annotated[str, typer.Argument(help="week02.assign-buckets"
         _fail(str(error))
 
 
+@app.command()
+def collect(folder: Annotated[Path, typer.Argument(help="A learner's folder, such as work/")]) -> None:
+    """Write a learner's mine/ again, from the answers on their pages that have passed."""
+    from shardlab.study.folder import find
+
+    from autograder.judging.keeping import collect as collected
+
+    try:
+        print("\n".join(collected(find(folder))) or "No answer for mine/ has passed yet.")
+    except ValueError as error:
+        _fail(str(error))
+
+
 @app.command("new-exercise")
 def new_exercise(
     exercise: Annotated[str, typer.Argument(help="week01.ring-rounds: the week, a dot, a name of its own")],

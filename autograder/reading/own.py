@@ -91,9 +91,8 @@ def _refuse_shadows(piece: Piece, placed: Sequence[_Placed], own_cells: set[int]
     for one in placed:
         if one.cell in own_cells and (twice := sorted(one.statement.binds & others - set(piece.names))):
             home = home_of(piece.module, twice[0])
-            raise NotExportable(
-                f"its cell also defines {twice[0]}, which is {home.exercise if home else 'another exercise'}'s: rename it"
-            )
+            owner = home.exercise if home else "another exercise"
+            raise NotExportable(f"its cell also defines {twice[0]}, which belongs to {owner}: rename it")
 
 
 def _closure(piece: Piece, placed: Sequence[_Placed], last: dict[str, int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The course's answers in the form of `mine/`, one packed file in course/; they stand in for a learner's missing ones."""
+"""The course's answers in the form of `mine/`, one packed file in course/; stand-ins for what a learner has not written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """`from mine.zero import mean_slice`: the learner's function, or the course's where the learner's is still missing.
 
-Importing `shardlab` puts this finder on `sys.meta_path`: on pages, in scripts and on ranks. A plain `torchrun -m mine.train` in the learner's folder does without: there `mine` is an ordinary package.
+Importing `shardlab` puts this finder on `sys.meta_path`: on pages, in scripts and on ranks. A plain
+`torchrun -m mine.train` in the learner's folder does without: there `mine` is an ordinary package.
 Light on purpose: `import shardlab` imports it.
 """
 
@@ -22,7 +23,7 @@ _served: Mapping[str, str] | None = None  # in a sandbox: the only modules there
 def install() -> None:
     """Let `import mine.zero` find the learner's functions from now on."""
     if not any(type(one).__name__ == "Finder" and type(one).__module__ == __name__ for one in sys.meta_path):
-        sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]
+        sys.meta_path.insert(0, Finder())
 
 
 def serve(modules: Mapping[str, str]) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
 from shardlab.study import page
 from shardlab.study.folder import NAME, Folder
 
+COLLECT_SECONDS = 120
 ABOUT = '"""My own trainer: what I wrote in SYS-602, week by week."""\n'
 
 
@@ -96,3 +99,12 @@ def yours(folder: Folder) -> dict[str, list[tuple[Piece, bool]]]:
     """{module: its pieces, each with whether it is the learner's}."""
     blocks = read(folder).blocks
     return {name: [(one, one.exercise in blocks) for one in pieces() if one.module == name] for name in PIECES}
+
+
+def collected(folder: Folder) -> str:
+    """Write `mine/` again from the saved pages and say what was written. Raises ValueError where that fails."""
+    program = [sys.executable, "-m", "autograder.cli", "collect", str(folder.path)]  # the package knows no grader
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=COLLECT_SECONDS, check=False)
+    if ended.returncode:
+        raise ValueError((ended.stderr.strip() or ended.stdout.strip() or "it ended without a word").splitlines()[-1])
+    return ended.stdout.strip()
