@@ -1,4 +1,4 @@
-"""The course's answers in the form of `mine/`, one packed file in course/; stand-ins for what a learner has not written."""
+"""The course's answers in the form of `mine/`, one packed file in course/: stand-ins for what is not written yet."""
 
 from __future__ import annotations
 
