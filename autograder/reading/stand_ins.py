@@ -45,16 +45,27 @@ def are_stale(root: Path = ROOT) -> bool:
         return True
 
 
+ASSEMBLES = "week15"
 _IMPORTS_MINE = re.compile(r"\b(from|import)\s+mine\b")
 
 
 def with_mine(answer: Mapping[str, Any], week: str) -> dict[str, Any]:
-    """An answer with the modules of `mine` that it may import, if it imports any."""
+    """An answer with the modules of `mine` that it may import, if it imports any.
+
+    Its own modules, handed in with the page, are kept from the week on that assembles them; earlier they play no part.
+    """
+    kept = {key: value for key, value in answer.items() if key != "own"}
+    if not imports_mine(answer):
+        return kept
+    own = {"own": answer["own"]} if answer.get("own") and week >= ASSEMBLES else {}
+    return kept | {"modules": before(week)} | own
+
+
+def imports_mine(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer's cells import `mine`, or its pickle refers to it."""
     if "cells" in answer:
-        asks = any(_IMPORTS_MINE.search(cell[1]) for cell in answer["cells"])
-    else:
-        asks = any(f"mine.{name}".encode() in answer["pickle"] for name in (*PIECES, *GIVEN))
-    return dict(answer) | ({"modules": before(week)} if asks else {})
+        return any(_IMPORTS_MINE.search(cell[1]) for cell in answer["cells"])
+    return any(f"mine.{name}".encode() in answer["pickle"] for name in (*PIECES, *GIVEN))
 
 
 @lru_cache

@@ -123,3 +123,48 @@ def test_outside_of_a_learners_folder_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert keeping.keep_passed("week03.flatten") == ""
     assert keeping.keep_passed("week03.state-bytes") == ""
+
+
+def handed_in(**modules):
+    """A page's cells as they are read, the last with this text of `mine/`."""
+    return [{"packed": ""}, {"packed": json.dumps(modules)}]
+
+
+@pytest.mark.parametrize(
+    ("packed", "words"),
+    [
+        ("not json", "could not be read"),
+        ("[1]", "could not be read"),
+        ('{"zero": 1}', "could not be read"),
+        (json.dumps({"zero": "x" * 300_000}), "more than 200,000 characters"),
+        ("9" * 500_000, "could not be read"),
+        (json.dumps({"zero": "def ("}), "mine/zero.py was replaced by the course's: it is not Python"),
+        (json.dumps({"zero": "(" * 5000}), "mine/zero.py was replaced by the course's: it is not Python"),
+        (json.dumps({"zero": "def f(): 1\ndef f(): 2"}), "it defines f twice"),
+        (json.dumps({"__init__": "1", "../x": "2"}), ""),
+    ],
+)
+def test_a_mine_that_cannot_be_read_is_left_out_with_a_note(packed, words):
+    modules, notes = handed_in_modules([{"packed": packed}])
+    assert modules == {} and words in " ".join(notes)
+
+
+def test_the_last_pack_of_a_page_counts():
+    cells = [*handed_in(zero="x = 1"), *handed_in(zero="x = 2")]
+    assert handed_in_modules(cells) == ({"zero": "x = 2"}, [])
+
+
+ROUND = """
+import torch
+from mine.collectives import ring_all_reduce
+from mine.zero import half
+
+def finish_gradients(gradients, kinds, tokens, *, copies, edp, tp, ends):
+    return half(ring_all_reduce(torch.ones(1), group=copies))
+"""
+
+
+def sample_check(week="week15"):
+    """Rank 0 of one returns 1: the ring's 2, halved."""
+    make = lambda case, rng: Task("finish_gradients", 1, [{"args": [[], [], 1], "groups": [0]}], [torch.ones(1)])  # noqa: E731
+    return dataclasses.replace(weeks.find("week15.finish"), public=({"ranks": 1},), draw=lambda rng: [], make=make)
