@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from shardlab.own.blocks import compose
+from shardlab.own.blocks import module_source
 from shardlab.own.pieces import piece_of
 
 from autograder import check, weeks
@@ -33,7 +33,7 @@ def test_helpers_constants_and_needed_imports_come_along_and_demonstrations_do_n
     block = block_of(FLATTEN, cells)
     assert names(block) == ["padded", "SIZE", "flatten_and_pad", "unflatten"]
     assert block.imports == ("import torch",)
-    assert "### BEGIN" not in compose("zero", {"week03.flatten": block})
+    assert "### BEGIN" not in module_source("zero", {"week03.flatten": block})
 
 
 def test_the_last_definition_counts_as_in_a_kernel():
