@@ -503,7 +503,8 @@ def whole_norm(gradients, is_split, *, tp_group, pp_group):
 # %% check="week09.whole-norm" points=2
 by_hand = {"sizes": {"tp": 2, "dp": 1, "pp": 1}, "numbers": 2, "by_hand": True}
 four = {"sizes": {"tp": 4, "dp": 1, "pp": 1}, "numbers": 384, "dtype": "bfloat16", "alike": True}
-check("week09.whole-norm", whole_norm, cases=[by_hand, {"sizes": small, "numbers": 100}, four])
+cases = [by_hand, {"sizes": small, "numbers": 100}, four, {"sizes": dict.fromkeys(small, 1), "numbers": 100}]
+check("week09.whole-norm", whole_norm, cases=cases)
 
 # %% [markdown]
 # ## 10 · Read real code
