@@ -73,7 +73,7 @@ def planned(answer: dict[str, Any], names: Sequence[str], *, shows: bool = False
     """
     if "cells" not in answer:
         return answer
-    modules = {"modules": answer["modules"]} if "modules" in answer else {}
+    modules = {key: answer[key] for key in ("modules", "own") if key in answer}
     return {"preamble": answer.get("preamble", ""), **modules, **_plan(_rows(answer), tuple(names), shows)}
 
 

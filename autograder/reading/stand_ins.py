@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from shardlab.own.blocks import Blocks, compose, course_blocks, packed, unpacked
+from shardlab.own.blocks import Blocks, course_blocks, module_source, packed, unpacked
 from shardlab.own.loader import course_source
 from shardlab.own.pieces import GIVEN, PIECES, pieces
 
@@ -45,16 +45,27 @@ def are_stale(root: Path = ROOT) -> bool:
         return True
 
 
+ASSEMBLES = "week15"
 _IMPORTS_MINE = re.compile(r"\b(from|import)\s+mine\b")
 
 
 def with_mine(answer: Mapping[str, Any], week: str) -> dict[str, Any]:
-    """An answer with the modules of `mine` that it may import, if it imports any."""
+    """An answer with the modules of `mine` that it may import, if it imports any.
+
+    Its own modules, handed in with the page, are kept from the week on that assembles them; earlier they play no part.
+    """
+    kept = {key: value for key, value in answer.items() if key != "own"}
+    if not imports_mine(answer):
+        return kept
+    own = {"own": answer["own"]} if answer.get("own") and week >= ASSEMBLES else {}
+    return kept | {"modules": before(week)} | own
+
+
+def imports_mine(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer's cells import `mine`, or its pickle refers to it."""
     if "cells" in answer:
-        asks = any(_IMPORTS_MINE.search(cell[1]) for cell in answer["cells"])
-    else:
-        asks = any(f"mine.{name}".encode() in answer["pickle"] for name in (*PIECES, *GIVEN))
-    return dict(answer) | ({"modules": before(week)} if asks else {})
+        return any(_IMPORTS_MINE.search(cell[1]) for cell in answer["cells"])
+    return any(f"mine.{name}".encode() in answer["pickle"] for name in (*PIECES, *GIVEN))
 
 
 @lru_cache
@@ -65,5 +76,5 @@ def before(week: str, root: Path = ROOT) -> dict[str, str]:
     """
     earlier = {name: one for name, one in course_blocks(pages(root)).items() if name[:6] < week[:6]}
     modules = {name: {key: earlier[key] for key in PIECES[name] if key in earlier} for name in PIECES}
-    sources = {name: compose(name, blocks) for name, blocks in modules.items() if blocks}
+    sources = {name: module_source(name, blocks) for name, blocks in modules.items() if blocks}
     return sources | {name: course_source(name) for name in GIVEN}

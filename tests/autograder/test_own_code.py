@@ -1,14 +1,17 @@
 """An answer leaves its page for `mine/` with exactly what it needs, or a sentence says why it cannot."""
 
+import json
+
 import pytest
-from shardlab.own.blocks import compose
+from shardlab.own.blocks import module_source
 from shardlab.own.pieces import piece_of
 
 from autograder import check, weeks
-from autograder.judging import keeping
+from autograder.judging import keeping, submission
 from autograder.judging.judge import Judge
 from autograder.matrices import kill_matrix
 from autograder.reading import stand_ins
+from autograder.reading.handed_in import modules_in as handed_in_modules
 from autograder.reading.own import NotExportable, block_of
 
 FLATTEN = piece_of("week03.flatten")
@@ -30,7 +33,7 @@ def test_helpers_constants_and_needed_imports_come_along_and_demonstrations_do_n
     block = block_of(FLATTEN, cells)
     assert names(block) == ["padded", "SIZE", "flatten_and_pad", "unflatten"]
     assert block.imports == ("import torch",)
-    assert "### BEGIN" not in compose("zero", {"week03.flatten": block})
+    assert "### BEGIN" not in module_source("zero", {"week03.flatten": block})
 
 
 def test_the_last_definition_counts_as_in_a_kernel():
@@ -123,3 +126,55 @@ def test_outside_of_a_learners_folder_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert keeping.keep_passed("week03.flatten") == ""
     assert keeping.keep_passed("week03.state-bytes") == ""
+
+
+def handed_in(**modules):
+    """A page's cells as they are read, the last with this text of `mine/`."""
+    return [{"packed": ""}, {"packed": json.dumps(modules)}]
+
+
+@pytest.mark.parametrize(
+    ("packed", "words"),
+    [
+        ("not json", "could not be read"),
+        ("[1]", "could not be read"),
+        ('{"zero": 1}', "could not be read"),
+        (json.dumps({"zero": "x" * 300_000}), "more than 200,000 characters"),
+        ("9" * 500_000, "could not be read"),
+        (json.dumps({"zero": "def ("}), "mine/zero.py was replaced by the course's: it is not Python"),
+        (json.dumps({"zero": "(" * 5000}), "mine/zero.py was replaced by the course's: it is not Python"),
+        (json.dumps({"zero": "def f(): 1\ndef f(): 2"}), "it defines f twice"),
+        (json.dumps({"__init__": "1", "../x": "2"}), ""),
+    ],
+)
+def test_a_mine_that_cannot_be_read_is_left_out_with_a_note(packed, words):
+    modules, notes = handed_in_modules([{"packed": packed}])
+    assert modules == {} and words in " ".join(notes)
+
+
+def test_the_last_pack_of_a_page_counts():
+    cells = [*handed_in(zero="x = 1"), *handed_in(zero="x = 2")]
+    assert handed_in_modules(cells) == ({"zero": "x = 2"}, [])
+
+
+def judged(judge, own):
+    found = weeks.find("week02.average-gradients")
+    answer = {"preamble": kill_matrix.PREAMBLE, "cells": [[found.exercise, SUM, True]], "own": {"collectives": own}}
+    return submission._judged(judge, found, answer, 1)
+
+
+def test_a_mine_that_was_handed_in_is_used_and_one_that_costs_points_is_replaced(of_week_1, monkeypatch):
+    monkeypatch.setattr(stand_ins, "ASSEMBLES", "week02")
+    ring = stand_ins.before("week02")["collectives"]
+    with Judge() as judge:
+        assert judged(judge, ring.replace("total", "whole")).is_right
+        wrong = judged(judge, ring.replace("return total", "return 2 * total"))
+        assert wrong.is_right and "Your mine/collectives.py was replaced by the course's" in wrong.text
+        assert judged(judge, "1 / 0").is_right
+        assert judged(judge, "def other(): pass").is_right
+
+
+def test_before_the_week_that_assembles_it_a_mine_plays_no_part(of_week_1):
+    with Judge() as judge:
+        verdict = judged(judge, "def ring_all_reduce(tensor, *, group):\n    return 0 * tensor")
+    assert verdict.is_right and "replaced" not in verdict.text

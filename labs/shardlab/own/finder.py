@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from typing import Any
 
-_served: Mapping[str, str] | None = None  # in a sandbox: the only modules there are
+_served: Mapping[str, tuple[str, str]] | None = None  # in a sandbox: the only modules there are
 
 
 def install() -> None:
@@ -26,10 +26,10 @@ def install() -> None:
         sys.meta_path.insert(0, Finder())
 
 
-def serve(modules: Mapping[str, str]) -> None:
-    """From now on these modules, {name: source}, are all that `mine` has: no file is read."""
+def serve(modules: Mapping[str, str], own: Mapping[str, str] | None = None) -> None:
+    """From now on these modules, {name: source}, are all that `mine` has: no file is read. `own` goes over them."""
     global _served  # noqa: PLW0603 - one process, one sandbox
-    _served = dict(modules)
+    _served = {name: (text, (own or {}).get(name, "")) for name, text in ({**(own or {}), **modules}).items()}
     forget()
 
 

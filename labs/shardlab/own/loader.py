@@ -13,14 +13,14 @@ from types import ModuleType
 from typing import Any
 
 from shardlab.own import PACKAGE
-from shardlab.own.blocks import MARK, Blocks, compose, course_blocks, standing_for
+from shardlab.own.blocks import MARK, Blocks, course_blocks, module_source, standing_for
 from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
 from shardlab.study.folder import around, course_folder
 
 NOT_ITS_OWN = (SyntaxError, ValueError, OSError, UnicodeDecodeError)
 
 
-def spec(module: str, served: Mapping[str, str] | None) -> ModuleSpec | None:
+def spec(module: str, served: Mapping[str, tuple[str, str]] | None) -> ModuleSpec | None:
     """How to make `mine` or one of its modules; `served` are the only ones there are, None outside of a sandbox."""
     folder = None if served is not None else own_folder()
     name = f"{PACKAGE}.{module}" if module else PACKAGE
@@ -29,7 +29,7 @@ def spec(module: str, served: Mapping[str, str] | None) -> ModuleSpec | None:
         found.submodule_search_locations = [str(folder)] if folder else []
         return found
     if served is not None:
-        return ModuleSpec(name, _Served(served[module]), origin=name) if module in served else None
+        return ModuleSpec(name, _Served(*served[module]), origin=name) if module in served else None
     path = folder / f"{module}.py" if folder else None
     if module not in PIECES and module not in GIVEN and not (path and path.is_file()):
         return None
@@ -50,11 +50,18 @@ class _Nothing(Loader):
 
 
 class _Served(Loader):
-    def __init__(self, source: str) -> None:
-        self._source = source
+    """In a sandbox: the course's text, and a student's over it where that runs."""
+
+    def __init__(self, source: str, own: str) -> None:
+        self._source, self._own = source, own
 
     def exec_module(self, module: ModuleType) -> None:
-        run(self._source, module.__dict__, f"<{module.__name__}>")
+        space, name = module.__dict__, f"<{module.__name__}>"
+        run(self._source, space, name)
+        before = dict(space)
+        if self._own and _run(self._own, space, name):
+            space.clear()
+            space.update(before)
 
 
 class _Own(Loader):
@@ -108,7 +115,7 @@ def course_source(module: str) -> str:
     if module in GIVEN:
         return Path(__file__).resolve().parents[1].joinpath("model", f"{module}.py").read_text(encoding="utf-8")
     blocks = {name: one for name, one in _course().items() if name in PIECES.get(module, {})}
-    return compose(module, blocks) if blocks else ""
+    return module_source(module, blocks) if blocks else ""
 
 
 def _course() -> Blocks:
