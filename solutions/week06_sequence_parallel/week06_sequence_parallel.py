@@ -256,7 +256,7 @@ def there_and_back(part, whole_gradient, whole, part_gradient, *, group):
 by_hand = {"ranks": 2, "rows": 1, "batch": 2, "width": 2}
 three = {"ranks": 4, "rows": 2, "batch": 2, "width": 3, "subgroup": [1, 2, 3], "dtype": "bfloat16"}
 uneven = {"ranks": 2, "rows": 1, "batch": 1, "width": 2, "more": 1}
-check("week06.operators", there_and_back, cases=[by_hand, three, uneven])
+check("week06.operators", there_and_back, cases=[by_hand, three, uneven, by_hand | {"ranks": 1, "rows": 2}])
 
 # %% [markdown]
 # **Predict, then measure.** The dot-product test on four ranks: forward of one operator on the left, its backward on
@@ -333,7 +333,8 @@ def block_step(x, layers, gradient, *, group):
 sizes = {"length": 1, "batch": 1, "width": 4, "inner": 2, "layers": 1, "part": "values"}
 some = {"ranks": 4, "length": 2, "batch": 2, "width": 5, "inner": 2, "layers": 2, "subgroup": [1, 2, 3]}
 long = {"ranks": 4, "length": 512, "batch": 1, "width": 256, "inner": 8, "layers": 16, "part": "memory"}
-check("week06.block", block_step, cases=[{"ranks": 2} | sizes, some | {"part": "values"}, long])
+cases = [{"ranks": 2} | sizes, some | {"part": "values"}, {"ranks": 1} | sizes, long]
+check("week06.block", block_step, cases=cases)
 
 # %% [markdown]
 # ### Predict, then measure: bytes kept, bytes sent
