@@ -339,15 +339,18 @@ check("week06.block", block_step, cases=cases)
 # %% [markdown]
 # ### Predict, then measure: bytes kept, bytes sent
 #
-# Your block beside a tensor-parallel one: h = 32, an inner width of 4h, 16 positions, b = 2, bf16, 4 ranks. By the
+# Your block and a tensor-parallel one made of your week 5: h = 32, an inner width of 4h, 16 positions, b = 2, bf16, 4 ranks. By the
 # table tensor parallelism keeps, in units of sbh: 2 for the norm's input, 2 for the matrices' input, and 16/t. And two
 # numbers per position, mean and deviation: 4sb bytes that the paper leaves out. **What does yours keep?**
 
 
 # %%
+from mine.tensor_parallel import copy_to_tp, reduce_from_tp
+
+
 def tp_block(x, gain, shift, columns, rows, *, group):
-    normed = tensor_parallel.copy_to_tp(layer_norm(x, gain.shape, gain, shift), group=group)
-    return x + tensor_parallel.reduce_from_tp(gelu(normed @ columns) @ rows, group=group)
+    normed = copy_to_tp(layer_norm(x, gain.shape, gain, shift), group=group)
+    return x + reduce_from_tp(gelu(normed @ columns) @ rows, group=group)
 
 
 def kept_and_sent(block, positions):

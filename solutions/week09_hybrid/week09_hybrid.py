@@ -49,7 +49,6 @@ from shardlab.mesh import Mesh, create_process_groups, link_bytes_per_second, po
 from autograder import check
 
 dist, mse_loss = torch.distributed, torch.nn.functional.mse_loss
-copy_to_tp, reduce_from_tp = tensor_parallel.copy_to_tp, tensor_parallel.reduce_from_tp  # week 5's g and f
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -374,6 +373,9 @@ def where(rank=21, order="tp-dp-pp"):
 # stage sends, then leaves `x.grad`: that goes on to the stage before. `dist.send(x, group=pp_group, group_dst=stage +
 # 1)`.
 # </details>
+
+# %%
+from mine.tensor_parallel import copy_to_tp, reduce_from_tp  # your f and g of week 5
 
 
 # %% exercise="week09.hybrid-step"

@@ -6,8 +6,8 @@
 
 `SavedShard.tensor` is a view of the trainer's own memory: a save copies nothing, a load writes where the numbers
 belong, and nothing is gathered. A shard is a block `offsets : offsets + tensor.shape` of a tensor of `global_shape`,
-whose name in the whole model is `key` ("blocks.7.up.weight"; a tied head is "token.weight"). `kind` says which tensor of
-that name: "weight" (the master, float32 under bfloat16), "buffer", or one of the optimizer's states, named as torch
+whose name in the whole model is `key` ("blocks.7.up.weight"; a tied head is "token.weight"). `kind` says which tensor
+of that name: "weight" (the master, float32 under bfloat16), "buffer", or one of the optimizer's states, named as torch
 names them: "exp_avg", "exp_avg_sq", "momentum_buffer", ..., and "step", a single number for each key, of shape [].
 Whatever the mesh, schedule and ZeRO stage, the set of (key, kind, global_shape) is the same; a load on another mesh
 reads other blocks of the same tensors. Before the first step `chunks_to_load` makes the states, as zeros.

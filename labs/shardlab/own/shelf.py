@@ -14,9 +14,10 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shardlab.own import PACKAGE, finder
+from shardlab.own import finder
 from shardlab.own.blocks import Block, Blocks, course_blocks, dumped, loaded, module_source, standing_for
 from shardlab.own.loader import course_source
+from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
 from shardlab.study import page
 from shardlab.study.folder import NAME, Folder
