@@ -10,6 +10,7 @@ from typing import Any
 
 from shardlab.own.blocks import Blocks, course_blocks, module_source, packed, unpacked
 from shardlab.own.loader import course_source
+from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import GIVEN, PIECES, pieces
 
 from autograder.authoring import notebooks
@@ -30,6 +31,18 @@ def from_solutions(root: Path = ROOT) -> Blocks:
             page = notebooks.read_source(piece.week, root)
             cells[piece.week] = [cell.source for cell in page.cells if cell.cell_type == "code"]
     return {piece.exercise: block_of(piece, cells[piece.week]) for piece in pieces()}
+
+
+def write_source(folder: Path, root: Path = ROOT) -> Path:
+    """Write the course's own `mine` as plain files into a folder and return the package."""
+    blocks = from_solutions(root)
+    sources = {name: module_source(name, {key: blocks[key] for key in PIECES[name]}) for name in PIECES}
+    sources |= {name: course_source(name) for name in GIVEN}
+    target = folder / PACKAGE
+    target.mkdir(parents=True, exist_ok=True)
+    for name, source in {"__init__": "", **sources}.items():
+        (target / f"{name}.py").write_text(source, encoding="utf-8")
+    return target
 
 
 def text(root: Path = ROOT) -> str:
