@@ -7,6 +7,7 @@ from autograder.matrices import forged, kill_matrix, known
 
 AVERAGE, BACKWARD = weeks.find("week02.average-gradients"), weeks.find("week02.ddp-backward")
 SMALL = AVERAGE.public[:1]
+OVERLAP = [case for case in BACKWARD.public if case["ranks"] > 1][-1:]
 IN_PLACE = """
 def average_gradients(gradients, *, group):
     for gradient in gradients:
@@ -70,9 +71,8 @@ def test_inputs_are_seen_from_outside(judge, source, sentence):
 )
 def test_a_backward_that_claims_to_overlap_is_found_out(judge, forgery, sentence):
     late = known.find(BACKWARD.exercise, "after_the_backward").source
-    overlap = BACKWARD.public[-1:]
     claims = forged.honest(BACKWARD, known.right_of(BACKWARD.exercise).source, judge)
-    verdict = judged(judge, BACKWARD, forged.cell(claims, forged.forgeries()[forgery], late), overlap)
+    verdict = judged(judge, BACKWARD, forged.cell(claims, forged.forgeries()[forgery], late), OVERLAP)
     assert verdict.points == 0 and sentence in verdict.text
 
 
@@ -82,7 +82,7 @@ def test_messages_of_one_byte_are_the_modules_own(judge):
     right = known.right_of(BACKWARD.exercise).source.replace(
         "    parameters, size =", "    dist.broadcast(torch.zeros(1, dtype=torch.uint8), 0)\n    parameters, size =", 1
     )
-    verdict = judged(judge, BACKWARD, right, BACKWARD.public[-1:])
+    verdict = judged(judge, BACKWARD, right, OVERLAP)
     assert verdict.points == 0 and "exchanges messages of one byte" in verdict.text
 
 
