@@ -36,8 +36,9 @@ def build(
     check: Annotated[bool, typer.Option("--check", help="write nothing; fail if course/ is stale")] = False,
     force: Annotated[bool, typer.Option("--force", help="overwrite a notebook that holds answers")] = False,
 ) -> None:
-    """Build the students' notebooks of course/ from solutions/, and the file with all hints."""
+    """Build the students' notebooks of course/ from solutions/, the file with all hints, and the one with stand-ins."""
     from autograder.authoring import agreement, hints, notebooks
+    from autograder.reading import stand_ins
 
     try:
         chosen = [notebooks.find_week(week)] if week else notebooks.weeks()
@@ -45,12 +46,15 @@ def build(
             agreement.refuse_disagreement(name)
         stale = [name for name in chosen if notebooks.is_stale(name)]
         old = [*stale, *(["the hints"] if hints.are_stale() else [])]
+        old += ["the answers for `mine`"] if stand_ins.are_stale() else []
         if check and old:
             _fail(f"course/ is older than solutions/ for {', '.join(old)}: run `make notebooks` and commit the result")
         for name in [] if check else chosen:
             print(f"{notebooks.build(name, force=force)}{' (new)' if name in stale else ''}")
         if not check:
             hints.path_of().write_text(hints.text(), encoding="utf-8")
+            if stand_ins.are_stale():
+                stand_ins.path_of().write_text(stand_ins.text(), encoding="utf-8")
     except ValueError as error:
         _fail(str(error))
 
@@ -91,6 +95,19 @@ def measure(exercise: Annotated[str, typer.Argument(help="week02.assign-buckets"
 
     try:
         print(json.dumps(measured(exercise)))
+    except ValueError as error:
+        _fail(str(error))
+
+
+@app.command()
+def collect(folder: Annotated[Path, typer.Argument(help="A learner's folder, such as work/")]) -> None:
+    """Write a learner's mine/ again, from the answers on their pages that have passed."""
+    from shardlab.study.folder import find
+
+    from autograder.judging.keeping import collect as collected
+
+    try:
+        print("\n".join(collected(find(folder))) or "No answer for mine/ has passed yet.")
     except ValueError as error:
         _fail(str(error))
 

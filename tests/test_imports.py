@@ -22,6 +22,7 @@ LAYERS: dict[str, list[tuple[str, ...]]] = {
         ("exports", "meant", "terminal"),
         ("costs",),
         ("study",),
+        ("own",),
         ("meter",),
         ("ranks",),
         (ITSELF,),

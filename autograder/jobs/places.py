@@ -31,6 +31,11 @@ def ours() -> list[str]:
     return [str(Path(str(shardlab.__file__)).resolve().parent), str(jobs.parent / "__init__.py"), str(jobs)]
 
 
+def pages() -> str:
+    """Where an installed shardlab has the course's pages, with hints and packed answers; the folder may not exist."""
+    return str(Path(str(shardlab.__file__)).resolve().parent / "pages")
+
+
 def packages() -> list[str]:
     """Every folder of installed packages that this Python imports from: its own, a user's, one of PYTHONPATH."""
     absolute = filter(os.path.isabs, sys.path)

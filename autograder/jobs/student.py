@@ -22,6 +22,8 @@ from itertools import islice
 from types import ModuleType
 from typing import Any
 
+from shardlab.own import finder
+
 from autograder.jobs.statements import statements_of
 
 MOST_SECONDS = 3.0  # for all statements together that the answer may not need
@@ -85,6 +87,7 @@ def load(
 
 
 def _from_pickle(answer: dict[str, Any]) -> dict[str, Any]:
+    finder.serve(answer.get("modules", {}))  # at the desk, too, the course's: a mistake of earlier weeks costs nothing
     functions, sources = pickle.loads(answer["pickle"])  # in the sandbox, where student code is allowed to run
     for name, lines in sources.items():
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
@@ -196,6 +199,7 @@ def run_cells(answer: dict[str, Any], names: Collection[str], loading: Loading) 
     """
     if answer["refused"]:
         raise StudentError(answer["refused"])
+    finder.serve(answer.get("modules", {}), answer.get("own", {}))
     space = loading.space
     exec(compile(answer["preamble"], "<notebook>", "exec", dont_inherit=True), space)
     for cell in answer["cells"]:

@@ -18,6 +18,7 @@ from autograder.checks.base import Case, Check, Reply, Task, touched_input, trou
 from autograder.jobs import plain
 from autograder.jobs.message import Job, Report
 from autograder.reading.program import passed_over, planned
+from autograder.reading.stand_ins import with_mine
 from autograder.sandboxes.zygote import SandboxLost, Zygote
 
 ATTEMPTS = 3  # a fault of the machine is tried again, and never scored as an answer
@@ -97,6 +98,7 @@ class Judge:
         first problem that a public case shows, with 0 points: enough to know that an answer is wrong, and seen to be.
         """
         rng = Random(seed_for(seed, check.exercise))
+        answer = with_mine(answer, check.exercise.partition(".")[0])
         chosen = list(cases) if cases is not None else [*check.public, *check.draw(rng)]
         tasks = [check.make(case, rng) for case in chosen]
         parts = {case.get("part", "") for case in chosen}

@@ -13,6 +13,7 @@ from autograder.reading.answers import note_of
 from autograder.reading.dossier import Dossier
 from autograder.reading.names import printable
 from autograder.reading.program import not_run
+from autograder.reading.stand_ins import imports_mine
 from autograder.sandboxes.zygote import OFFICIAL, level
 
 NOT_ANSWERED = "There is no cell for this exercise: was it deleted?"
@@ -61,10 +62,31 @@ def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
 def _judged(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
     """The verdict on one answer; an answer over which the judge stumbles gets 0 points, and the instructor a mark."""
     try:
-        verdict = judge.judge(check, answer, seed)
+        verdict = _with_stand_ins(judge, check, answer, seed)
     except Exception as error:
         text = clean(f"Not graded: your answer could not be judged ({_said(error)}).")
         verdict = Verdict(check.exercise, 0.0, check.points, text, look=True)
     told = TOLD if verdict.fault or verdict.look else ""
     notes = [note_of(check.exercise, answer), *([] if verdict.is_right else not_run(answer))]
     return replace(verdict, text=clean("\n".join(filter(None, [verdict.text + told, *notes]))))
+
+
+def _with_stand_ins(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
+    """The verdict with the student's own `mine/`; where that costs points, with the course's modules in its place.
+
+    An earlier mistake costs nothing; the verdict names the module that the points hang on.
+    """
+    verdict, own = judge.judge(check, answer, seed), answer.get("own", {})
+    if verdict.is_right or not own or not imports_mine(answer):
+        return verdict
+    without = judge.judge(check, answer | {"own": {}}, seed)
+    if without.points <= verdict.points:
+        return verdict
+    used = [name for name in own if any(f"mine.{name}" in cell[1] for cell in answer["cells"])] or list(own)
+    for name in used:
+        others = {other: text for other, text in own.items() if other != name}
+        if (found := judge.judge(check, answer | {"own": others}, seed)).points >= without.points:
+            return replace(
+                found, text=f"{found.text}\nYour mine/{name}.py was replaced by the course's: {verdict.text}"
+            )
+    return replace(without, text=f"{without.text}\nYour mine/ was replaced by the course's: {verdict.text}")

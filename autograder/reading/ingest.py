@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 from autograder.authoring import notebooks
 from autograder.authoring.course import ROOT
 from autograder.reading import cell_text, written
+from autograder.reading.handed_in import modules_in
 from autograder.reading.names import not_a_student, printable
 from autograder.reading.notebook_file import NotReadable, parse, read_regular_file
 
@@ -39,6 +40,7 @@ class Submission:
     notes   sentences for the feedback: what was missing, twice there, or unreadable
     found   whether there was a file at all ("not submitted" is not zero points)
     places  for each extra cell the id of our cell that it stands above; "" below all of ours
+    own     the modules of the student's `mine/` by name, as text
     """
 
     student: str
@@ -48,6 +50,7 @@ class Submission:
     notes: list[str] = field(default_factory=list)
     found: bool = True
     places: list[str] = field(default_factory=list)
+    own: dict[str, str] = field(default_factory=dict)
 
 
 def read_submission(student: str, week: str, submitted: Path, root: Path = ROOT) -> Submission:
@@ -137,7 +140,8 @@ def take_cells(cells: list[dict], student: str, week: str, root: Path = ROOT) ->
     notes += [f"No cell was found for the written answer {name}; your instructor looks for it." for name in text.unsure]
     notes += [f"The cell {name} is missing; was it deleted?" for name in wanted if name not in answers]
     places += [""] * (len(extra) - len(places))
-    return Submission(student, week, answers, extra, _short(notes), places=places)
+    own, unusable = modules_in(cells)
+    return Submission(student, week, answers, extra, _short([*notes, *unusable]), places=places, own=own)
 
 
 def restore(submission: Submission, root: Path = ROOT) -> NotebookNode:

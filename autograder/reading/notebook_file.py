@@ -9,6 +9,8 @@ import re
 import stat
 from pathlib import Path
 
+from shardlab.own.packing import MIME
+
 MAX_BYTES = 5_000_000
 MAX_DEPTH = 40  # JupyterLab's notebooks stay under ten
 MAX_CELLS = 5000
@@ -78,7 +80,7 @@ def parse(data: bytes) -> list[dict]:
 
 
 def _plain_cell(cell: object, number: int) -> dict:
-    """Check one cell and keep type, text, metadata and id."""
+    """Check one cell and keep type, text, metadata, id, and what it has packed of the learner's `mine/`."""
     if not isinstance(cell, dict):
         raise NotReadable(f"cell {number} is not an object")
     source, metadata = cell.get("source", ""), cell.get("metadata", {})
@@ -94,7 +96,20 @@ def _plain_cell(cell: object, number: int) -> dict:
         "source": clean.replace("\r\n", "\n").replace("\r", "\n"),
         "metadata": metadata if isinstance(metadata, dict) else {},
         "id": cell["id"] if isinstance(cell.get("id"), str) else "",
+        "packed": _packed(cell.get("outputs")),
     }
+
+
+def _packed(outputs: object) -> str:
+    """The text that `shardlab.own.pack` put into an output of the cell; everything else in outputs is ignored."""
+    for output in outputs if isinstance(outputs, list) else []:
+        data = output.get("data") if isinstance(output, dict) else None
+        text = data.get(MIME) if isinstance(data, dict) else None
+        if isinstance(text, list) and all(isinstance(line, str) for line in text):
+            text = "".join(text)
+        if isinstance(text, str):
+            return text.encode("utf-8", "replace").decode("utf-8")
+    return ""
 
 
 def _cells_of_version_3(content: dict) -> list:

@@ -73,7 +73,8 @@ def planned(answer: dict[str, Any], names: Sequence[str], *, shows: bool = False
     """
     if "cells" not in answer:
         return answer
-    return {"preamble": answer.get("preamble", ""), **_plan(_rows(answer), tuple(names), shows)}
+    modules = {key: answer[key] for key in ("modules", "own") if key in answer}
+    return {"preamble": answer.get("preamble", ""), **modules, **_plan(_rows(answer), tuple(names), shows)}
 
 
 def not_run(answer: dict[str, Any]) -> list[str]:

@@ -19,13 +19,14 @@ def mounts() -> dict[str, bool]:
     """{path: whether it is shown, for reading alone}, parents first; the others are covered by an empty folder.
 
     Shown: system, Python with its packages, shardlab, the jobs; nothing else of the host. What else the course holds
-    (solutions, checks, answers handed in) is covered where it lies below one of these, as in /usr/src.
+    (solutions, checks, answers handed in, an installed shardlab's pages with the packed answers) is covered where it is
+    below one of these, as in /usr/src.
     """
     older = [str(path) for path in _SYSTEM if path.is_dir() and not path.is_symlink()]
     linker = [path for path in ("/etc/ld.so.cache",) if os.path.exists(path)]
     wanted = [*older, *linker, *places.wanted()]
-    course = _course()
-    covered = [course] if any(places.is_below(course, path) for path in wanted) else []
+    hidden = [_course(), *filter(os.path.isdir, [places.pages()])]
+    covered = [path for path in hidden if any(places.is_below(path, shown) for shown in wanted)]
     shown = places.outermost(wanted, covered)
     return {path: path in shown for path in sorted([*shown, *covered])}
 

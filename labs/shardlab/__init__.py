@@ -11,11 +11,12 @@
 | 10 planning | `costs`, and in every week the formula beside what was measured |
 | 11 experts, 12 expert parallel | `model` routes, drops and computes; `expert_parallel` spreads experts over ranks |
 | 14 long context | `context_parallel` |
-| 15 capstone | `train`: recipes, the loop, checkpoints that any mesh can load |
+| 15 capstone | `train`: recipes, the loop, checkpoints that any mesh can load; `own`: the learner's trainer, `mine` |
 | every week | `model` is what is trained, `figures` draws, `commands` are `shardlab` in a shell, `study` keeps pages |
 """
 
 from shardlab.exports import lazily
+from shardlab.own.finder import install
 
 TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes longer than all of this
 
@@ -40,3 +41,4 @@ if TYPE_CHECKING:
     from shardlab.ranks.run import PerRank, RanksFailed, run
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)
+    install()

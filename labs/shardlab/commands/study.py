@@ -55,9 +55,11 @@ def overview(
     """Show weeks, points, tries, hints, time, and what to do next."""
     context.obj = Chosen(folder)
     if context.invoked_subcommand is None:
+        from shardlab.own import shown
         from shardlab.study import told
 
         _show(told.overview(_folder(context)))
+        typer.echo(shown.summary(_folder(context)))
 
 
 @study.command()
@@ -187,6 +189,21 @@ def cards(
             raise typer.Exit(1)
         days = DAYS[min(card.box, len(DAYS) - 1)] if known else DAYS[0]
         typer.echo(f"It comes back in {days} {'day' if days == 1 else 'days'}.")
+
+
+@study.command()
+@in_sentences
+def mine(
+    context: typer.Context,
+    collect: Annotated[bool, typer.Option("--collect", help="Write mine/ again from your saved pages.")] = False,
+) -> None:
+    """Show which parts of your own trainer are yours, and which are still the course's."""
+    from shardlab.own import shelf, shown
+
+    found = _folder(context)
+    if collect:
+        typer.echo(shelf.collected(found))
+    _show(shown.table(found))
 
 
 @study.command("export")

@@ -1,1 +1,11 @@
 """A learner's own trainer: the answers of all weeks as one package, `mine`, with the course's where one is missing."""
+
+from shardlab.exports import lazily
+
+PACKAGE = "mine"
+TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes longer than all of this
+
+if TYPE_CHECKING:
+    from shardlab.own.packing import pack
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -170,4 +170,5 @@ def _is_installed(module: Any) -> bool:
     if module.__name__ == "__main__":
         return True  # cloudpickle always takes these by value
     file = getattr(module, "__file__", None) or ""
-    return module.__name__.split(".")[0] == "shardlab" or not file or "/lib/python" in file
+    root = module.__name__.split(".")[0]  # a rank finds `mine` as this process does: from the working folder
+    return root in ("shardlab", "mine") or not file or "/lib/python" in file

@@ -1,0 +1,48 @@
+"""The modules of `mine/` that came with a page, read as data: text from one cell's output, of known names and sizes."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardlab.own.pieces import PIECES
+
+from autograder.jobs.statements import NOT_PYTHON, PARSING
+
+MOST_LETTERS = 200_000  # of all modules; the course's have 40,000
+
+
+def modules_in(cells: Sequence[Mapping[str, Any]]) -> tuple[dict[str, str], list[str]]:
+    """({module: source}, notes) of the last cell that packed any; what cannot be used is left out with a note."""
+    packed = [cell["packed"] for cell in cells if cell.get("packed")]
+    if not packed:
+        return {}, []
+    try:
+        found = json.loads(packed[-1]) if len(packed[-1]) <= 2 * MOST_LETTERS else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+        return {}, ["Your mine/ could not be read: run the cell that packs it again."]
+    if sum(map(len, found.values())) > MOST_LETTERS:
+        return {}, [f"Your mine/ has more than {MOST_LETTERS:,} characters, and was left out."]
+    modules, notes = {}, []
+    for name in PIECES:
+        if name in found and (reason := _unusable(found[name])):
+            notes.append(f"Your mine/{name}.py was replaced by the course's: {reason}.")
+        elif name in found:
+            modules[name] = found[name]
+    return modules, notes
+
+
+def _unusable(source: str) -> str:
+    """Why the text of a module cannot be used, "" where it can."""
+    try:
+        with PARSING:
+            tree = ast.parse(source)
+    except NOT_PYTHON as error:
+        return f"it is not Python ({str(error)[:80]})"
+    defined = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+    twice = next((name for name in defined if defined.count(name) > 1), None)
+    return f"it defines {twice} twice" if twice else ""

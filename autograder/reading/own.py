@@ -1,0 +1,144 @@
+"""Take an answer out of its page for `mine/`: the statements that its functions need, as text. Nothing runs here."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shardlab.own.blocks import Block, signature_digest
+from shardlab.own.pieces import PIECES, Piece, home_of
+
+from autograder.jobs.statements import Statement
+from autograder.reading.cell_text import NotPython, read
+
+ALLOWED = {"torch", "numpy", "mine", *sys.stdlib_module_names} - {"__main__"}
+CONSTANT_CALLS = {"partial", "compile", "set", "frozenset", "range", "tuple", "dict", "namedtuple", "TypeVar"}
+MARKS = ("### BEGIN SOLUTION", "### END SOLUTION")
+
+
+class NotExportable(ValueError):
+    """An answer that passes and cannot become part of `mine`; the message names the reason and a remedy."""
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A statement with its text, and the number of its cell."""
+
+    statement: Statement
+    source: str
+    cell: int
+
+
+def block_of(piece: Piece, cells: Sequence[str]) -> Block:
+    """What a piece needs of a page's cells, in order, as they were run: the last definition of a name counts.
+
+    Raises NotExportable where a kept name has no definition, or where one needs something that is no import, function,
+    class or constant.
+    """
+    placed = list(_statements(cells))
+    last: dict[str, int] = {name: place for place, one in enumerate(placed) for name in one.statement.binds}
+    for name in piece.names:
+        if name not in last or not _defines(placed[last[name]].statement):
+            raise NotExportable(f"no cell defines {name} with `def` or `class`: write it as a function of that name")
+    _refuse_shadows(piece, placed, {placed[last[name]].cell for name in piece.names})
+    due = _closure(piece, placed, last)
+    imports = tuple(placed[place].source for place in due if placed[place].statement.is_import)
+    parts = tuple(
+        (next(iter(placed[place].statement.binds)), placed[place].source)
+        for place in due
+        if not placed[place].statement.is_import
+    )
+    block = Block(imports, parts)
+    return Block(imports, parts, signature_digest(block, piece.names))
+
+
+def _statements(cells: Sequence[str]) -> Iterator[_Placed]:
+    for number, source in enumerate(cells):
+        try:
+            code, found = read(source)
+        except NotPython:
+            continue
+        lines = code.splitlines()
+        for one in found:
+            yield from (_Placed(part, text, number) for part, text in _one_name_each(one, lines))
+
+
+def _one_name_each(statement: Statement, lines: Sequence[str]) -> Iterator[tuple[Statement, str]]:
+    """`dist, relu = torch.distributed, torch.relu` as two assignments; any other statement with its text as it is."""
+    match statement.tree:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
+            for name, value in zip(names, values, strict=True):
+                tree = ast.copy_location(ast.Assign([name], value), statement.tree)
+                yield Statement(tree), ast.unparse(tree)
+        case ast.Import() | ast.ImportFrom():
+            yield statement, ast.unparse(statement.tree)
+        case tree:
+            first = min([tree.lineno, *(one.lineno for one in getattr(tree, "decorator_list", []))])
+            own = lines[first - 1 : tree.end_lineno]
+            yield statement, "\n".join(line.rstrip() for line in own if line.strip() not in MARKS)
+
+
+def _defines(statement: Statement) -> bool:
+    return statement.is_definition or isinstance(getattr(statement.tree, "value", None), ast.Lambda)
+
+
+def _refuse_shadows(piece: Piece, placed: Sequence[_Placed], own_cells: set[int]) -> None:
+    """An answer's cell may not define what another exercise adds to the same module."""
+    others = {name for exercise, names in PIECES[piece.module].items() if exercise != piece.exercise for name in names}
+    for one in placed:
+        if one.cell in own_cells and (twice := sorted(one.statement.binds & others - set(piece.names))):
+            home = home_of(piece.module, twice[0])
+            owner = home.exercise if home else "another exercise"
+            raise NotExportable(f"its cell also defines {twice[0]}, which belongs to {owner}: rename it")
+
+
+def _closure(piece: Piece, placed: Sequence[_Placed], last: dict[str, int]) -> list[int]:
+    """The places of the statements that the kept names need, in the order of the cells."""
+    due: set[int] = set()
+    todo, asked = [(name, "") for name in reversed(piece.names)], set[str]()
+    while todo:
+        name, user = todo.pop()
+        if name in asked:
+            continue
+        asked.add(name)
+        home = home_of(piece.module, name)
+        if home is not None and home.exercise != piece.exercise and home.week == piece.week:
+            continue  # another block of the same module
+        if name not in last:
+            if not hasattr(builtins, name) and name != "__class__":
+                raise NotExportable(f"{user} uses {name}, which no cell defines: define it, or pass it as an argument")
+            continue
+        one = placed[last[name]].statement
+        _refuse(name, user, one)
+        due.add(last[name])
+        todo += [(read_name, name) for read_name in sorted(one.reads)]
+    return sorted(due)
+
+
+def _refuse(name: str, user: str, statement: Statement) -> None:
+    """Raise NotExportable for a statement that cannot be part of a module which runs without the notebook."""
+    tree = statement.tree
+    if isinstance(tree, ast.Import | ast.ImportFrom):
+        source = tree.module or "" if isinstance(tree, ast.ImportFrom) else tree.names[0].name
+        root = "a relative import" if isinstance(tree, ast.ImportFrom) and tree.level else source.split(".")[0]
+        if root not in ALLOWED:
+            raise NotExportable(f"{user} uses {name} from {root}, which `mine` does without: write that part yourself")
+    elif not (_defines(statement) or _is_constant(tree)):
+        raise NotExportable(
+            f"{user} reads {name}, a variable of the notebook: pass it as an argument, or write a constant"
+        )
+
+
+def _is_constant(tree: ast.stmt) -> bool:
+    """Whether it is `NAME = value` for a value without calls, but for a few that make constants."""
+    if isinstance(tree, ast.Assign) and len(tree.targets) == 1 and isinstance(tree.targets[0], ast.Name):
+        value: ast.expr | None = tree.value
+    elif isinstance(tree, ast.AnnAssign) and isinstance(tree.target, ast.Name):
+        value = tree.value
+    else:
+        return False
+    calls = [one.func for one in ast.walk(value) if isinstance(one, ast.Call)] if value is not None else []
+    return all(getattr(one, "attr", getattr(one, "id", "")) in CONSTANT_CALLS for one in calls)

@@ -1,0 +1,80 @@
+"""The course's answers in the form of `mine/`, one packed file in course/: stand-ins for what is not written yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from shardlab.own.blocks import Blocks, compose, course_blocks, packed, unpacked
+from shardlab.own.loader import course_source
+from shardlab.own.pieces import GIVEN, PIECES, pieces
+
+from autograder.authoring import notebooks
+from autograder.authoring.course import ROOT, pages
+from autograder.reading.own import block_of
+
+
+def path_of(root: Path = ROOT) -> Path:
+    """Where a course keeps them."""
+    return pages(root) / "own.json"
+
+
+def from_solutions(root: Path = ROOT) -> Blocks:
+    """The blocks of all pieces, taken from solutions/. Raises NotExportable for a solution that `mine` cannot use."""
+    cells: dict[str, list[str]] = {}
+    for piece in pieces():
+        if piece.week not in cells:
+            page = notebooks.read_source(piece.week, root)
+            cells[piece.week] = [cell.source for cell in page.cells if cell.cell_type == "code"]
+    return {piece.exercise: block_of(piece, cells[piece.week]) for piece in pieces()}
+
+
+def text(root: Path = ROOT) -> str:
+    """The file as the solutions give it now."""
+    return packed(from_solutions(root))
+
+
+def are_stale(root: Path = ROOT) -> bool:
+    """Whether the file holds other answers than the solutions; compressed bytes may differ between machines."""
+    try:
+        return unpacked(path_of(root).read_text(encoding="utf-8")) != from_solutions(root)
+    except (OSError, ValueError):
+        return True
+
+
+ASSEMBLES = "week15"
+_IMPORTS_MINE = re.compile(r"\b(from|import)\s+mine\b")
+
+
+def with_mine(answer: Mapping[str, Any], week: str) -> dict[str, Any]:
+    """An answer with the modules of `mine` that it may import, if it imports any.
+
+    Its own modules, handed in with the page, are kept from the week on that assembles them; earlier they play no part.
+    """
+    kept = {key: value for key, value in answer.items() if key != "own"}
+    if not imports_mine(answer):
+        return kept
+    own = {"own": answer["own"]} if answer.get("own") and week >= ASSEMBLES else {}
+    return kept | {"modules": before(week)} | own
+
+
+def imports_mine(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer's cells import `mine`, or its pickle refers to it."""
+    if "cells" in answer:
+        return any(_IMPORTS_MINE.search(cell[1]) for cell in answer["cells"])
+    return any(f"mine.{name}".encode() in answer["pickle"] for name in (*PIECES, *GIVEN))
+
+
+@lru_cache
+def before(week: str, root: Path = ROOT) -> dict[str, str]:
+    """{module: source} of what `mine` has in the grade of a week: the course's answers of earlier weeks.
+
+    So an earlier mistake costs nothing later, and no exercise finds its own answer there.
+    """
+    earlier = {name: one for name, one in course_blocks(pages(root)).items() if name[:6] < week[:6]}
+    modules = {name: {key: earlier[key] for key in PIECES[name] if key in earlier} for name in PIECES}
+    sources = {name: compose(name, blocks) for name, blocks in modules.items() if blocks}
+    return sources | {name: course_source(name) for name in GIVEN}

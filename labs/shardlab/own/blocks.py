@@ -1,0 +1,148 @@
+"""A block is the code that one exercise adds to a module of `mine`: functions, and the helpers they use."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+import zlib
+from base64 import b85decode, b85encode
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from shardlab.own.pieces import PIECES, Piece, pieces
+
+FORMAT = 1
+MARK = re.compile(r"(?m)^# ---- (week\d\d\.[\w-]+) \(([0-9a-f]{6})\) -+$")  # digest of the signatures
+ALIAS = re.compile(r"\w+ = [\w.]+")  # `dist = torch.distributed`: it belongs with the imports
+
+
+@dataclass(frozen=True)
+class Block:
+    """The imports that an answer needs, a line each, and its statements in order: (the name that it binds, source)."""
+
+    imports: tuple[str, ...]
+    parts: tuple[tuple[str, str], ...]
+    signatures: str = ""  # digest of the course's signatures when it was written
+
+    @property
+    def names(self) -> set[str]:
+        """What it defines."""
+        return {name for name, _ in self.parts}
+
+
+Blocks = dict[str, Block]  # by exercise
+
+
+class Clash(ValueError):
+    """Two blocks of a module define one name differently."""
+
+
+def compose(module: str, blocks: Mapping[str, Block]) -> str:
+    """The source of a module of `mine`, with a block for each of its exercises that is there.
+
+    A helper that several blocks have with the same text appears once. Raises Clash where the texts differ.
+    """
+    found = {exercise: blocks[exercise] for exercise in PIECES[module] if exercise in blocks}
+    seen: dict[str, tuple[str, str]] = {}
+    sections, aliases = [], []
+    for exercise, block in found.items():
+        new = []
+        for name, source in block.parts:
+            first, text = seen.setdefault(name, (exercise, source))
+            if text != source:
+                raise Clash(f"{exercise} and {first} define `{name}` differently: rename it in one of the two answers")
+            if first == exercise:
+                (aliases if ALIAS.fullmatch(source) else new).append(source)
+        title = f"# ---- {exercise} ({block.signatures or '000000'}) "
+        sections.append(f"{title:-<88}\n\n\n" + "\n\n\n".join(new))
+    weeks = ", ".join(sorted({exercise.partition(".")[0] for exercise in found}))
+    head = [f'"""{module.replace("_", " ").capitalize()}: my answers of {weeks}."""']
+    head += _imports({line for block in found.values() for line in block.imports})
+    head += ["\n".join(dict.fromkeys(aliases))] if aliases else []
+    return "\n\n\n".join(["\n\n".join(head), *sections]) + "\n"
+
+
+def _imports(lines: set[str]) -> list[str]:
+    """One group for the standard library and one for the rest, merged by module as `from module import a, b`."""
+    merged: dict[tuple[str, int], set[str]] = {}
+    plain = set()
+    for line in lines:
+        node = ast.parse(line).body[0]
+        if isinstance(node, ast.ImportFrom):
+            merged.setdefault((node.module or "", node.level), set()).update(ast.unparse(one) for one in node.names)
+        else:
+            plain.add(line)
+    froms = [f"from {module} import {', '.join(sorted(names))}" for (module, _), names in sorted(merged.items())]
+    every = [*sorted(plain), *froms]
+    future = [line for line in every if line.startswith("from __future__")]
+    rest = [line for line in every if line not in future]
+    return ["\n".join(group) for group in (future, rest) if group]
+
+
+def signature_digest(block: Block, names: tuple[str, ...]) -> str:
+    """Six hex digits that change when the parameters of a kept function, or of a kept class's methods, change."""
+    functions = [
+        f"{name}.{node.name}{ast.unparse(node.args)}"
+        for name, source in block.parts
+        if name in names
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef) and (node.name == name or node.name in ("forward", "backward"))
+    ]
+    return hashlib.sha256("\n".join(functions).encode()).hexdigest()[:6]
+
+
+def dumped(blocks: Blocks) -> str:
+    """Blocks as JSON text."""
+    return json.dumps({name: asdict(one) for name, one in sorted(blocks.items())}, indent=1, ensure_ascii=False) + "\n"
+
+
+def loaded(text: str) -> Blocks:
+    """The inverse of `dumped`. Raises ValueError for anything else."""
+    try:
+        found = {
+            str(name): Block(
+                tuple(map(str, one["imports"])),
+                tuple((str(bound), str(source)) for bound, source in one["parts"]),
+                str(one["signatures"]),
+            )
+            for name, one in json.loads(text).items()
+        }
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"these are no blocks of `mine` ({type(error).__name__}: {error})") from None
+    known = {one.exercise for one in pieces()}
+    return {name: one for name, one in found.items() if name in known}
+
+
+# ---- the course's answers, packed so that nobody reads one by accident ----------------------------------------------
+
+
+def packed(blocks: Blocks) -> str:
+    """The course's blocks as the text of `own.json`."""
+    data = zlib.compress(dumped(blocks).encode(), 9)
+    note = "The course's answers, which stand in for those that a learner has not written yet. Packed: no spoilers."
+    return json.dumps({"about": note, "format": FORMAT, "blocks": b85encode(data).decode()}, indent=1) + "\n"
+
+
+def unpacked(text: str) -> Blocks:
+    """The inverse of `packed`. Raises ValueError for another text."""
+    try:
+        found = json.loads(text)
+        if found["format"] != FORMAT:
+            raise ValueError(f"it has format {found['format']!r} and this course reads {FORMAT}")
+        return loaded(zlib.decompress(b85decode(found["blocks"])).decode())
+    except (KeyError, TypeError, zlib.error) as error:
+        raise ValueError(f"it is broken ({type(error).__name__}: {error})") from None
+
+
+def course_blocks(pages: Path) -> Blocks:
+    """The course's own blocks; none where the course was handed out without them."""
+    path = pages / "own.json"
+    return unpacked(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def standing_for(piece: Piece, blocks: Mapping[str, Block]) -> str:
+    """The digest of the course's signatures for a piece, "000000" where the course came without its answers."""
+    return blocks[piece.exercise].signatures if piece.exercise in blocks else "000000"

@@ -1,0 +1,199 @@
+"""Make a module of `mine`: the course's functions first, then the learner's over them, and one line about the rest."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from shardlab.own import PACKAGE
+from shardlab.own.blocks import MARK, Blocks, compose, course_blocks, standing_for
+from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
+from shardlab.study.folder import around, course_folder
+
+NOT_ITS_OWN = (SyntaxError, ValueError, OSError, UnicodeDecodeError)
+
+
+def spec(module: str, served: Mapping[str, tuple[str, str]] | None) -> ModuleSpec | None:
+    """How to make `mine` or one of its modules; `served` are the only ones there are, None outside of a sandbox."""
+    folder = None if served is not None else own_folder()
+    name = f"{PACKAGE}.{module}" if module else PACKAGE
+    if not module:
+        found = ModuleSpec(name, _Nothing(), is_package=True)
+        found.submodule_search_locations = [str(folder)] if folder else []
+        return found
+    if served is not None:
+        return ModuleSpec(name, _Served(*served[module]), origin=name) if module in served else None
+    path = folder / f"{module}.py" if folder else None
+    if module not in PIECES and module not in GIVEN and not (path and path.is_file()):
+        return None
+    return ModuleSpec(name, _Own(module, path), origin=str(path) if path and path.is_file() else name)
+
+
+def own_folder() -> Path | None:
+    """The learner's `mine/`, whether it is there yet or not; None outside of a learner's folder."""
+    found = around(Path.cwd())
+    return found / PACKAGE if found else None
+
+
+class _Nothing(Loader):
+    """The package itself: nothing runs when it is imported."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+class _Served(Loader):
+    """In a sandbox: the course's text, and a student's over it where that runs."""
+
+    def __init__(self, source: str, own: str) -> None:
+        self._source, self._own = source, own
+
+    def exec_module(self, module: ModuleType) -> None:
+        space, name = module.__dict__, f"<{module.__name__}>"
+        run(self._source, space, name)
+        before = dict(space)
+        if self._own and _run(self._own, space, name):
+            space.clear()
+            space.update(before)
+
+
+class _Own(Loader):
+    """One module: the course's names, then the learner's file over them."""
+
+    def __init__(self, module: str, path: Path | None) -> None:
+        self._module, self._path = module, path if path and path.is_file() else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        course = course_names(self._module)
+        space = module.__dict__
+        if self._module in GIVEN and self._path is None:
+            run(course_source(self._module), space, f"<mine.{self._module}>")
+        space.update(course)
+        text, trouble = _text(self._path), ""
+        if text is not None:
+            before = dict(space)
+            trouble = _refusal(text, self._module) or _run(text, space, str(self._path))
+            if trouble:
+                space.clear()
+                space.update(before)
+            else:
+                space["__file__"] = str(self._path)
+                _put_back_stale(text, self._module, space, course)
+        origin = {name: "the course's" if space.get(name) is course.get(name) else "yours" for name in course}
+        space["__origin__"] = origin
+        space["__getattr__"] = _missing(self._module)
+        if self._module in PIECES and sys.stdout is not None and "RANK" not in os.environ:
+            _say(self._module, [name for name in names_of(self._module) if origin.get(name) != "yours"], trouble)
+
+
+def names_of(module: str) -> list[str]:
+    """The names that exercises add to a module."""
+    return [name for names in PIECES.get(module, {}).values() for name in names]
+
+
+def course_names(module: str) -> dict[str, Any]:
+    """The course's functions of a module by name; none where the course came without its answers."""
+    if module in GIVEN:
+        return {}
+    source = course_source(module)
+    if not source:
+        return {}
+    space: dict[str, Any] = {"__name__": f"{PACKAGE}.{module}"}
+    run(source, space, f"<the course's {module}>")
+    return {name: space[name] for name in names_of(module) if name in space}
+
+
+def course_source(module: str) -> str:
+    """The course's own version of a module, "" where there is none."""
+    if module in GIVEN:
+        return Path(__file__).resolve().parents[1].joinpath("model", f"{module}.py").read_text(encoding="utf-8")
+    blocks = {name: one for name, one in _course().items() if name in PIECES.get(module, {})}
+    return compose(module, blocks) if blocks else ""
+
+
+def _course() -> Blocks:
+    try:
+        return course_blocks(course_folder())
+    except ValueError:
+        return {}
+
+
+def run(source: str, space: dict[str, Any], filename: str) -> None:
+    """Run a module's text in `space`, so that tracebacks show its lines."""
+    import linecache
+
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec", dont_inherit=True), space)
+
+
+def _run(text: str, space: dict[str, Any], path: str) -> str:
+    try:
+        run(text, space, path)
+    except Exception as error:
+        return f"{Path(path).name} cannot be imported ({type(error).__name__}: {error})"
+    return ""
+
+
+def _text(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except NOT_ITS_OWN:
+        return ""
+
+
+def _refusal(text: str, module: str) -> str:
+    """Why a learner's file is not used: it is not Python, or defines a function twice."""
+    try:
+        defined = [one.name for one in ast.parse(text).body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+    except NOT_ITS_OWN as error:
+        return f"{module}.py is not Python ({error})"
+    twice = sorted({name for name in defined if defined.count(name) > 1})
+    return f"{module}.py defines {twice[0]} twice: delete one of the two" if twice else ""
+
+
+def _put_back_stale(text: str, module: str, space: dict[str, Any], course: Mapping[str, Any]) -> None:
+    """Take the course's function where an exercise has other parameters now than when the learner's was written."""
+    written = dict(MARK.findall(text))
+    blocks = _course()
+    for piece in _pieces_in(module):
+        now = standing_for(piece, blocks)
+        if written.get(piece.exercise, now) not in (now, "000000"):
+            space.update({name: course[name] for name in piece.names if name in course})
+
+
+def _pieces_in(module: str) -> Iterable[Piece]:
+    return (one for one in pieces() if one.module == module)
+
+
+def _missing(module: str) -> Any:
+    """`__getattr__` of a module: what is not there, and how to get it."""
+
+    def get(name: str) -> Any:
+        piece = next((one for one in _pieces_in(module) if name in one.names), None)
+        if piece is None:
+            raise AttributeError(f"module 'mine.{module}' has no attribute {name!r}")
+        raise AttributeError(
+            f"mine.{module} has no {name} yet, and this copy of the course came without its answers: "
+            f"{piece.exercise} adds it once its check passes"
+        )
+
+    return get
+
+
+def _say(module: str, missing: list[str], trouble: str) -> None:
+    if own_folder() is None:
+        return
+    if trouble:
+        print(f"mine.{module}: {trouble}. The course's version stands in.")
+    elif missing:
+        due = dict.fromkeys(piece.exercise for piece in _pieces_in(module) if set(piece.names) & set(missing))
+        print(f"mine.{module}: {', '.join(missing)} from the course, until you pass {', '.join(due)}.")

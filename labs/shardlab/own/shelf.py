@@ -1,0 +1,110 @@
+"""A learner's `mine/` on disk: blocks go in when a check passes, and no file that was edited by hand is ever lost.
+
+work/mine/zero.py        a module, written from its blocks
+work/.study/mine.json    the blocks, and the digest of each module as it was written last
+work/attempts/mine/      modules that were edited by hand, before they were written again
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shardlab.own import PACKAGE, finder
+from shardlab.own.blocks import Block, Blocks, compose, course_blocks, dumped, loaded, standing_for
+from shardlab.own.loader import course_source
+from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
+from shardlab.study import page
+from shardlab.study.folder import NAME, Folder
+
+COLLECT_SECONDS = 120
+ABOUT = '"""My own trainer: what I wrote in SYS-602, week by week."""\n'
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """What is kept of a learner's trainer: blocks by exercise, and each module's digest when it was last written."""
+
+    blocks: Blocks
+    digests: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A module that was written; `backup` is where a hand-edited file went, None where there was none."""
+
+    path: Path
+    names: tuple[str, ...]
+    backup: Path | None
+
+
+def store(folder: Folder) -> Path:
+    """The file that holds the blocks."""
+    return folder.path / NAME / "mine.json"
+
+
+def read(folder: Folder) -> Shelf:
+    """The learner's shelf, empty at first. Raises ValueError for a broken file."""
+    path = store(folder)
+    if not path.is_file():
+        return Shelf({}, {})
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Shelf(loaded(json.dumps(found["blocks"])), {str(k): str(v) for k, v in found["digests"].items()})
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is broken ({error}): move it away; `shardlab study mine --collect` writes it from your pages"
+        ) from None
+
+
+def keep(folder: Folder, piece: Piece, block: Block) -> Kept:
+    """Put a block on the shelf and write its module. Raises Clash, before anything changes, for a name used twice."""
+    shelf = read(folder)
+    written = replace(block, signatures=standing_for(piece, course_blocks(folder.course)))
+    blocks = shelf.blocks | {piece.exercise: written}
+    source = compose(piece.module, blocks)
+    path = folder.path / PACKAGE / f"{piece.module}.py"
+    backup = _set_aside(folder, path, shelf.digests.get(piece.module), source)
+    files = {path: source, folder.path / PACKAGE / "__init__.py": ABOUT}
+    files |= {folder.path / PACKAGE / f"{name}.py": course_source(name) for name in GIVEN}
+    for place, text in files.items():
+        if place == path or not place.is_file():
+            page.write(place, text)
+    digests = shelf.digests | {piece.module: _digest(source)}
+    page.write(store(folder), json.dumps({"blocks": json.loads(dumped(blocks)), "digests": digests}, indent=1) + "\n")
+    finder.forget(piece.module)
+    return Kept(path, piece.names, backup)
+
+
+def _set_aside(folder: Folder, path: Path, digest: str | None, source: str) -> Path | None:
+    """Copy a file to attempts/ if it is neither what was written last nor what is about to be written."""
+    if not path.is_file() or _digest(text := path.read_text(encoding="utf-8", errors="replace")) == digest:
+        return None
+    if text == source:
+        return None
+    kept = page.free(folder.attempts / PACKAGE / path.name)
+    page.write(kept, path.read_bytes())
+    return kept
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
+
+
+def yours(folder: Folder) -> dict[str, list[tuple[Piece, bool]]]:
+    """{module: its pieces, each with whether it is the learner's}."""
+    blocks = read(folder).blocks
+    return {name: [(one, one.exercise in blocks) for one in pieces() if one.module == name] for name in PIECES}
+
+
+def collected(folder: Folder) -> str:
+    """Write `mine/` again from the saved pages and say what was written. Raises ValueError where that fails."""
+    program = [sys.executable, "-m", "autograder.cli", "collect", str(folder.path)]  # the package knows no grader
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=COLLECT_SECONDS, check=False)
+    if ended.returncode:
+        raise ValueError((ended.stderr.strip() or ended.stdout.strip() or "it ended without a word").splitlines()[-1])
+    return ended.stdout.strip()

@@ -1,0 +1,170 @@
+"""An answer leaves its page for `mine/` with exactly what it needs, or a sentence says why it cannot."""
+
+import pytest
+from shardlab.own.blocks import compose
+from shardlab.own.pieces import piece_of
+
+from autograder import check, weeks
+from autograder.judging import keeping
+from autograder.judging.judge import Judge
+from autograder.matrices import kill_matrix
+from autograder.reading import stand_ins
+from autograder.reading.own import NotExportable, block_of
+
+FLATTEN = piece_of("week03.flatten")
+IMPORTS = "import torch, math\nimport torch.distributed as dist"
+TWO = """def flatten_and_pad(tensors, n):
+    return torch.cat(padded(tensors))
+
+def unflatten(flat, tensors):
+    return SIZE"""
+HELPER = "def padded(tensors):\n    return [one.flatten() for one in tensors]"
+
+
+def names(block):
+    return [name for name, _ in block.parts]
+
+
+def test_helpers_constants_and_needed_imports_come_along_and_demonstrations_do_not():
+    cells = [IMPORTS, "x = torch.randn(4)\nprint(x)", HELPER, "SIZE = 2**10", TWO, "flatten_and_pad([x], 2)"]
+    block = block_of(FLATTEN, cells)
+    assert names(block) == ["padded", "SIZE", "flatten_and_pad", "unflatten"]
+    assert block.imports == ("import torch",)
+    assert "### BEGIN" not in compose("zero", {"week03.flatten": block})
+
+
+def test_the_last_definition_counts_as_in_a_kernel():
+    block = block_of(FLATTEN, [IMPORTS, "SIZE = 1", TWO, HELPER, HELPER.replace("flatten", "ravel"), "SIZE = 3"])
+    assert ("SIZE", "SIZE = 3") in block.parts and "ravel" in dict(block.parts)["padded"]
+
+
+def test_marks_of_solutions_are_left_out_and_other_comments_stay():
+    text = "def flatten_and_pad(a, b):\n    ### BEGIN SOLUTION\n    return a  # why\n    ### END SOLUTION"
+    source = dict(block_of(FLATTEN, [f"{text}\n\ndef unflatten(a, b): ..."]).parts)["flatten_and_pad"]
+    assert source == "def flatten_and_pad(a, b):\n    return a  # why"
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ([IMPORTS, HELPER, "SIZE = 1"], "no cell defines flatten_and_pad"),
+        ([IMPORTS, HELPER, "flatten_and_pad = unflatten = make()"], "with `def` or `class`"),
+        ([IMPORTS, TWO, "SIZE = 1"], "uses padded, which no cell defines"),
+        ([IMPORTS, TWO, HELPER, "SIZE = torch.randn(3)"], "reads SIZE, a variable of the notebook"),
+        ([IMPORTS, TWO, HELPER, "SIZE = []\nSIZE[0] = 3"], "reads SIZE, a variable of the notebook"),
+        ([IMPORTS, TWO, HELPER, "from shardlab.costs import SIZE"], "from shardlab, which `mine` does without"),
+        ([IMPORTS, HELPER, "SIZE = 1", f"{TWO}\n\ndef mean_slice(): ..."], "also defines mean_slice, which belongs to"),
+        ([IMPORTS, HELPER, "SIZE = 1", f"{TWO}\n\nmean_slice = 3"], "also defines mean_slice, which belongs to"),
+        (["from torch import cat as SIZE, nn as torch", TWO, "padded = SIZE(1)"], "reads padded, a variable"),
+    ],
+)
+def test_an_answer_that_cannot_leave_its_page_is_refused_with_a_remedy(cells, words):
+    with pytest.raises(NotExportable) as refused:
+        block_of(FLATTEN, cells)
+    assert words in str(refused.value)
+    assert ":" in str(refused.value)
+
+
+def test_a_cell_that_is_no_python_is_passed_over():
+    assert names(block_of(FLATTEN, [IMPORTS, "SIZE = 1", HELPER, TWO, "def broken(", "!ls", "%time 1"]))[0] == "SIZE"
+
+
+def test_several_names_of_one_assignment_are_taken_one_by_one():
+    cells = [IMPORTS, "cat, SIZE = torch.cat, 3", TWO.replace("torch.cat", "cat"), HELPER]
+    assert ("SIZE", "SIZE = 3") in (parts := block_of(FLATTEN, cells).parts) and ("cat", "cat = torch.cat") in parts
+
+
+SUM = """
+import torch
+import torch.distributed as dist
+from mine.collectives import ring_all_reduce
+
+def average_gradients(gradients, *, group):
+    return [ring_all_reduce(one, group=group) / dist.get_world_size(group) for one in gradients]
+"""
+
+
+@pytest.fixture
+def of_week_1(monkeypatch):
+    """The course's ring as all that `mine` has."""
+    ring = """import torch
+import torch.distributed as dist
+
+def ring_all_reduce(tensor, *, group):
+    total = tensor.clone()
+    dist.all_reduce(total, group=group)
+    return total
+"""
+    monkeypatch.setattr(stand_ins, "before", lambda week: {"collectives": ring} if week > "week01" else {})
+
+
+def test_a_graded_answer_may_use_the_courses_answers_of_earlier_weeks(of_week_1):
+    found = weeks.find("week02.average-gradients")
+    answer = {"preamble": kill_matrix.PREAMBLE, "cells": [[found.exercise, SUM, True]]}
+    with Judge() as judge:
+        assert judge.judge(found, answer, 1).is_right
+        answer["cells"][0][1] = SUM.replace("mine.collectives", "mine.ddp")
+        assert "No module named 'mine.ddp'" in judge.judge(found, answer, 1).text
+
+
+def test_a_checked_function_finds_the_same(of_week_1, capsys, monkeypatch):
+    import sys
+    from types import ModuleType
+
+    module = ModuleType("mine.collectives")
+    exec(stand_ins.before("week02")["collectives"], module.__dict__)
+    monkeypatch.setitem(sys.modules, "mine.collectives", module)
+    space = {"__name__": "__main__"}
+    exec(SUM, space)
+    assert check("week02.average-gradients", space["average_gradients"]) == 2, capsys.readouterr().out
+
+
+def test_outside_of_a_learners_folder_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert keeping.keep_passed("week03.flatten") == ""
+    assert keeping.keep_passed("week03.state-bytes") == ""
+
+
+def handed_in(**modules):
+    """A page's cells as they are read, the last with this text of `mine/`."""
+    return [{"packed": ""}, {"packed": json.dumps(modules)}]
+
+
+@pytest.mark.parametrize(
+    ("packed", "words"),
+    [
+        ("not json", "could not be read"),
+        ("[1]", "could not be read"),
+        ('{"zero": 1}', "could not be read"),
+        (json.dumps({"zero": "x" * 300_000}), "more than 200,000 characters"),
+        ("9" * 500_000, "could not be read"),
+        (json.dumps({"zero": "def ("}), "mine/zero.py was replaced by the course's: it is not Python"),
+        (json.dumps({"zero": "(" * 5000}), "mine/zero.py was replaced by the course's: it is not Python"),
+        (json.dumps({"zero": "def f(): 1\ndef f(): 2"}), "it defines f twice"),
+        (json.dumps({"__init__": "1", "../x": "2"}), ""),
+    ],
+)
+def test_a_mine_that_cannot_be_read_is_left_out_with_a_note(packed, words):
+    modules, notes = handed_in_modules([{"packed": packed}])
+    assert modules == {} and words in " ".join(notes)
+
+
+def test_the_last_pack_of_a_page_counts():
+    cells = [*handed_in(zero="x = 1"), *handed_in(zero="x = 2")]
+    assert handed_in_modules(cells) == ({"zero": "x = 2"}, [])
+
+
+ROUND = """
+import torch
+from mine.collectives import ring_all_reduce
+from mine.zero import half
+
+def finish_gradients(gradients, kinds, tokens, *, copies, edp, tp, ends):
+    return half(ring_all_reduce(torch.ones(1), group=copies))
+"""
+
+
+def sample_check(week="week15"):
+    """Rank 0 of one returns 1: the ring's 2, halved."""
+    make = lambda case, rng: Task("finish_gradients", 1, [{"args": [[], [], 1], "groups": [0]}], [torch.ones(1)])  # noqa: E731
+    return dataclasses.replace(weeks.find("week15.finish"), public=({"ranks": 1},), draw=lambda rng: [], make=make)
