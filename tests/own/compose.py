@@ -13,6 +13,7 @@ from pathlib import Path
 from types import CodeType
 
 ROOT = Path(__file__).parents[2]
+GIVEN = ROOT / "labs" / "shardlab" / "own" / "given"
 DRAFT = ROOT / "labs" / "shardlab" / "own" / "trainer_draft"
 CHANGED = Path(__file__).with_name("changed")
 MODULES: dict[str, tuple[str, list[str]]] = {  # what the trainer calls
@@ -61,7 +62,7 @@ def compose(folder: Path) -> Path:
     shutil.copy(ROOT / "labs" / "shardlab" / "model" / "adam.py", target / "adam.py")
     for name, (week, names) in MODULES.items():
         (target / f"{name}.py").write_text(module(name, week, names))
-    for path in DRAFT.glob("*.py"):
+    for path in [*GIVEN.glob("*.py"), *DRAFT.glob("*.py")]:
         shutil.copy(path, target / path.name)
     return target
 
