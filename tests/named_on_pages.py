@@ -22,7 +22,7 @@ MADE_LATER = (
     "verdicts",
     "gradebook.db",
 )  # below autograder/; git ignores them
-LEARNERS = "work"  # the folder that `shardlab study begin` lays out; git ignores it
+LEARNERS = ("work", "mine")  # the folder that `shardlab study begin` lays out; git ignores it
 EXAMPLE = "ring_rounds"  # the exercise that docs/teaching.md makes up
 NOT_OURS = {  # files in other repositories or of the reader, and classes of other packages
     "docs/b200", "docs/benchmark_summary.svg", "scripts/train/benchmarking/README.md", "train/tr11-176B-ml",
@@ -95,7 +95,7 @@ def path_is_there(path: str, folder: Path) -> bool:
     parts = path.rstrip("/").split("/")
     if path in NOT_OURS or EXAMPLE in path or path.startswith("/"):
         return True
-    if parts[0] == LEARNERS or (parts[0] == "autograder" and len(parts) > 1 and parts[1] in MADE_LATER):
+    if parts[0] in LEARNERS or (parts[0] == "autograder" and len(parts) > 1 and parts[1] in MADE_LATER):
         return True
     is_from_top = parts[0] in TOP and len(parts) > 1
     return all(_fits_a_file(one, is_from_top, folder) for one in _alternatives(path.rstrip("/")))

@@ -43,7 +43,9 @@ def dossier_of(submission: ingest.Submission, root: Path = ROOT) -> Dossier:
     student, week = submission.student, submission.week
     cells = cells_of(submission, root)
     answers = {one.exercise: answer_in(cells, one.exercise, one.names) for one in in_page_order(week, root)}
-    answers = {name: one | {"own": submission.own} if one and submission.own else one for name, one in answers.items()}
+    for answer in answers.values():
+        if answer is not None and submission.own:
+            answer["own"] = submission.own
     shown = {name: answer_in(cells, name, ()) for name in _to_show(submission, root)}
     exhibits = {name: answer for name, answer in shown.items() if answer is not None}
     digest = _digest([answers, exhibits, submission.cells, submission.extra, submission.places])  # `own` is in answers

@@ -35,8 +35,8 @@ class _Placed:
 def block_of(piece: Piece, cells: Sequence[str]) -> Block:
     """What a piece needs of a page's cells, in order, as they were run: the last definition of a name counts.
 
-    Raises NotExportable where a kept name has no definition, or where one needs something that is no import, function,
-    class or constant.
+    Raises NotExportable where a kept name has no definition, or needs something other than an import, a function, a
+    class or a constant.
     """
     placed = list(_statements(cells))
     last: dict[str, int] = {name: place for place, one in enumerate(placed) for name in one.statement.binds}

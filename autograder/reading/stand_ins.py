@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from shardlab.own.blocks import Blocks, compose, course_blocks, packed, unpacked
+from shardlab.own.blocks import Blocks, module_source, course_blocks, packed, unpacked
 from shardlab.own.loader import course_source
 from shardlab.own.pieces import GIVEN, PIECES, pieces
 
@@ -76,5 +76,5 @@ def before(week: str, root: Path = ROOT) -> dict[str, str]:
     """
     earlier = {name: one for name, one in course_blocks(pages(root)).items() if name[:6] < week[:6]}
     modules = {name: {key: earlier[key] for key in PIECES[name] if key in earlier} for name in PIECES}
-    sources = {name: compose(name, blocks) for name, blocks in modules.items() if blocks}
+    sources = {name: module_source(name, blocks) for name, blocks in modules.items() if blocks}
     return sources | {name: course_source(name) for name in GIVEN}

@@ -1,14 +1,17 @@
 """An answer leaves its page for `mine/` with exactly what it needs, or a sentence says why it cannot."""
 
+import json
+
 import pytest
-from shardlab.own.blocks import compose
+from shardlab.own.blocks import module_source
 from shardlab.own.pieces import piece_of
 
 from autograder import check, weeks
-from autograder.judging import keeping
+from autograder.judging import keeping, submission
 from autograder.judging.judge import Judge
 from autograder.matrices import kill_matrix
 from autograder.reading import stand_ins
+from autograder.reading.handed_in import modules_in as handed_in_modules
 from autograder.reading.own import NotExportable, block_of
 
 FLATTEN = piece_of("week03.flatten")
@@ -30,7 +33,7 @@ def test_helpers_constants_and_needed_imports_come_along_and_demonstrations_do_n
     block = block_of(FLATTEN, cells)
     assert names(block) == ["padded", "SIZE", "flatten_and_pad", "unflatten"]
     assert block.imports == ("import torch",)
-    assert "### BEGIN" not in compose("zero", {"week03.flatten": block})
+    assert "### BEGIN" not in module_source("zero", {"week03.flatten": block})
 
 
 def test_the_last_definition_counts_as_in_a_kernel():
@@ -154,17 +157,24 @@ def test_the_last_pack_of_a_page_counts():
     assert handed_in_modules(cells) == ({"zero": "x = 2"}, [])
 
 
-ROUND = """
-import torch
-from mine.collectives import ring_all_reduce
-from mine.zero import half
-
-def finish_gradients(gradients, kinds, tokens, *, copies, edp, tp, ends):
-    return half(ring_all_reduce(torch.ones(1), group=copies))
-"""
+def judged(judge, own):
+    found = weeks.find("week02.average-gradients")
+    answer = {"preamble": kill_matrix.PREAMBLE, "cells": [[found.exercise, SUM, True]], "own": {"collectives": own}}
+    return submission._judged(judge, found, answer, 1)
 
 
-def sample_check(week="week15"):
-    """Rank 0 of one returns 1: the ring's 2, halved."""
-    make = lambda case, rng: Task("finish_gradients", 1, [{"args": [[], [], 1], "groups": [0]}], [torch.ones(1)])  # noqa: E731
-    return dataclasses.replace(weeks.find("week15.finish"), public=({"ranks": 1},), draw=lambda rng: [], make=make)
+def test_a_mine_that_was_handed_in_is_used_and_one_that_costs_points_is_replaced(of_week_1, monkeypatch):
+    monkeypatch.setattr(stand_ins, "ASSEMBLES", "week02")
+    ring = stand_ins.before("week02")["collectives"]
+    with Judge() as judge:
+        assert judged(judge, ring.replace("total", "whole")).is_right
+        wrong = judged(judge, ring.replace("return total", "return 2 * total"))
+        assert wrong.is_right and "Your mine/collectives.py was replaced by the course's" in wrong.text
+        assert judged(judge, "1 / 0").is_right
+        assert judged(judge, "def other(): pass").is_right
+
+
+def test_before_the_week_that_assembles_it_a_mine_plays_no_part(of_week_1):
+    with Judge() as judge:
+        verdict = judged(judge, "def ring_all_reduce(tensor, *, group):\n    return 0 * tensor")
+    assert verdict.is_right and "replaced" not in verdict.text

@@ -163,6 +163,13 @@ def solution(
 
 @study.command()
 @in_sentences
+def compare(context: typer.Context, exercise: Exercise) -> None:
+    """Show yours and the course's next to each other, and what both send and hold on the visible cases."""
+    solution(context, exercise, compare=True)
+
+
+@study.command()
+@in_sentences
 def cards(
     context: typer.Context,
     most: Annotated[int, typer.Option(min=1, help="How many to ask.")] = 10,

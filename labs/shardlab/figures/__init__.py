@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shardlab.figures.mesh import draw_groups
     from shardlab.figures.oral import oral_exam, show_questions
     from shardlab.figures.overlap import draw_overlap
+    from shardlab.figures.own import draw_own_trainer
     from shardlab.figures.page import new_axes, new_rows, show
     from shardlab.figures.pair import draw_pair
     from shardlab.figures.palette import PALETTE

@@ -7,5 +7,6 @@ TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes lo
 
 if TYPE_CHECKING:
     from shardlab.own.packing import pack
+    from shardlab.own.shown import show
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

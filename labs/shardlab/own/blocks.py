@@ -40,7 +40,7 @@ class Clash(ValueError):
     """Two blocks of a module define one name differently."""
 
 
-def compose(module: str, blocks: Mapping[str, Block]) -> str:
+def module_source(module: str, blocks: Mapping[str, Block]) -> str:
     """The source of a module of `mine`, with a block for each of its exercises that is there.
 
     A helper that several blocks have with the same text appears once. Raises Clash where the texts differ.

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from shardlab.own import PACKAGE
-from shardlab.own.blocks import MARK, Blocks, compose, course_blocks, standing_for
+from shardlab.own.blocks import MARK, Blocks, module_source, course_blocks, standing_for
 from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
 from shardlab.study.folder import around, course_folder
 
@@ -117,7 +117,7 @@ def course_source(module: str) -> str:
         path = here / "given" / f"{module}.py"
         return (path if path.is_file() else here.parent / "model" / path.name).read_text(encoding="utf-8")
     blocks = {name: one for name, one in _course().items() if name in PIECES.get(module, {})}
-    return compose(module, blocks) if blocks else ""
+    return module_source(module, blocks) if blocks else ""
 
 
 def _course() -> Blocks:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardlab.own import PACKAGE, finder
-from shardlab.own.blocks import Block, Blocks, compose, course_blocks, dumped, loaded, standing_for
+from shardlab.own.blocks import Block, Blocks, module_source, course_blocks, dumped, loaded, standing_for
 from shardlab.own.loader import course_source
 from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
 from shardlab.study import page
@@ -66,7 +66,7 @@ def keep(folder: Folder, piece: Piece, block: Block) -> Kept:
     shelf = read(folder)
     written = replace(block, signatures=standing_for(piece, course_blocks(folder.course)))
     blocks = shelf.blocks | {piece.exercise: written}
-    source = compose(piece.module, blocks)
+    source = module_source(piece.module, blocks)
     path = folder.path / PACKAGE / f"{piece.module}.py"
     backup = _set_aside(folder, path, shelf.digests.get(piece.module), source)
     files = {path: source, folder.path / PACKAGE / "__init__.py": ABOUT}

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from shardlab.own import PACKAGE, shelf
 from shardlab.own.pieces import Piece
-from shardlab.study.folder import Folder
+from shardlab.study.folder import Folder, find
+
+
+def show() -> None:
+    """Print the table for the learner's folder around this page; a sentence where there is none."""
+    try:
+        Console(highlight=False).print(table(find()))
+    except ValueError as error:
+        print(error)
 
 
 def table(folder: Folder) -> Group:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 from shardlab.own import blocks, finder, loader, shelf
-from shardlab.own.blocks import Block, Clash, compose
+from shardlab.own.blocks import Block, Clash, module_source
 from shardlab.own.pieces import PIECES, piece_of, pieces
 from shardlab.study import bundle
 from shardlab.study.folder import begin
@@ -114,7 +114,7 @@ def test_the_same_helper_appears_once_and_imports_are_merged():
         SCATTER: Block(("from math import pi",), (half, *scatter_block().parts)),
         REDUCE: Block(("from math import e",), (half,)),
     }
-    text = compose("collectives", found)
+    text = module_source("collectives", found)
     assert text.count("def half") == 1 and "from math import e, pi" in text
     assert ast.parse(text)
 
