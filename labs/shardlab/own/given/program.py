@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 from mine import dualpipe, pipeline, zero_bubble
-from mine.mesh import my_groups
+from mine.mesh import coordinates, my_groups
 from mine.model import new_text, new_weights
 
 AXES = ("tp", "cp", "ep", "dp", "pp")  # tp changes fastest from rank to rank
@@ -35,12 +35,33 @@ class Trainer:
     stages: dict  # number of each own stage -> its blocks
     units: dict  # "block kind" -> a parameter; with ZeRO-3 it is this rank's slice
     shapes: dict  # "block kind" -> name -> shape
-    balance: dict = field(default_factory=dict)  # block -> bias and load of each expert
+    balance: dict  # block -> bias and load of each expert
     states: dict = field(default_factory=dict)  # the optimizer's, by the key of the first unit
 
     def sharers(self, key):
         """The group of the ranks that have copies of a unit."""
         return self.groups["edp" if key.endswith("expert") else "copies"]
+
+
+def trainer_of(recipe, groups, units, stages=(), shapes=None, text=None):
+    """A trainer of plain values: a dict, flat tensors by key, pairs of a stage and its blocks, shapes by key and name."""
+    one, device = SimpleNamespace(**recipe), torch.get_default_device()
+    schedule, zeros = SCHEDULES[one.schedule](one.pp, one.microbatches), torch.zeros(one.experts)
+    parameters = {key: torch.nn.Parameter(unit.clone().to(device)) for key, unit in units.items()}
+    sizes = {key: {name: torch.Size(shape) for name, shape in own.items()} for key, own in (shapes or {}).items()}
+    balance = {block: {"bias": zeros, "load": zeros.long()} for _, blocks in stages for block in blocks}
+    tokens = text if text is None else text.to(device)
+    return Trainer(one, groups, tokens, schedule, dict(stages), parameters, sizes, balance)
+
+
+def places_of(recipe, rank):
+    """The place of a rank on every axis."""
+    return coordinates(rank, {axis: getattr(recipe, axis) for axis in AXES})
+
+
+def groups_of(recipe):
+    """This rank's process groups by name."""
+    return my_groups(GROUPS, {axis: getattr(recipe, axis) for axis in AXES})
 
 
 def recipe_of(given, world):
@@ -99,8 +120,7 @@ def main(new_trainer, train_step):
         torch.set_default_device("cuda")
     store = None if "RANK" in os.environ else dist.HashStore()
     dist.init_process_group(recipe.backend, rank=rank, world_size=world, store=store, timeout=timedelta(seconds=60))
-    groups = my_groups(GROUPS, {axis: getattr(recipe, axis) for axis in AXES})
-    trainer = new_trainer(recipe, groups, new_weights(recipe), new_text(recipe))
+    trainer = new_trainer(recipe, groups_of(recipe), new_weights(recipe), new_text(recipe))
     for step in range(recipe.steps):
         loss = train_step(trainer, step)
         if rank == 0:
