@@ -89,7 +89,8 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does everything
 #
 # > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers; sizes, from one
 # > number (then some chunks are empty) to 60,000, and N divides only some; shapes, flat or a matrix; dtypes (float32,
-# > float64 and bfloat16); 2 to 6 ranks; and the group, often only a part of the world, such as ranks 1 and 3.
+# > float64, bfloat16 and int64); 1 to 6 ranks; and the group, often only a part of the world, such as ranks 1 and 3.
+# > A group of one rank sends nothing: gloo cannot send to itself.
 
 
 # %% exercise="week01.naive-bill"
@@ -177,10 +178,10 @@ except shardlab.RanksFailed as report:
 #
 # ### Hang hunt: `exchange`
 #
-# Even and odd ranks are partners: 0 with 1, 2 with 3; `rank ^ 1` is the partner. **`exchange(tensor, *, group)`**
-# returns the partner's tensor, of the same shape and dtype, and leaves `tensor` alone; one message per rank, made of
-# send and receive only. Ranks are ranks *in the group*: ask for `dist.get_rank(group)` and
-# `dist.get_world_size(group)`, and address them by `group_dst=` and `group_src=`. Wait for every `isend`: a message
+# Even and odd ranks are partners: 0 with 1, 2 with 3; `rank ^ 1` is the partner, and every rank has one.
+# **`exchange(tensor, *, group)`** returns the partner's tensor, of the same shape and dtype, and leaves `tensor` alone;
+# one message per rank, made of send and receive only. Ranks are ranks *in the group*: ask for `dist.get_rank(group)`
+# and `dist.get_world_size(group)`, and address them by `group_dst=` and `group_src=`. Wait for every `isend`: a message
 # that nobody waits for may never leave. *About 6 lines.*
 #
 # <details><summary>Hint</summary>
@@ -287,6 +288,7 @@ cases = [
     {"ranks": 2, "numbers": 4},
     {"ranks": 3, "numbers": 7},
     {"ranks": 4, "numbers": 302, "subgroup": [1, 2, 3], "dtype": "bfloat16"},
+    {"ranks": 1, "numbers": 3},  # nothing to send
 ]
 check("week01.ring-reduce-scatter", ring_reduce_scatter, cases=cases)
 
@@ -341,14 +343,11 @@ cases = [
     {"ranks": 2, "numbers": 4},
     {"ranks": 3, "numbers": 7},
     {"ranks": 4, "numbers": 302, "subgroup": [1, 2, 3], "dtype": "bfloat16", "matrix": True},
-    {
-        "ranks": 3,
-        "numbers": 5,
-        "empty": 1,
-        "dtype": "bfloat16",
-        "part": "all-gather",
-    },  # at most 5 numbers per rank, none on rank 1
+    {"ranks": 1, "numbers": 3},
+    {"ranks": 3, "numbers": 4, "dtype": "int64"},
 ]
+some = {"ranks": 3, "numbers": 5, "empty": 1, "dtype": "bfloat16"}  # at most 5 numbers per rank, none on rank 1
+cases += [case | {"part": "all-gather"} for case in (some, {"ranks": 1, "numbers": 3})]
 check("week01.ring-all-reduce", ring_all_gather, ring_all_reduce, cases=cases)
 
 # %% [markdown]
@@ -495,6 +494,7 @@ cases = [
     {"ranks": 2, "numbers": 3},
     {"ranks": 4, "numbers": 6, "matrix": True},
     {"ranks": 6, "numbers": 5, "subgroup": [0, 1, 2, 4, 5], "dtype": "bfloat16"},
+    {"ranks": 1, "numbers": 3},
 ]
 check("week01.tree-all-reduce", tree_all_reduce, cases=cases)
 
@@ -657,6 +657,7 @@ def hierarchical_all_reduce(tensor, *, node_group, cross_group):
 
 # %% check="week01.hierarchical-all-reduce" points=3
 cases = [{"ranks": 4, "numbers": 8}, {"ranks": 6, "numbers": 250, "ranks_per_node": 3, "matrix": True}]
+cases += [{"ranks": 1, "numbers": 3, "ranks_per_node": 1}]
 check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=cases)
 
 # %% [markdown]

@@ -85,7 +85,7 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
 # a window of 3 ms: 1 ms is exposed, the efficiency is 10/11. *About 2 lines.*
 #
 # > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers, sizes from a few to
-# > 20,000 numbers and more, dtypes (float32, float64 and bfloat16), 2 to 4 ranks, and the group, often a part of
+# > 20,000 numbers and more, dtypes (float32, float64 and bfloat16), 1 to 4 ranks, and the group, often a part of
 # > the world, such as ranks 1 and 3. Layers, microbatches and buckets vary as well, and who has no gradient.
 
 
@@ -187,6 +187,7 @@ cases = [
     {"ranks": 2, "numbers": 4},
     {"ranks": 3, "numbers": 7},
     {"ranks": 4, "numbers": 5, "subgroup": [1, 3], "dtype": "bfloat16"},
+    {"ranks": 1, "numbers": 3},
 ]
 check("week02.average-gradients", average_gradients, cases=cases)
 
@@ -244,22 +245,25 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)`. With it, a message can leave in the
 # middle of the backward.
 #
+# **`same_start(model, *, group)`** is called once, before the first step. It broadcasts the weights of the group's
+# first rank. *2 lines.*
+#
 # **`ddp_backward(model, microbatches, buckets, *, group)`** leaves in `parameter.grad` the mean over the ranks of the
 # gradient of `sum over microbatches of model(rows).sum()`:
 #
-# 1. broadcast the weights of the group's first rank;
-# 2. all microbatches but the last: a plain backward; gradients add up, nothing is sent (frameworks: `no_sync`);
-# 3. the last one: when all gradients of a bucket are there, all-reduce them as one flat tensor. One call per bucket, in
+# 1. all microbatches but the last: a plain backward; gradients add up, nothing is sent (frameworks: `no_sync`);
+# 2. the last one: when all gradients of a bucket are there, all-reduce them as one flat tensor. One call per bucket, in
 #    the order of `buckets` on every rank, whatever order the gradients come in (a forward need not use layers in the
 #    order of `model.parameters()`, nor in the same order on all ranks): no name travels with a call;
-# 4. after the backward: wait, divide, copy back, and remove the hooks, or they pile up step by step.
+# 3. after the backward: wait, divide, copy back, and remove the hooks, or they pile up step by step.
 #
 # **By hand**, two ranks, one weight w, `model(rows)` = w · rows, two microbatches each: rank 0 has the rows 1 and 2,
 # rank 1 has 3 and 4. The gradient of a sum over rows is the sum of the rows: rank 0 adds up 1, then 1 + 2 = 3, and now
 # its bucket is full and leaves; rank 1 sends 7. Both end with `w.grad` = (3 + 7)/2 = 5, after one message.
 #
-# *About 22 lines.* No other collectives. The check proves overlap by the order of events: it lets the other ranks into
-# a layer's backward only when rank 0 is one layer ahead. A rank that waits inside a hook waits forever.
+# *About 20 lines.* No other collectives. `start_and_backward` is given: it calls both. The check proves overlap by the
+# order of events: it lets the other ranks into a layer's backward only when rank 0 is one layer ahead. A rank that
+# waits inside a hook waits forever.
 #
 # <details><summary>Hint 1: what a hook does</summary>
 #
@@ -286,12 +290,18 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 
 
 # %% exercise="week02.ddp-backward"
+def same_start(model, *, group):
+    """Overwrite all weights with those of the group's first rank."""
+    ### BEGIN SOLUTION
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, group_src=0, group=group)
+    ### END SOLUTION
+
+
 def ddp_backward(model, microbatches, buckets, *, group):
     """Leave the mean gradient over the group in parameter.grad; buckets travel while the last backward goes on."""
     ### BEGIN SOLUTION
     parameters = list(model.parameters())
-    for parameter in parameters:
-        dist.broadcast(parameter.data, group_src=0, group=group)
     for rows in microbatches[:-1]:
         model(rows).sum().backward()
     waiting, sent = [set(bucket) for bucket in buckets], []
@@ -317,14 +327,23 @@ def ddp_backward(model, microbatches, buckets, *, group):
     ### END SOLUTION
 
 
+def start_and_backward(model, microbatches, buckets, *, group):
+    """Given. Both, and the weights between them."""
+    same_start(model, group=group)
+    weights = [parameter.detach().clone() for parameter in model.parameters()]
+    ddp_backward(model, microbatches, buckets, group=group)
+    return weights
+
+
 # %% check="week02.ddp-backward" points=4
 two, orders = {"microbatches": 2}, [[1, 0, 2], [2, 1, 0]]  # in which the forwards of both ranks use the layers
 cases = [
     {"ranks": 4, "widths": [3, 4, 2], "bucket_bytes": 40, "subgroup": [1, 3], "calls": 2, **two, "part": "gradients"},
     {"ranks": 2, "widths": [3] * 4, "bucket_bytes": 1, "orders": orders, **two, "part": "gradients"},
     {"ranks": 2, "widths": [3, 4, 4, 2], "bucket_bytes": 1, **two, "part": "overlap"},
+    {"ranks": 1, "widths": [3, 2], "bucket_bytes": 1, **two, "part": "gradients"},
 ]
-check("week02.ddp-backward", ddp_backward, cases=cases)
+check("week02.ddp-backward", start_and_backward, cases=cases)
 
 # %% [markdown]
 # ## 7 · Predict, then measure
@@ -631,6 +650,7 @@ def average_used(gradients, parameters, *, group):
 cases = [  # "missing": for each gradient, who in the group has none
     {"ranks": 2, "numbers": 4, "missing": [[0], [1], []]},
     {"ranks": 4, "numbers": 900, "missing": [[0, 1, 2], [0], [1, 2]], "subgroup": [1, 2, 3]},
+    {"ranks": 1, "numbers": 3, "missing": [[0], [], []]},
 ]
 check("week02.unused", average_used, cases=cases)
 
@@ -736,6 +756,7 @@ def one_bit_mean(gradient, *, group):
 
 # %% check="week02.one-bit" points=2
 cases = [{"ranks": 2, "numbers": 160}, {"ranks": 4, "numbers": 203, "subgroup": [1, 3], "one_sign": 1}]
+cases += [{"ranks": 1, "numbers": 21}]
 check("week02.one-bit", one_bit_mean, cases=cases)
 
 # %% [markdown]

@@ -276,8 +276,11 @@ print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n,
 # - **`zero1_state(parameters, *, group)`**: Adam's state of this rank's slice, and of nothing else: 12 bytes for each
 #   of its parameters, and nothing is sent. A view of a longer vector keeps all of it alive: one case reads the peak
 #   of memory. *2 lines.*
-# - **`zero1_step(parameters, gradients, state, lr, *, group)`**: one step; `state` and, on every rank, all
-#   `parameters` are overwritten. In all 2(N−1)/N of the model is sent, in the model's dtype. *About 6 lines.*
+# - **`zero1_step(parameters, mean, state, lr, *, group)`**: one step; `mean` is what your `mean_slice` returns. `state`
+#   and, on every rank, all `parameters` are overwritten. The new weights travel in the model's dtype, (N−1)/N of the
+#   model. *About 6 lines.*
+#
+# `mean_and_step` is given: it calls your `mean_slice`, then your `zero1_step`, and sends 2(N−1)/N of the model.
 #
 # The library: `dist.reduce_scatter_single(mine, flat, group=group)` fills `mine`, `dist.all_gather_single(flat, mine,
 # group=group)` fills `flat`. (In older code: `reduce_scatter_tensor` and `all_gather_into_tensor`.)
@@ -308,10 +311,10 @@ def zero1_state(parameters, *, group):
     ### END SOLUTION
 
 
-def zero1_step(parameters, gradients, state, lr, *, group):
-    """One step of Adam with every rank's gradients; the parameters, lists of tensors, and `state` are overwritten."""
+def zero1_step(parameters, mean, state, lr, *, group):
+    """One step of Adam with this rank's slice of the mean; overwrites `parameters`, a list of tensors, and `state`."""
     ### BEGIN SOLUTION
-    adam.update(state, mean_slice(gradients, group=group), lr=lr)
+    adam.update(state, mean, lr=lr)
     mine = state["master"].to(parameters[0].dtype)
     flat = mine.new_empty(mine.numel() * dist.get_world_size(group))
     dist.all_gather_single(flat, mine, group=group)
@@ -320,11 +323,17 @@ def zero1_step(parameters, gradients, state, lr, *, group):
     ### END SOLUTION
 
 
+def mean_and_step(parameters, gradients, state, lr, *, group):
+    """Given. A whole step: the mean of all ranks' gradients, then Adam."""
+    zero1_step(parameters, mean_slice(gradients, group=group), state, lr, group=group)
+
+
 # %% check="week03.zero1" points=4
 case = {"ranks": 4, "numbers": 1857, "dtype": "bfloat16"}
 cases = [case | {"subgroup": [1, 3], "part": "slice"}, case | {"part": "state"}]
 cases += [case | {"numbers": 6_000_001, "part": "memory"}, case | {"part": "step"}]
-check("week03.zero1", mean_slice, zero1_state, zero1_step, cases=cases)
+cases += [case | {"ranks": 1, "part": part} for part in ("slice", "step")]  # a group of one
+check("week03.zero1", mean_slice, zero1_state, mean_and_step, cases=cases)
 
 # %% [markdown]
 # ## 6 · ZeRO-2: gradients that leave at once
@@ -357,11 +366,13 @@ print("kept:", gradients_alive(False), " freed in the hook:", gradients_alive(Tr
 # %% [markdown]
 # ### `zero2_backward`
 #
-# **`zero2_backward(model, inputs, *, group)`** runs the backward of `model(inputs).square().mean()` and returns a
-# list: for each parameter, in the order of `model.parameters()`, this rank's slice of its mean gradient. Each parameter
-# is laid out by itself, and each byte is reduce-scattered once. Afterwards no parameter has a `.grad`, and at no moment
-# did most of them exist together: the check reads the peak of memory (内存峰值) of eight ranks from the kernel. Remove
-# your hooks: the next step calls the function again on the same model. Use your `mean_slice`. *About 9 lines.*
+# **`zero2_backward(parameters, loss, *, group)`** runs the backward of `loss` and returns a list: for each of the
+# `parameters`, in their order, this rank's slice of its mean gradient. Each parameter is laid out by itself, and each
+# byte is reduce-scattered once. Afterwards no parameter has a `.grad`, and at no moment did most of them exist
+# together: the check reads the peak of memory (内存峰值) of eight ranks from the kernel. Remove your hooks: the next
+# step calls the function again with the same parameters. Use your `mean_slice`. *About 9 lines.*
+#
+# `mean_square_backward` is given: it makes a loss and calls your function.
 #
 # **By hand**, 2 ranks, a layer with the weight `[a b]` and the bias `[c]`. The bias may come first: ranks with the
 # gradients 2 and 4 reduce-scatter `[2, 0]` and `[4, 0]`; rank 0 keeps the mean `[3]`, rank 1 the padding `[0]`, and
@@ -384,8 +395,8 @@ print("kept:", gradients_alive(False), " freed in the hook:", gradients_alive(Tr
 
 
 # %% exercise="week03.zero2"
-def zero2_backward(model, inputs, *, group):
-    """Backward of the mean square of the outputs; returns this rank's slice of each parameter's mean gradient."""
+def zero2_backward(parameters, loss, *, group):
+    """Backward of the loss; returns this rank's slice of the mean gradient of each parameter, a list."""
     ### BEGIN SOLUTION
     slices, hooks = {}, []
 
@@ -393,19 +404,25 @@ def zero2_backward(model, inputs, *, group):
         slices[parameter] = mean_slice([parameter.grad], group=group)
         parameter.grad = None
 
-    for parameter in model.parameters():
+    for parameter in parameters:
         hooks.append(parameter.register_post_accumulate_grad_hook(arrived))
-    model(inputs).square().mean().backward()
+    loss.backward()
     for hook in hooks:
         hook.remove()
-    return [slices[parameter] for parameter in model.parameters()]
+    return [slices[parameter] for parameter in parameters]
     ### END SOLUTION
+
+
+def mean_square_backward(model, inputs, *, group):
+    """Given. The mean square of the outputs is the loss."""
+    return zero2_backward(list(model.parameters()), model(inputs).square().mean(), group=group)
 
 
 # %% check="week03.zero2" points=3
 values = {"ranks": 4, "widths": [7, 5, 3], "subgroup": [1, 3], "calls": 2, "part": "slices"}
 memory = {"ranks": 8, "widths": [512] * 33, "part": "memory"}
-check("week03.zero2", zero2_backward, cases=[values, memory])
+alone = {"ranks": 1, "widths": [3, 2], "part": "slices"}
+check("week03.zero2", mean_square_backward, cases=[values, memory, alone])
 
 # %% [markdown]
 # ## 7 · Predict, then measure
@@ -516,6 +533,7 @@ cases = [  # "share": of the norm, as max_norm
     {"ranks": 3, "numbers": 300, "share": 0.5, "empty": True},
     {"ranks": 4, "numbers": 4000, "share": 2.0, "subgroup": [1, 3], "dtype": "bfloat16"},
     {"ranks": 2, "numbers": 4, "share": 0.5, "zero": True},
+    {"ranks": 1, "numbers": 3, "share": 0.5},
 ]
 check("week03.clip", clip_slices, cases=cases)
 

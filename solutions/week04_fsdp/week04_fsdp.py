@@ -210,11 +210,11 @@ check("week04.plan", gather_plan, cases=cases)
 pad = torch.nn.functional.pad
 
 
-def gathered(shard, width, group):
-    """All ranks' slices as one width × width weight."""
+def gathered(shard, shape, group):
+    """All ranks' slices as one weight of this shape, a torch.Size."""
     whole = shard.new_empty(dist.get_world_size(group) * len(shard))
     dist.all_gather_single(whole, shard, group=group)
-    return whole[: width * width].view(width, width)
+    return whole[: shape.numel()].view(shape)
 
 
 def mean_slice(gradient, shard, group):
@@ -257,7 +257,7 @@ def mean_slice(gradient, shard, group):
 # ```python
 # for shard, x in zip(reversed(shards), reversed(inputs)):
 #     leaf = x.detach().requires_grad_()
-#     weight = gathered(shard, x.shape[1], group).requires_grad_()
+#     weight = gathered(shard, shape, group).requires_grad_()
 #     torch.tanh(leaf @ weight).backward(gradient)
 #     ...  # keep this rank's slice
 #     gradient = leaf.grad
@@ -269,15 +269,15 @@ def mean_slice(gradient, shard, group):
 def zero3_step(shards, x, gradient, *, group):
     """Forward and backward with one whole weight at a time; returns (output, mean gradient slices by unit)."""
     ### BEGIN SOLUTION
-    width, inputs, slices = x.shape[1], [], []
+    shape, inputs, slices = torch.Size([x.shape[1], x.shape[1]]), [], []
     with torch.no_grad():
         for shard in shards:
             inputs.append(x)
-            x = torch.tanh(x @ gathered(shard, width, group))
+            x = torch.tanh(x @ gathered(shard, shape, group))
     output = x
     for shard, x in zip(reversed(shards), reversed(inputs), strict=True):
         leaf = x.detach().requires_grad_()
-        weight = gathered(shard, width, group).requires_grad_()
+        weight = gathered(shard, shape, group).requires_grad_()
         torch.tanh(leaf @ weight).backward(gradient)
         slices.insert(0, mean_slice(weight.grad, shard, group))
         gradient = leaf.grad
@@ -372,9 +372,9 @@ class GatherWithABug(torch.autograd.Function):
     """Forward: the whole weight. Backward: its gradient, averaged into the slice."""
 
     @staticmethod
-    def forward(ctx, shard, width, group):
+    def forward(ctx, shard, shape, group):
         ctx.shard, ctx.group = shard, group
-        return gathered(shard, width, group)
+        return gathered(shard, shape, group)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -382,10 +382,10 @@ class GatherWithABug(torch.autograd.Function):
         return None, None, None
 
 
-def step_with_a_bug(shards, uses, x, gradient, *, group):
+def step_with_a_bug(shards, shapes, uses, x, gradient, *, group):
     shards = [shard.clone().requires_grad_() for shard in shards]
     for number in uses:
-        x = torch.tanh(x @ GatherWithABug.apply(shards[number], x.shape[1], group))
+        x = torch.tanh(x @ GatherWithABug.apply(shards[number], torch.Size(shapes[number]), group))
     x.backward(gradient)
     return x.detach(), [shard.grad for shard in shards]
 
@@ -397,7 +397,7 @@ weights, batch = [torch.randn(4, 4) / 2 for _ in range(2)], torch.randn(3, 4)
 
 def norms_of(uses):
     shards = [weight.flatten().chunk(2)[dist.get_rank()] for weight in weights]
-    output, slices = step_with_a_bug(shards, uses, batch, torch.ones(3, 4), group=dist.group.WORLD)
+    output, slices = step_with_a_bug(shards, [[4, 4]] * 2, uses, batch, torch.ones(3, 4), group=dist.group.WORLD)
     return output.norm(), [one.square().sum() for one in slices]
 
 
@@ -421,8 +421,9 @@ for uses in ([0, 1], [0, 1, 0]):
 #
 # ### Bug hunt: `tied_step`
 #
-# Copy the class and the step, repair them, and name the step **`tied_step(shards, uses, x, gradient, *, group)`**. Each
-# weight is used at least once. Leave the inputs alone. *About 15 lines; one of them was the bug.*
+# **`Gather`** is the class above without the bug: write its two methods. `Gather.apply(shard, shape, group)` returns
+# the whole weight of any `shape`, a `torch.Size`; padding follows it in the slices if N does not divide it. The step is
+# given, and calls your class once for each use. Leave the inputs alone. *About 3 lines; one of them was the bug.*
 
 
 # %% exercise="week04.tied"
@@ -430,11 +431,11 @@ class Gather(torch.autograd.Function):
     """Forward: the whole weight. Backward: its gradient, averaged into the slice."""
 
     @staticmethod
-    def forward(ctx, shard, width, group):
-        """The whole weight of width × width, out of this rank's slice."""
+    def forward(ctx, shard, shape, group):
+        """The whole weight of this shape, from all ranks' slices."""
         ### BEGIN SOLUTION
         ctx.shard, ctx.group = shard, group
-        return gathered(shard, width, group)
+        return gathered(shard, shape, group)
         ### END SOLUTION
 
     @staticmethod
@@ -445,19 +446,18 @@ class Gather(torch.autograd.Function):
         ### END SOLUTION
 
 
-def tied_step(shards, uses, x, gradient, *, group):
-    """Layer i uses weight uses[i]; returns (output, mean gradient slices by weight)."""
-    ### BEGIN SOLUTION
+def tied_step(shards, shapes, uses, x, gradient, *, group):
+    """Given. Layer i uses weight uses[i]; returns (output, mean gradient slices by weight)."""
     shards = [shard.clone().requires_grad_() for shard in shards]
     for number in uses:
-        x = torch.tanh(x @ Gather.apply(shards[number], x.shape[1], group))
+        x = torch.tanh(x @ Gather.apply(shards[number], torch.Size(shapes[number]), group))
     x.backward(gradient)
     return x.detach(), [shard.grad for shard in shards]
-    ### END SOLUTION
 
 
 # %% check="week04.tied" points=2
 cases = [{"ranks": 2, "width": 3, "uses": [0, 1]}, {"ranks": 4, "width": 3, "uses": [0, 1, 0, 0], "subgroup": [1, 3]}]
+cases += [{"ranks": 2, "width": 3, "inner": 4, "uses": [0, 1, 0]}, {"ranks": 1, "width": 3, "uses": [0, 0]}]
 check("week04.tied", tied_step, cases=cases)
 
 # %% [markdown]
@@ -510,6 +510,7 @@ def quantized_all_gather(shard, block, *, group):
 cases = [
     {"ranks": 2, "numbers": 8, "block": 4},
     {"ranks": 4, "numbers": 600, "block": 256, "zeros": True, "subgroup": [0, 1, 3]},
+    {"ranks": 1, "numbers": 6, "block": 4},
 ]
 check("week04.quantized-gather", quantized_all_gather, cases=cases)
 

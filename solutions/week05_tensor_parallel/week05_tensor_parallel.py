@@ -50,7 +50,6 @@ from shardlab import costs, figures, meter, tensor_parallel
 from autograder import check
 
 dist, dropout = torch.distributed, torch.nn.functional.dropout
-copy_to_tp, reduce_from_tp = tensor_parallel.copy_to_tp, tensor_parallel.reduce_from_tp  # from section 5 on
 
 # %% [markdown]
 # ## 1 · The problem in numbers
@@ -297,10 +296,19 @@ for name, (operator, copies_in) in operators.items():
 #
 # ## 5 · Columns, then rows
 #
-# From here on f and g come from the package, `copy_to_tp(x, group=group)` and `reduce_from_tp(x, group=group)`, so that
-# nothing depends on your exercise. There are two biases: `up_bias` is split like the columns. And `down_bias`? By hand,
-# from section 2, with `down_bias = [10 10]`: if each rank adds it to its part, the sum has it twice, `[25 40]` instead
-# of `[15 30]`.
+# From here on your f and g are called `copy_to_tp(x, group=group)` and `reduce_from_tp(x, group=group)`: the exercises
+# below use them, so fix them first if their check fails. There are two biases: `up_bias` is split like the columns. And
+# `down_bias`? By hand, from section 2, with `down_bias = [10 10]`: if each rank adds it to its part, the sum has it
+# twice, `[25 40]` instead of `[15 30]`.
+
+
+# %%
+def copy_to_tp(x, *, group):  # f
+    return ToAll.apply(x, group)
+
+
+def reduce_from_tp(x, *, group):  # g
+    return SumOfAll.apply(x, group)
 
 
 # %%
@@ -328,46 +336,53 @@ for ranks in (1, 2, 4):
 # The copies on the other ranks have no part in the output, and no gradient. Rank 0's copy learns, theirs do not.
 # </details>
 #
-# **`mlp_step(x, up, up_bias, down, down_bias, gradient, *, group)`** computes `relu(x @ up + up_bias) @ down +
-# down_bias` forward and backward. `up`, `up_bias` and `down` are this rank's parts; `x`, `down_bias` and `gradient`
-# (of the output) are whole. It returns six tensors: the output, and the gradients of `x`, `up`, `up_bias`, `down` and
-# `down_bias`. One all-reduce forward, one backward. *About 7 lines.*
+# **`mlp(x, up, up_bias, down, down_bias, *, group)`** returns `relu(x @ up + up_bias) @ down + down_bias`. `up`,
+# `up_bias` and `down` are this rank's parts; `x` and `down_bias` are whole. One all-reduce forward, one backward.
+# *About 2 lines.*
+#
+# `mlp_step` is given: it calls your `mlp`, and runs the backward from the gradient of the output. It returns the output
+# and the gradients of the five inputs, which the check compares with those of one process.
 
 
 # %% exercise="week05.mlp"
-def mlp_step(x, up, up_bias, down, down_bias, gradient, *, group):
-    """The output, and the gradients of x and of this rank's up, up_bias, down and down_bias."""
+def mlp(x, up, up_bias, down, down_bias, *, group):
+    """relu(x @ up + up_bias) @ down + down_bias, the same on every rank; up, up_bias and down are this rank's parts."""
     ### BEGIN SOLUTION
-    leaves = [one.clone().requires_grad_() for one in (x, up, up_bias, down, down_bias)]
-    x, up, up_bias, down, down_bias = leaves
     inner = torch.relu(copy_to_tp(x, group=group) @ up + up_bias)
-    y = reduce_from_tp(inner @ down, group=group) + down_bias
+    return reduce_from_tp(inner @ down, group=group) + down_bias
+    ### END SOLUTION
+
+
+def mlp_step(x, up, up_bias, down, down_bias, gradient, *, group):
+    """Given. The output, and the gradients of x and of this rank's up, up_bias, down and down_bias."""
+    leaves = [one.clone().requires_grad_() for one in (x, up, up_bias, down, down_bias)]
+    y = mlp(*leaves, group=group)
     y.backward(gradient)
     return y.detach(), *(leaf.grad for leaf in leaves)
-    ### END SOLUTION
 
 
 # %% check="week05.mlp" points=3
 equal = {"ranks": 2, "rows": 1, "hidden": 2, "inner": [2, 2]}
 uneven = {"ranks": 4, "rows": 2, "hidden": 3, "inner": [5, 3], "subgroup": [1, 3]}
-check("week05.mlp", mlp_step, cases=[equal, uneven])
+alone = {"ranks": 1, "rows": 2, "hidden": 3, "inner": [4]}
+check("week05.mlp", mlp_step, cases=[equal, uneven, alone])
 
 # %% [markdown]
 # ### The same in four lines of PyTorch
 #
 # You tell DTensor's `parallelize_module` how each layer is split; the package has such layers as modules. Here are both
-# on two ranks, beside one process and your step:
+# on two ranks, compared with one process and your MLP:
 
 
 # %%
 def three_ways(x, gradient):
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-    def mlp():
+    def new_mlp():
         torch.manual_seed(0)
         return torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
 
-    whole, theirs = mlp(), mlp()
+    whole, theirs = new_mlp(), new_mlp()
     mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
     parallelize_module(theirs, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     layers = tensor_parallel.ColumnParallelLinear(whole[0], group=None), whole[1]
@@ -383,7 +398,7 @@ def three_ways(x, gradient):
     with meter.record() as bill:
         parts = [one.detach() for one in (up.weight.T, up.bias, down.weight.T, down.bias)]
         yours = mlp_step(x, *parts, gradient, group=dist.group.WORLD)
-    return found | {"your step": (*yours[:2], bill.sent_bytes, bill.kinds)}
+    return found | {"your MLP": (*yours[:2], bill.sent_bytes, bill.kinds)}
 
 
 # %%
@@ -452,6 +467,7 @@ def vocabulary_loss(logits, targets, vocabulary, *, group):
 # %% check="week05.cross-entropy" points=3
 large = {"ranks": 4, "tokens": 5, "vocabulary": 13, "subgroup": [0, 2, 3], "large": True}
 cases = [{"ranks": 2, "tokens": 2, "vocabulary": 4}, large, {"ranks": 4, "tokens": 3, "vocabulary": 5}]
+cases += [{"ranks": 1, "tokens": 2, "vocabulary": 4}]
 check("week05.cross-entropy", vocabulary_loss, cases=cases)
 
 # %% [markdown]
@@ -473,14 +489,14 @@ def bytes_measured(x, up, down, logits, targets):
     zeros, columns = torch.zeros(4 * 96 // size).bfloat16(), -(-4001 // size)
     own_logits = torch.nn.functional.pad(logits, (0, columns * size - 4001)).split(columns, 1)[rank]
     parts = up.chunk(size, 1)[rank], zeros, down.chunk(size, 0)[rank], torch.zeros(96).bfloat16()
-    with meter.record() as mlp:
+    with meter.record() as layer:
         mlp_step(x, *parts, torch.ones_like(x), group=dist.group.WORLD)
     with meter.record() as loss:
         losses, _ = vocabulary_loss(own_logits, targets, 4001, group=dist.group.WORLD)
     with meter.record() as gathered:
         every = [torch.empty_like(own_logits).bfloat16() for _ in range(size)]
         dist.all_gather(every, own_logits.bfloat16().contiguous())
-    return mlp.sent_bytes, loss.sent_bytes, gathered.sent_bytes, losses
+    return layer.sent_bytes, loss.sent_bytes, gathered.sent_bytes, losses
 
 
 # %%
@@ -629,39 +645,45 @@ check("week05.reading", reading_answers)
 # rank 1 still needs head 1. So the small matrices of keys and values stay whole on every rank, and each takes the heads
 # it needs. But then each rank also sees only *its* part of their gradient.
 #
-# **`attention_step(x, queries, keys, values, out, gradient, width, *, group)`**: x is `[S, H]`; `queries` `[H, own
-# heads · width]` and `out` `[own heads · width, H]` are this rank's parts; `keys` and `values` `[H, kv heads · width]`
-# are whole. All ranks have the same number of query heads, in order of rank. Causal attention, scores divided by
-# √width, forward and backward. Returns six tensors: the output, and the gradients of x, queries, keys, values and out;
-# those of keys and values are whole. *About 13 lines.*
+# **`attention(x, queries, keys, values, out, width, *, group)`** returns the output of causal attention, `[S, H]`, with
+# scores divided by √width. x is `[S, H]`; `queries` `[H, own heads · width]` and `out` `[own heads · width, H]` are
+# this rank's parts; `keys` and `values` `[H, kv heads · width]` are whole. All ranks have the same number of query
+# heads, in order of rank. In the backward each rank gets the whole gradient of keys and of values. *About 7 lines.*
+#
+# `attention_step` is given: it calls your `attention` and returns the output and the gradients of the five inputs.
 #
 # **Target:** two all-reduces of S · H numbers, and one each for the gradients of keys and of values, H · kv heads ·
 # width. S is larger than H here: sending anything else as long as the sequence is too much.
 
 
 # %% exercise="week05.heads"
-def attention_step(x, queries, keys, values, out, gradient, width, *, group):
-    """The output [S, H], and the gradients of x, own queries, whole keys and values, own out."""
+def attention(x, queries, keys, values, out, width, *, group):
+    """The output [S, H], the same on every rank; queries and out are this rank's parts, keys and values are whole."""
     ### BEGIN SOLUTION
-    leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
-    x, queries, keys, values, out = leaves
     own, kv_heads = queries.shape[1] // width, keys.shape[1] // width
     first = dist.get_rank(group) * own
     needed = (first + torch.arange(own)) * kv_heads // (own * dist.get_world_size(group))
     x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))  # f on weights: gradients add up
     q, k, v = ((x @ one).unflatten(1, (-1, width)).transpose(0, 1) for one in (queries, keys, values))
     heads = torch.nn.functional.scaled_dot_product_attention(q, k[needed], v[needed], is_causal=True)
-    y = reduce_from_tp(heads.transpose(0, 1).flatten(1) @ out, group=group)
+    return reduce_from_tp(heads.transpose(0, 1).flatten(1) @ out, group=group)
+    ### END SOLUTION
+
+
+def attention_step(x, queries, keys, values, out, gradient, width, *, group):
+    """Given. The output [S, H], and the gradients of x, own queries, whole keys and values, own out."""
+    leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
+    y = attention(*leaves, width, group=group)
     y.backward(gradient)
     return y.detach(), *(leaf.grad for leaf in leaves)
-    ### END SOLUTION
 
 
 # %% check="week05.heads" points=3
 one_for_all = {"ranks": 2, "heads": 2, "kv_heads": 1, "width": 2, "hidden": 4, "sequence": 8}
 table = {"ranks": 4, "heads": 6, "kv_heads": 3, "width": 2, "hidden": 6, "sequence": 14, "subgroup": [1, 3]}
 fewer = {"ranks": 4, "heads": 8, "kv_heads": 2, "width": 3, "hidden": 5, "sequence": 11}
-check("week05.heads", attention_step, cases=[one_for_all, table, fewer])
+alone = {"ranks": 1, "heads": 4, "kv_heads": 2, "width": 2, "hidden": 3, "sequence": 7}
+check("week05.heads", attention_step, cases=[one_for_all, table, fewer, alone])
 
 # %% [markdown]
 # ## 11 · Interview: why at most eight?

@@ -99,7 +99,7 @@ def shared_weight() -> Numbers:
 
     def on_a_rank() -> tuple[Tensor, list[Tensor]]:
         shards = [weight.flatten().chunk(2)[dist.get_rank()] for weight in weights]
-        return step(shards, [0, 1, 0], batch, torch.ones(3, 4), group=dist.group.WORLD)
+        return step(shards, [[4, 4]] * 2, [0, 1, 0], batch, torch.ones(3, 4), group=dist.group.WORLD)
 
     leaves, x = [weight.clone().requires_grad_() for weight in weights], batch
     for number in (0, 1, 0):

@@ -1,4 +1,4 @@
-"""Two ranks swap a tensor."""
+"""Two ranks swap a tensor. Every rank has a partner, so there is no case with one rank."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ def _make_all_reduce(case: Case, rng: Random) -> Task:
 def _make_all_gather(case: Case, rng: Random) -> Task:
     members = members_of(case)
     sizes = rng.sample(range(1, case["numbers"] + 1), len(members))
-    sizes[case["empty"]] = 0
+    if "empty" in case:
+        sizes[case["empty"]] = 0
     chunks = [whole_numbers(rng, num, dtype_of(case)) for num in sizes]
     width = dtype_of(case).itemsize
     return group_task(
@@ -115,7 +116,10 @@ def _total_bill(task: Task, reply: Reply, formula: str) -> str | None:
 
 def _draw_all_reduce(rng: Random) -> list[Case]:
     gather = {"ranks": 4, "numbers": rng.randint(5, 9), "subgroup": [1, 2, 3], "empty": 0, "dtype": "bfloat16"}
-    return [gather | {"part": "all-gather"}, *(_all_reduce(case) for case in draw_ring(rng))]
+    alone = {"ranks": 2, "numbers": rng.randint(2, 9), "subgroup": [1]}
+    loads = {"ranks": 3, "numbers": 3 * rng.randint(2, 9) + 1, "dtype": "int64"}  # such as tokens per expert
+    gathers = [case | {"part": "all-gather"} for case in (gather, alone)]
+    return [*gathers, *(_all_reduce(case) for case in (*draw_ring(rng), loads))]
 
 
 def _all_reduce(case: Case) -> Case:
@@ -129,7 +133,9 @@ CHECK = Check(
     names=("ring_all_gather", "ring_all_reduce"),
     public=(
         *map(_all_reduce, RING_PUBLIC),
+        _all_reduce({"ranks": 3, "numbers": 4, "dtype": "int64"}),
         {"ranks": 3, "numbers": 5, "empty": 1, "dtype": "bfloat16", "part": "all-gather"},
+        {"ranks": 1, "numbers": 3, "part": "all-gather"},
     ),
     draw=_draw_all_reduce,
     make=_make_all_reduce,

@@ -43,11 +43,12 @@ def _judge_reduce_scatter(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def draw_ring(rng: Random) -> list[Case]:
-    """One element (empty chunks), a remainder, a subgroup of the world in which it divides, and a large one."""
+    """One element (empty chunks), a remainder, a subgroup of the world in which it divides, one rank, a large one."""
     return [
         {"ranks": 3, "numbers": 1},
         {"ranks": 4, "numbers": 8 * rng.randint(3, 9) + 2, "dtype": "bfloat16"},
         {"ranks": 4, "numbers": 3 * rng.randint(8, 14), "subgroup": [0, 1, 3], "dtype": "float64"},
+        {"ranks": 2, "numbers": rng.randint(2, 9), "subgroup": [1], "dtype": "int64"},
         {"ranks": 4, "numbers": LARGE + 4 * rng.randint(1, 24) + 3},
     ]
 
@@ -56,6 +57,7 @@ RING_PUBLIC = (
     {"ranks": 2, "numbers": 4},
     {"ranks": 3, "numbers": 7},
     {"ranks": 4, "numbers": 302, "subgroup": [1, 2, 3], "dtype": "bfloat16"},
+    {"ranks": 1, "numbers": 3},
 )
 
 

@@ -74,11 +74,12 @@ def _to_whom(peers: list[int | None]) -> str:
 
 
 def _draw_tree(rng: Random) -> list[Case]:
-    """Two that are no power of two, one of three levels; a subgroup; a large one."""
+    """Two that are no power of two, one of three levels; a subgroup; one rank; a large one."""
     return [
         {"ranks": 3, "numbers": 1},
         {"ranks": 6, "numbers": 2 * rng.randint(9, 20), "dtype": "bfloat16", "matrix": True},
         {"ranks": 4, "numbers": rng.randint(8, 14), "subgroup": [1, 2, 3], "dtype": "float64"},
+        {"ranks": 2, "numbers": rng.randint(2, 9), "subgroup": [1]},
         {"ranks": 4, "numbers": LARGE + rng.randint(0, 99)},
     ]
 
@@ -91,6 +92,7 @@ CHECK = Check(
         {"ranks": 2, "numbers": 3},
         {"ranks": 4, "numbers": 6, "matrix": True},
         {"ranks": 6, "numbers": 5, "subgroup": [0, 1, 2, 4, 5], "dtype": "bfloat16"},
+        {"ranks": 1, "numbers": 3},
     ),
     draw=_draw_tree,
     make=_make_tree,

@@ -102,6 +102,7 @@ def too_many_bytes(task: Task, reply: Reply, slack_bytes: int = 0) -> str | None
 def _draw_average(rng: Random) -> list[Case]:
     return [
         {"ranks": 4, "numbers": rng.randint(3, 40), "subgroup": [0, 2, 3], "dtype": "float64"},
+        {"ranks": 2, "numbers": rng.randint(3, 20), "subgroup": [1]},
         {"ranks": 4, "numbers": LARGE + rng.randint(1, 99)},
     ]
 
@@ -114,6 +115,7 @@ CHECK = Check(
         {"ranks": 2, "numbers": 4},
         {"ranks": 3, "numbers": 7},
         {"ranks": 4, "numbers": 5, "subgroup": [1, 3], "dtype": "bfloat16"},
+        {"ranks": 1, "numbers": 3},
     ),
     draw=_draw_average,
     make=_make_average,

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograder.checks.base import Case, Check, Reply, Task, calls_of, whole_numbers
+from autograder.checks.base import Case, Check, Reply, Task, calls_of, size, whole_numbers, wrong_value
 from autograder.checks.groups import members_of, working
 from autograder.checks.packets import ObservedCall
 from autograder.checks.training import failed, module, training_task, wrong_grads, wrong_weights
@@ -40,12 +40,13 @@ def _make_backward(case: Case, rng: Random) -> Task:
     keys = _keys(case, buckets, payloads, rng)
     return training_task(
         case,
-        "ddp_backward",
+        "start_and_backward",
         {rank: [plans[rank], batches[rank], buckets] for rank in members},
         dict.fromkeys(members, (weights, _mean_gradients(plans, batches, weights, keys))),
         keys=keys,
         buckets=buckets,
         payloads=payloads * case.get("calls", 1),
+        weight_bytes=sum(sizes) * case.get("calls", 1),
     )
 
 
@@ -83,22 +84,46 @@ def _judge_backward(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := failed(reply):
         waits = "Here a rank gets into the next layer only while gradients travel: a hook that waits never ends.\n"
         return waits + problem if case["part"] == OVERLAP and problem == reply.report else problem
+    num_ranks = len(working(task))
     for rank in working(task):
-        if problem := wrong_weights(rank, reply.ranks[rank], task.expected[rank][0]):
+        reported, weights = reply.ranks[rank], task.expected[rank][0]
+        if problem := _wrong_start(rank, reported, weights) or wrong_weights(rank, reported, weights):
             return f"{problem} All ranks must begin with the weights of the group's first rank."
     for rank in working(task):
         reported, grads = reply.ranks[rank], task.expected[rank][1]
-        problem = (
-            _is_sum(rank, reported, grads, len(working(task)))
-            or wrong_grads(rank, reported, grads, relative=TOLERANCE)
-            or _wrong_calls(rank, reply, task.facts["payloads"], len(task.facts["buckets"]))
-            or _other_marks(rank, reply, case)
-        )
+        problem = wrong_grads(rank, reported, grads, relative=TOLERANCE)
+        if num_ranks > 1:  # one rank sends nothing, and its sum is its mean
+            problem = (
+                _is_sum(rank, reported, grads, num_ranks)
+                or problem
+                or _wrong_calls(rank, reply, task.facts["payloads"], len(task.facts["buckets"]))
+                or _starts_again(rank, reply, task.facts["weight_bytes"])
+                or _other_marks(rank, reply, case)
+            )
         if not problem and case["part"] == OVERLAP:
             problem = _no_overlap(rank, reply, case, task.facts["buckets"])
         if problem:
             return problem
     return None
+
+
+def _wrong_start(rank: int, reported: dict[str, Any], weights: dict[str, Tensor]) -> str | None:
+    """Compare the weights that a rank has after `same_start`, which the page's own function returns."""
+    received = reported.get("value", {}).get("plain")
+    if not isinstance(received, list | tuple) or len(received) != len(weights):
+        return f"Rank {rank} does not show its weights after same_start."
+    pairs = zip(received, weights.items(), strict=True)
+    found = (wrong_value(rank, one, weight, f"the weight {name} after same_start") for one, (name, weight) in pairs)
+    return next(filter(None, found), None)
+
+
+def _starts_again(rank: int, reply: Reply, weight_bytes: int) -> str | None:
+    """Whether more is broadcast than all weights, once for each call of `same_start`."""
+    calls = [call for call in _without_marks(reply, rank) if call.kind == "broadcast"]
+    total = sum(call.payload_bytes for call in calls)
+    if total <= weight_bytes:
+        return None
+    return f"Rank {rank} broadcasts {size(total)} where {size(weight_bytes)} are enough: same_start alone broadcasts."
 
 
 def _is_sum(rank: int, reported: dict[str, Any], grads: dict[str, Tensor], num_ranks: int) -> str | None:
@@ -196,12 +221,16 @@ def _keys(case: Case, buckets: list[list[int]], payloads: list[int], rng: Random
 
 
 def _draw_backward(rng: Random) -> list[Case]:
-    """Buckets: one that ends inside a layer, one of all, one per layer, one for two. The first rank is not always 0."""
+    """Buckets: one that ends inside a layer, one of all, one per layer, one for two. The first rank is not always 0.
+
+    One group has one rank.
+    """
     width = rng.randint(2, 5)
     layer = 4 * (width + 1) * width  # bytes
     gradients = [
         {"ranks": 4, "widths": [width] * 4, "microbatches": 3, "bucket_bytes": layer + 4 * width},
         {"ranks": 3, "widths": [3, width, 2], "microbatches": 1, "bucket_bytes": 10**6, "subgroup": [1, 2]},
+        {"ranks": 2, "widths": [3, width, 2], **TWO, "bucket_bytes": 40, "subgroup": [1]},
     ]
     overlap = [
         {"ranks": 3, "widths": [width] * 6, "microbatches": 1, "bucket_bytes": 2 * layer},
@@ -213,11 +242,12 @@ def _draw_backward(rng: Random) -> list[Case]:
 CHECK = Check(
     exercise="week02.ddp-backward",
     points=4,
-    names=("ddp_backward",),
+    names=("start_and_backward",),
     public=(
         {"ranks": 4, "widths": [3, 4, 2], "bucket_bytes": 40, "subgroup": [1, 3], "calls": 2, **TWO, "part": GRADIENTS},
         {"ranks": 2, "widths": [3] * 4, "bucket_bytes": 1, "orders": [[1, 0, 2], [2, 1, 0]], **TWO, "part": GRADIENTS},
         {"ranks": 2, "widths": [3, 4, 4, 2], "microbatches": 2, "bucket_bytes": 1, "part": OVERLAP},
+        {"ranks": 1, "widths": [3, 2], "bucket_bytes": 1, **TWO, "part": GRADIENTS},
     ),
     draw=_draw_backward,
     make=_make_backward,
@@ -227,7 +257,7 @@ CHECK = Check(
     parts={GRADIENTS: 0.5, OVERLAP: 0.5},
     trains=True,
     hints=(
-        "Broadcast, then all microbatches but the last, then hooks, the last backward, and only then wait.",
+        "same_start broadcasts. Then all microbatches but the last, hooks, the last backward, and only then wait.",
         "A hook notes that its parameter has arrived; a bucket leaves when all of it has, and after those before it.",
         "In the hook: work = all_reduce(flat, async_op=True). After the backward: work.wait(), / N, back into .grad.",
     ),

@@ -54,11 +54,12 @@ def _judge_one_bit(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _draw_one_bit(rng: Random) -> list[Case]:
-    """Signs that fill their bytes, and some that do not; a rank with one sign alone; a subgroup; a large one."""
+    """Signs that fill their bytes, and some that do not; a rank with one sign; a subgroup; one rank; a large one."""
     return [
         {"ranks": 2, "numbers": 8 * rng.randint(20, 40), "one_sign": 1},
         {"ranks": 3, "numbers": 8 * rng.randint(20, 40) + rng.randint(1, 7)},
         {"ranks": 4, "numbers": rng.randint(161, 167), "subgroup": [0, 2, 3], "one_sign": -1},
+        {"ranks": 2, "numbers": rng.randint(20, 40), "subgroup": [1]},
         {"ranks": 4, "numbers": LARGE + 8 * rng.randint(1, 12) + 3},
     ]
 
@@ -70,6 +71,7 @@ CHECK = Check(
     public=(
         {"ranks": 2, "numbers": 160},
         {"ranks": 4, "numbers": 203, "subgroup": [1, 3], "one_sign": 1},
+        {"ranks": 1, "numbers": 21},
     ),
     draw=_draw_one_bit,
     make=_make_one_bit,

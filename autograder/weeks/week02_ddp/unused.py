@@ -45,6 +45,7 @@ def _draw_unused(rng: Random) -> list[Case]:
     return [
         {"ranks": 4, "numbers": rng.randint(3, 20), "missing": [[0, 2], [0, 1, 2], [1]], "subgroup": [0, 1, 3]},
         {"ranks": 2, "numbers": rng.randint(3, 20), "missing": [[], [], []], "dtype": "float64"},
+        {"ranks": 2, "numbers": rng.randint(3, 20), "missing": [[0], [], []], "subgroup": [1]},
         {"ranks": 3, "numbers": LARGE + rng.randint(1, 99), "missing": [[1], [0, 2], [0, 1, 2]]},
     ]
 
@@ -56,6 +57,7 @@ CHECK = Check(
     public=(
         {"ranks": 2, "numbers": 4, "missing": [[0], [1], []]},
         {"ranks": 4, "numbers": 900, "missing": [[0, 1, 2], [0], [1, 2]], "subgroup": [1, 2, 3]},
+        {"ranks": 1, "numbers": 3, "missing": [[0], [], []]},
     ),
     draw=_draw_unused,
     make=_make_unused,

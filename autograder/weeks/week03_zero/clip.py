@@ -68,6 +68,7 @@ def _draw(rng: Random) -> list[Case]:
         {"ranks": 4, "numbers": rng.randint(200, 900), "share": rng.uniform(0.1, 0.5)},
         {"ranks": 4, "numbers": rng.randint(200, 900), "share": rng.uniform(1.5, 3.0)},  # nothing to clip
         {"ranks": 4, "numbers": rng.randint(3000, 5000), "share": 0.25, "subgroup": [1, 2], "dtype": "bfloat16"},
+        {"ranks": 2, "numbers": rng.randint(5, 50), "share": rng.uniform(0.1, 0.5), "subgroup": [1]},
     ]
 
 
@@ -80,6 +81,7 @@ CHECK = Check(
         {"ranks": 3, "numbers": 300, "share": 0.5, "empty": True},
         {"ranks": 4, "numbers": 4000, "share": 2.0, "subgroup": [1, 3], "dtype": "bfloat16"},
         {"ranks": 2, "numbers": 4, "share": 0.5, "zero": True},
+        {"ranks": 1, "numbers": 3, "share": 0.5},
     ),
     draw=_draw,
     make=_make,

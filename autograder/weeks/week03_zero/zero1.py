@@ -83,7 +83,7 @@ def _make_step(case: Case, rng: Random) -> Task:
     num_bytes = padded(weights, len(members)).nbytes
     return training_task(
         case,
-        "zero1_step",
+        "mean_and_step",
         {rank: [weights, gradients[rank], before[place], LR] for place, rank in enumerate(members)},
         expected,
         reports=(),
@@ -193,19 +193,22 @@ def _draw(rng: Random) -> list[Case]:
     odd = {"ranks": 4, "numbers": 4 * rng.randint(5, 200) + 1, "dtype": "bfloat16"}
     some = {"ranks": 4, "numbers": 2 * rng.randint(10, 60) + 1, "subgroup": [1, 3]}
     large = {"ranks": 4, "numbers": LARGE + 4 * rng.randint(1, 24) + 3, "dtype": "bfloat16"}
-    cases = [(part, case) for part in ("slice", "step") for case in (odd, some)]
-    return [case | {"part": part} for part, case in [*cases, ("state", some), ("step", large)]]
+    alone = {"ranks": 2, "numbers": rng.randint(10, 60), "subgroup": [1]}
+    cases = [(part, case) for part in ("slice", "step") for case in (odd, some, alone)]
+    return [case | {"part": part} for part, case in [*cases, ("state", some), ("state", alone), ("step", large)]]
 
 
 CHECK = Check(
     exercise="week03.zero1",
     points=4,
-    names=("mean_slice", "zero1_state", "zero1_step"),
+    names=("mean_slice", "zero1_state", "mean_and_step"),
     public=(
         {"ranks": 4, "numbers": 1857, "dtype": "bfloat16", "subgroup": [1, 3], "part": "slice"},
         {"ranks": 4, "numbers": 1857, "dtype": "bfloat16", "part": "state"},
         {"ranks": 4, "numbers": MANY, "dtype": "bfloat16", "part": "memory"},
         {"ranks": 4, "numbers": 1857, "dtype": "bfloat16", "part": "step"},
+        {"ranks": 1, "numbers": 1857, "dtype": "bfloat16", "part": "slice"},
+        {"ranks": 1, "numbers": 1857, "dtype": "bfloat16", "part": "step"},
     ),
     draw=_draw,
     make=_make,
@@ -217,7 +220,7 @@ CHECK = Check(
     hints=(
         "Which slice of the vector is yours? rank r of the group owns numbers r·P/N to (r+1)·P/N, padding included.",
         "The mean of a slice: flatten and pad, dist.reduce_scatter_single(mine, flat, group=group), divide by N.",
-        "A step: adam.update(state, mean_slice(...), lr=lr); all-gather state['master'] in the parameters' dtype into "
-        "one vector; unflatten it and copy_ each part.",
+        "A step: adam.update(state, mean, lr=lr); all-gather state['master'] in the parameters' dtype into one vector; "
+        "unflatten it and copy_ each part.",
     ),
 )

@@ -34,7 +34,7 @@ def _make(case: Case, rng: Random) -> Task:
     sizes = [padded([gradient], len(members)).nbytes for gradient in gradients.values()]
     return training_task(
         case,
-        "zero2_backward",
+        "mean_square_backward",
         {rank: [plan, inputs[rank]] for rank in members},
         {rank: {name: cut[name][place] for name in cut} for place, rank in enumerate(members)},
         reports=() if case["part"] == "memory" else ("grads",),
@@ -87,16 +87,18 @@ def _draw(rng: Random) -> list[Case]:
     return [
         {"ranks": 3, "widths": [*odd, 2], "part": "slices"},
         {"ranks": 4, "widths": [5, 2, 1], "subgroup": [1, 2, 3], "part": "slices"},
+        {"ranks": 2, "widths": [rng.randint(2, 6), 3, 1], "subgroup": [1], "part": "slices"},
     ]
 
 
 CHECK = Check(
     exercise="week03.zero2",
     points=3,
-    names=("zero2_backward",),
+    names=("mean_square_backward",),
     public=(
         {"ranks": 4, "widths": [7, 5, 3], "subgroup": [1, 3], "calls": 2, "part": "slices"},
         {"ranks": 8, "widths": LARGE_WIDTHS, "part": "memory"},
+        {"ranks": 1, "widths": [3, 2], "part": "slices"},
     ),
     draw=_draw,
     make=_make,

@@ -88,6 +88,7 @@ def _draw(rng: Random) -> list[Case]:
         {"ranks": 3, "numbers": block * rng.randint(3, 6) + rng.randint(1, block - 1), "block": block, "zeros": True},
         {"ranks": 4, "numbers": rng.randint(300, 400), "block": 256, "subgroup": [1, 2, 3]},
         {"ranks": 2, "numbers": rng.randint(2, block - 1), "block": block},
+        {"ranks": 2, "numbers": rng.randint(2, 3 * block), "block": block, "subgroup": [1]},
     ]
 
 
@@ -98,6 +99,7 @@ CHECK = Check(
     public=(
         {"ranks": 2, "numbers": 8, "block": 4},
         {"ranks": 4, "numbers": 600, "block": 256, "zeros": True, "subgroup": [0, 1, 3]},
+        {"ranks": 1, "numbers": 6, "block": 4},
     ),
     draw=_draw,
     make=_make,

@@ -34,10 +34,12 @@ LARGE = {"width": 448, "units": 64}  # 64 weights of 0.8 MB
 WHOLES = 3 / 4  # of the model at once: right answers need half, a quarter of it slices of gradients; wrong ones all
 
 
-def weights_of(rng: Random, num_units: int, width: int) -> list[Tensor]:
-    """Square weights whose products neither fade nor saturate tanh."""
+def weights_of(rng: Random, num_units: int, width: int, inner: int = 0) -> list[Tensor]:
+    """Weights whose products neither fade nor saturate tanh: square ones, or by turns width × inner and back."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
-    return [torch.randn(width, width, generator=generator) * width**-0.5 for _ in range(num_units)]
+    both = ((width, inner or width), (inner or width, width))
+    shapes = [both[number % 2] for number in range(num_units)]
+    return [torch.randn(*shape, generator=generator) * shape[0] ** -0.5 for shape in shapes]
 
 
 def one_process(
@@ -58,17 +60,18 @@ def one_process(
 def chain_task(case: Case, rng: Random, call: str, uses: list[int], *, tells_uses: bool):
     """A task of a chain of layers whose weights are cut; rank r's own batch and gradient differ from the others'."""
     members, width = members_of(case), case["width"]
-    weights = weights_of(rng, max(uses) + 1, width)
+    weights = weights_of(rng, max(uses) + 1, width, case.get("inner", 0))
+    told = [[list(weight.shape) for weight in weights], uses] if tells_uses else []
     rows = case.get("rows", 3)
     inputs = [rows_of(rng, rows, width) for _ in members]
-    gradients = [rows_of(rng, rows, width) for _ in members]
+    gradients = [rows_of(rng, rows, weights[uses[-1]].shape[1]) for _ in members]
     outputs, means = one_process(weights, uses, inputs, gradients)
     cut = [slices([weight], len(members)) for weight in weights]
     wanted = [slices([mean], len(members)) for mean in means]
     args, expected = {}, {}
     for place, rank in enumerate(members):
         mine = [parts[place].clone() for parts in cut]
-        args[rank] = [mine, *([uses] if tells_uses else []), inputs[place], gradients[place]]
+        args[rank] = [mine, *told, inputs[place], gradients[place]]
         expected[rank] = (outputs[place], [parts[place] for parts in wanted])
     reports = (trained.RESULT_ALONE,) if case.get("part") == "memory" else ()
     unit_bytes = cut[0][0].nbytes * len(members)

@@ -28,6 +28,8 @@ def _draw(rng: Random) -> list[Case]:
         {"ranks": 3, "width": 4, "uses": [0, 1, 2, 1, 0, 3, 1], "rows": 5},
         {"ranks": 4, "width": 5, "uses": [0, 0], "subgroup": [1, 2, 3]},
         {"ranks": 2, "width": width, "uses": [0, 1]},
+        {"ranks": 3, "width": width, "inner": width + rng.randint(1, 3), "uses": [0, 1, 2, 1]},
+        {"ranks": 2, "width": width, "inner": width + 2, "uses": [0, 1, 0], "subgroup": [1]},
     ]
 
 
@@ -38,6 +40,8 @@ CHECK = Check(
     public=(
         {"ranks": 2, "width": 3, "uses": [0, 1]},
         {"ranks": 4, "width": 3, "uses": [0, 1, 0, 0], "subgroup": [1, 3]},
+        {"ranks": 2, "width": 3, "inner": 4, "uses": [0, 1, 0]},
+        {"ranks": 1, "width": 3, "uses": [0, 0]},
     ),
     draw=_draw,
     make=_make,

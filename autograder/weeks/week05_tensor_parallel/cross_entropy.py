@@ -90,6 +90,7 @@ CHECK = Check(
         {"ranks": 2, "tokens": 2, "vocabulary": 4},
         {"ranks": 4, "tokens": 5, "vocabulary": 13, "subgroup": [0, 2, 3], "large": True},
         {"ranks": 4, "tokens": 3, "vocabulary": 5},
+        {"ranks": 1, "tokens": 2, "vocabulary": 4},
     ),
     draw=_draw,
     make=_make,

@@ -101,6 +101,7 @@ CHECK = Check(
         {"ranks": 2, "heads": 2, "kv_heads": 1, "width": 2, "hidden": 4, "sequence": 8},
         {"ranks": 4, "heads": 6, "kv_heads": 3, "width": 2, "hidden": 6, "sequence": 14, "subgroup": [1, 3]},
         {"ranks": 4, "heads": 8, "kv_heads": 2, "width": 3, "hidden": 5, "sequence": 11},
+        {"ranks": 1, "heads": 4, "kv_heads": 2, "width": 2, "hidden": 3, "sequence": 7},
     ),
     draw=_draw,
     make=_make,

@@ -97,6 +97,7 @@ CHECK = Check(
     public=(
         {"ranks": 2, "rows": 1, "hidden": 2, "inner": [2, 2]},
         {"ranks": 4, "rows": 2, "hidden": 3, "inner": [5, 3], "subgroup": [1, 3]},
+        {"ranks": 1, "rows": 2, "hidden": 3, "inner": [4]},
     ),
     draw=_draw,
     make=_make,
@@ -106,7 +107,6 @@ CHECK = Check(
     hints=(
         "Walk through the figure: R, f, S, S, P, g, R. Where does each of the two biases belong?",
         "f on x before the columns, g on what the rows give. up_bias is split like up; down_bias is whole.",
-        "inner = torch.relu(copy_to_tp(x, group=group) @ up + up_bias); y = reduce_from_tp(inner @ down, ...) + ...; "
-        "y.backward(gradient), and .grad of each of the five.",
+        "inner = torch.relu(copy_to_tp(x, group=group) @ up + up_bias); return reduce_from_tp(inner @ down, ...) + ...",
     ),
 )

@@ -5,11 +5,15 @@ import torch
 import torch.distributed as dist
 
 
-def ddp_backward(model, microbatches, buckets, *, group):
-    parameters, size = list(model.parameters()), dist.get_world_size(group)
+def same_start(model, *, group):
+    parameters = list(model.parameters())
     flat = torch.nn.utils.parameters_to_vector(parameters).detach()
     dist.broadcast(flat, group_src=0, group=group)
     torch.nn.utils.vector_to_parameters(flat, parameters)
+
+
+def ddp_backward(model, microbatches, buckets, *, group):
+    parameters, size = list(model.parameters()), dist.get_world_size(group)
     state = {"sync": False, "arrived": set(), "works": []}
 
     def hook(parameter):
@@ -32,6 +36,13 @@ def ddp_backward(model, microbatches, buckets, *, group):
             end = at + parameters[n].numel()
             parameters[n].grad = (message[at:end] / size).view(parameters[n].shape)
             at = end
+
+
+def start_and_backward(model, microbatches, buckets, *, group):
+    same_start(model, group=group)
+    weights = [parameter.detach().clone() for parameter in model.parameters()]
+    ddp_backward(model, microbatches, buckets, group=group)
+    return weights
 
 
 # %% right_reducer
@@ -64,12 +75,15 @@ class Reducer:
         self.works.append(dist.all_reduce(flat, async_op=True, group=self.group))
 
 
+def same_start(model, *, group):
+    works = [dist.broadcast(p.detach(), group_src=0, group=group, async_op=True) for p in model.parameters()]
+    for work in works:
+        work.wait()
+
+
 def ddp_backward(model, microbatches, buckets, *, group):
     parameters = list(model.parameters())
     reducer = Reducer(parameters, buckets, group)
-    works = [dist.broadcast(p.detach(), group_src=0, group=group, async_op=True) for p in parameters]
-    for work in works:
-        work.wait()
     for rows in microbatches[:-1]:
         model(rows).sum().backward()
     for number, parameter in enumerate(parameters):
@@ -79,6 +93,13 @@ def ddp_backward(model, microbatches, buckets, *, group):
         work.wait()
 
 
+def start_and_backward(model, microbatches, buckets, *, group):
+    same_start(model, group=group)
+    weights = [parameter.detach().clone() for parameter in model.parameters()]
+    ddp_backward(model, microbatches, buckets, group=group)
+    return weights
+
+
 # %% right_two_on_the_way
 """Different: waits in a hook, but only for the bucket before last: two are on the way at a time."""
 
@@ -86,10 +107,13 @@ import torch
 import torch.distributed as dist
 
 
+def same_start(model, *, group):
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, group_src=0, group=group)
+
+
 def ddp_backward(model, microbatches, buckets, *, group):
     parameters, size = list(model.parameters()), dist.get_world_size(group)
-    for parameter in parameters:
-        dist.broadcast(parameter.data, group_src=0, group=group)
     for rows in microbatches[:-1]:
         model(rows).sum().backward()
     left, on_the_way, num_sent = [len(bucket) for bucket in buckets], [], 0
@@ -117,6 +141,13 @@ def ddp_backward(model, microbatches, buckets, *, group):
         receive()
 
 
+def start_and_backward(model, microbatches, buckets, *, group):
+    same_start(model, group=group)
+    weights = [parameter.detach().clone() for parameter in model.parameters()]
+    ddp_backward(model, microbatches, buckets, group=group)
+    return weights
+
+
 # %% after_the_backward
 """Wrong: right gradients in the right buckets, but all of them leave after the backward."""
 
@@ -124,10 +155,13 @@ import torch
 import torch.distributed as dist
 
 
+def same_start(model, *, group):
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, group_src=0, group=group)
+
+
 def ddp_backward(model, microbatches, buckets, *, group):
     parameters = list(model.parameters())
-    for parameter in parameters:
-        dist.broadcast(parameter.data, group_src=0, group=group)
     for rows in microbatches:
         model(rows).sum().backward()
     for bucket in buckets:
@@ -136,6 +170,13 @@ def ddp_backward(model, microbatches, buckets, *, group):
         means = (flat / dist.get_world_size(group)).split([parameters[n].numel() for n in bucket])
         for n, mean in zip(bucket, means, strict=True):
             parameters[n].grad.copy_(mean.view_as(parameters[n]))
+
+
+def start_and_backward(model, microbatches, buckets, *, group):
+    same_start(model, group=group)
+    weights = [parameter.detach().clone() for parameter in model.parameters()]
+    ddp_backward(model, microbatches, buckets, group=group)
+    return weights
 
 
 # %% in_order_of_arrival of="after_the_backward"
@@ -194,10 +235,13 @@ import torch
 import torch.distributed as dist
 
 
+def same_start(model, *, group):
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, group_src=0, group=group)
+
+
 def ddp_backward(model, microbatches, buckets, *, group):
     parameters, size = list(model.parameters()), dist.get_world_size(group)
-    for parameter in parameters:
-        dist.broadcast(parameter.data, group_src=0, group=group)
     for rows in microbatches[:-1]:
         model(rows).sum().backward()
     sent, counted = [], []
@@ -219,6 +263,13 @@ def ddp_backward(model, microbatches, buckets, *, group):
             parameters[n].grad.copy_(mean.view_as(parameters[n]) / size)
 
 
+def start_and_backward(model, microbatches, buckets, *, group):
+    same_start(model, group=group)
+    weights = [parameter.detach().clone() for parameter in model.parameters()]
+    ddp_backward(model, microbatches, buckets, group=group)
+    return weights
+
+
 # %% last_microbatch_only
 """Wrong: the other microbatches are forgotten."""
 
@@ -226,10 +277,13 @@ import torch
 import torch.distributed as dist
 
 
+def same_start(model, *, group):
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, group_src=0, group=group)
+
+
 def ddp_backward(model, microbatches, buckets, *, group):
     parameters = list(model.parameters())
-    for parameter in parameters:
-        dist.broadcast(parameter.data, group_src=0, group=group)
     waiting, sent = [set(bucket) for bucket in buckets], []
 
     def arrived(number):
@@ -249,20 +303,31 @@ def ddp_backward(model, microbatches, buckets, *, group):
             parameters[n].grad.copy_(mean.view_as(parameters[n]))
 
 
+def start_and_backward(model, microbatches, buckets, *, group):
+    same_start(model, group=group)
+    weights = [parameter.detach().clone() for parameter in model.parameters()]
+    ddp_backward(model, microbatches, buckets, group=group)
+    return weights
+
+
 # %% broadcast_of_the_weights_alone of="last_microbatch_only"
 """Wrong: matrices are made equal, biases are not."""
 
-# -    for parameter in parameters:
-# +    for parameter in (p for p in parameters if p.dim() > 1):
-#          dist.broadcast(parameter.data, group_src=0, group=group)
+# -    for parameter in model.parameters():
+# +    for parameter in (p for p in model.parameters() if p.dim() > 1):
+
+#      parameters = list(model.parameters())
 # +    for rows in microbatches[:-1]:
 # +        model(rows).sum().backward()
 
 # %% broadcast_too_late of="last_microbatch_only"
 """Wrong: the weights are made equal after the backward."""
 
-# -    for parameter in parameters:
+# -    for parameter in model.parameters():
 # -        dist.broadcast(parameter.data, group_src=0, group=group)
+# +    pass
+
+#      parameters = list(model.parameters())
 # +    for rows in microbatches[:-1]:
 # +        model(rows).sum().backward()
 
@@ -270,10 +335,32 @@ def ddp_backward(model, microbatches, buckets, *, group):
 # +    for parameter in parameters:
 # +        dist.broadcast(parameter.data, group_src=0, group=group)
 
+# %% broadcasts_in_every_backward of="last_microbatch_only"
+"""Wrong: nothing in same_start: every backward broadcasts all weights again."""
+
+# -    for parameter in model.parameters():
+# -        dist.broadcast(parameter.data, group_src=0, group=group)
+# +    pass
+
+#      parameters = list(model.parameters())
+# +    for parameter in parameters:
+# +        dist.broadcast(parameter.data, group_src=0, group=group)
+# +    for rows in microbatches[:-1]:
+# +        model(rows).sum().backward()
+
+# %% broadcasts_twice of="last_microbatch_only"
+"""Wrong: broadcasts in same_start, and in every backward again."""
+
+#      parameters = list(model.parameters())
+# +    for parameter in parameters:
+# +        dist.broadcast(parameter.data, group_src=0, group=group)
+# +    for rows in microbatches[:-1]:
+# +        model(rows).sum().backward()
+
 # %% divides_by_the_world of="last_microbatch_only"
 """Wrong: divides by the number of all ranks."""
 
-#          dist.broadcast(parameter.data, group_src=0, group=group)
+#      parameters = list(model.parameters())
 # +    for rows in microbatches[:-1]:
 # +        model(rows).sum().backward()
 
@@ -283,7 +370,7 @@ def ddp_backward(model, microbatches, buckets, *, group):
 # %% does_not_wait of="last_microbatch_only"
 """Wrong: reads the buckets before they have arrived."""
 
-#          dist.broadcast(parameter.data, group_src=0, group=group)
+#      parameters = list(model.parameters())
 # +    for rows in microbatches[:-1]:
 # +        model(rows).sum().backward()
 
@@ -336,7 +423,7 @@ def ddp_backward(model, microbatches, buckets, *, group):
 # %% forgets_to_copy_back of="last_microbatch_only"
 """Wrong: the means stay in the buckets."""
 
-#          dist.broadcast(parameter.data, group_src=0, group=group)
+#      parameters = list(model.parameters())
 # +    for rows in microbatches[:-1]:
 # +        model(rows).sum().backward()
 
@@ -346,8 +433,11 @@ def ddp_backward(model, microbatches, buckets, *, group):
 # %% no_broadcast of="last_microbatch_only"
 """Wrong: each rank goes on with the weights that it began with."""
 
-# -    for parameter in parameters:
+# -    for parameter in model.parameters():
 # -        dist.broadcast(parameter.data, group_src=0, group=group)
+# +    pass
+
+#      parameters = list(model.parameters())
 # +    for rows in microbatches[:-1]:
 # +        model(rows).sum().backward()
 
@@ -356,6 +446,8 @@ def ddp_backward(model, microbatches, buckets, *, group):
 
 # -        dist.broadcast(parameter.data, group_src=0, group=group)
 # +        dist.broadcast(parameter.data, src=0, group=group)
+
+#      parameters = list(model.parameters())
 # +    for rows in microbatches[:-1]:
 # +        model(rows).sum().backward()
 
@@ -368,7 +460,7 @@ def ddp_backward(model, microbatches, buckets, *, group):
 # %% sum_for_mean of="last_microbatch_only"
 """Wrong: a sum where a mean is due."""
 
-#          dist.broadcast(parameter.data, group_src=0, group=group)
+#      parameters = list(model.parameters())
 # +    for rows in microbatches[:-1]:
 # +        model(rows).sum().backward()
 
@@ -378,7 +470,7 @@ def ddp_backward(model, microbatches, buckets, *, group):
 # %% synchronous of="last_microbatch_only"
 """Wrong: forgets async_op: the hook waits, and nothing overlaps."""
 
-#          dist.broadcast(parameter.data, group_src=0, group=group)
+#      parameters = list(model.parameters())
 # +    for rows in microbatches[:-1]:
 # +        model(rows).sum().backward()
 
@@ -393,7 +485,7 @@ def ddp_backward(model, microbatches, buckets, *, group):
 # %% waits_in_the_hook of="last_microbatch_only"
 """Wrong: an all-reduce that waits, in the hook: right gradients, and nothing overlaps."""
 
-#          dist.broadcast(parameter.data, group_src=0, group=group)
+#      parameters = list(model.parameters())
 # +    for rows in microbatches[:-1]:
 # +        model(rows).sum().backward()
 
@@ -408,6 +500,12 @@ def ddp_backward(model, microbatches, buckets, *, group):
 import copy
 
 import torch
+import torch.distributed as dist
+
+
+def same_start(model, *, group):
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, group_src=0, group=group)
 
 
 def ddp_backward(model, microbatches, buckets, *, group):
@@ -420,3 +518,10 @@ def ddp_backward(model, microbatches, buckets, *, group):
     for mine, theirs in zip(model.parameters(), inner.parameters(), strict=True):
         mine.data.copy_(theirs.data)
         mine.grad = theirs.grad.clone()
+
+
+def start_and_backward(model, microbatches, buckets, *, group):
+    same_start(model, group=group)
+    weights = [parameter.detach().clone() for parameter in model.parameters()]
+    ddp_backward(model, microbatches, buckets, group=group)
+    return weights

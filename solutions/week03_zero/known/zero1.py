@@ -34,13 +34,17 @@ def zero1_state(parameters, *, group):
 
 
 @torch.no_grad()
-def zero1_step(parameters, gradients, state, lr, *, group):
-    adam.update(state, mean_slice(gradients, group=group), lr=lr)
+def zero1_step(parameters, mean, state, lr, *, group):
+    adam.update(state, mean, lr=lr)
     mine = state["master"].to(parameters[0].dtype)
     flat = mine.new_empty(mine.numel() * dist.get_world_size(group))
     dist.all_gather_single(flat, mine, group=group)
     for parameter, new in zip(parameters, unflatten(flat, parameters), strict=True):
         parameter.copy_(new)
+
+
+def mean_and_step(parameters, gradients, state, lr, *, group):
+    zero1_step(parameters, mean_slice(gradients, group=group), state, lr, group=group)
 
 
 # %% all_reduce_then_slice of="right_all_to_all"
@@ -51,6 +55,17 @@ def zero1_step(parameters, gradients, state, lr, *, group):
 # -    mine = parts.view(dist.get_world_size(group), -1).sum(0).to(flat.dtype)
 # +    dist.all_reduce(flat, group=group)
 # +    mine = flat.chunk(dist.get_world_size(group))[dist.get_rank(group)]
+
+# %% divides_again of="right_all_to_all"
+"""Wrong: takes for a sum what is already the mean."""
+
+# -    parts = torch.empty_like(flat)
+# -    dist.all_to_all_single(parts, flat, group=group)
+# -    mine = parts.view(dist.get_world_size(group), -1).sum(0).to(flat.dtype)
+# +    dist.reduce_scatter_single(mine, flat, group=group)
+
+# -    adam.update(state, mean, lr=lr)
+# +    adam.update(state, mean / dist.get_world_size(group), lr=lr)
 
 # %% forgets_the_subgroup of="right_all_to_all"
 """Wrong: asks the world for rank and size."""
@@ -117,7 +132,7 @@ def zero1_step(parameters, gradients, state, lr, *, group):
 # -    mine = parts.view(dist.get_world_size(group), -1).sum(0).to(flat.dtype)
 # +    dist.reduce_scatter_single(mine, flat, group=group)
 
-#  def zero1_step(parameters, gradients, state, lr, *, group):
+#  def zero1_step(parameters, mean, state, lr, *, group):
 # +    rank, size = dist.get_rank(group), dist.get_world_size(group)
 # +    state["master"].copy_(flatten_and_pad(parameters, size).chunk(size)[rank])
 
@@ -164,7 +179,7 @@ def zero1_step(parameters, gradients, state, lr, *, group):
 # -    mine = parts.view(dist.get_world_size(group), -1).sum(0).to(flat.dtype)
 # +    dist.reduce_scatter_single(mine, flat, group=group)
 
-#  def zero1_step(parameters, gradients, state, lr, *, group):
+#  def zero1_step(parameters, mean, state, lr, *, group):
 # +    state = {name: value.clone() if name != "step" else value for name, value in state.items()}
 
 # %% sum_for_mean of="right_all_to_all"
@@ -223,8 +238,8 @@ def zero1_state(parameters, *, group):
 
 
 @torch.no_grad()
-def zero1_step(parameters, gradients, state, lr, *, group):
-    g = mean_slice(gradients, group=group).float()
+def zero1_step(parameters, mean, state, lr, *, group):
+    g = mean.float()
     state["step"] += 1
     m, v, t = state["momentum"], state["variance"], state["step"]
     m.copy_(0.9 * m + 0.1 * g)
@@ -235,6 +250,10 @@ def zero1_step(parameters, gradients, state, lr, *, group):
     dist.all_gather_single(flat, mine, group=group)
     for parameter, new in zip(parameters, unflatten(flat, parameters), strict=True):
         parameter.copy_(new)
+
+
+def mean_and_step(parameters, gradients, state, lr, *, group):
+    zero1_step(parameters, mean_slice(gradients, group=group), state, lr, group=group)
 
 
 # %% right_lists
@@ -271,13 +290,17 @@ def zero1_state(parameters, *, group):
 
 
 @torch.no_grad()
-def zero1_step(parameters, gradients, state, lr, *, group):
-    adam.update(state, mean_slice(gradients, group=group), lr=lr)
+def zero1_step(parameters, mean, state, lr, *, group):
+    adam.update(state, mean, lr=lr)
     mine = state["master"].to(parameters[0].dtype)
     flat = mine.new_empty(mine.numel() * dist.get_world_size(group))
     dist.all_gather(list(flat.chunk(dist.get_world_size(group))), mine, group=group)
     for parameter, new in zip(parameters, unflatten(flat, parameters), strict=True):
         parameter.copy_(new)
+
+
+def mean_and_step(parameters, gradients, state, lr, *, group):
+    zero1_step(parameters, mean_slice(gradients, group=group), state, lr, group=group)
 
 
 # %% gathers_in_reverse of="right_lists"
@@ -309,11 +332,11 @@ def zero1_step(parameters, gradients, state, lr, *, group):
 # -    return adam.new_state(flat.chunk(dist.get_world_size(group))[dist.get_rank(group)])
 # +    return adam.new_state(flat)
 
-# -    adam.update(state, mean_slice(gradients, group=group), lr=lr)
+# -    adam.update(state, mean, lr=lr)
 # -    mine = state["master"].to(parameters[0].dtype)
 # -    flat = mine.new_empty(mine.numel() * dist.get_world_size(group))
 # -    dist.all_gather(list(flat.chunk(dist.get_world_size(group))), mine, group=group)
-# +    flat = flatten_and_pad(gradients, dist.get_world_size(group))
-# +    dist.all_reduce(flat, group=group)
-# +    adam.update(state, flat / dist.get_world_size(group), lr=lr)
+# +    flat = mean.new_empty(mean.numel() * dist.get_world_size(group))
+# +    dist.all_gather_single(flat, mean, group=group)
+# +    adam.update(state, flat, lr=lr)
 # +    flat = state["master"].to(parameters[0].dtype)

@@ -17,19 +17,23 @@ def mean_slice(tensors, *, group):
     return mine
 
 
-def zero2_backward(model, inputs, *, group):
+def zero2_backward(parameters, loss, *, group):
     slices, hooks = {}, []
 
     def arrived(parameter):
         slices[parameter] = mean_slice([parameter.grad], group=group)
         parameter.grad = None
 
-    for parameter in model.parameters():
+    for parameter in parameters:
         hooks.append(parameter.register_post_accumulate_grad_hook(arrived))
-    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
+    (loss / dist.get_world_size(group)).backward()
     for hook in hooks:
         hook.remove()
-    return [slices[parameter] for parameter in model.parameters()]
+    return [slices[parameter] for parameter in parameters]
+
+
+def mean_square_backward(model, inputs, *, group):
+    return zero2_backward(list(model.parameters()), model(inputs).square().mean(), group=group)
 
 
 # %% after_the_backward of="right_divides_first"
@@ -42,11 +46,11 @@ def zero2_backward(model, inputs, *, group):
 # -        parameter.grad = None
 # +        pass
 
-# -    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
-# +    model(inputs).square().mean().backward()
+# -    (loss / dist.get_world_size(group)).backward()
+# +    loss.backward()
 
 #          hook.remove()
-# +    for parameter in model.parameters():
+# +    for parameter in parameters:
 # +        slices[parameter] = mean_slice([parameter.grad], group=group)
 # +        parameter.grad = None
 
@@ -59,8 +63,8 @@ def zero2_backward(model, inputs, *, group):
 # +    mine = flat.chunk(dist.get_world_size(group))[dist.get_rank(group)]
 # +    return mine / dist.get_world_size(group)
 
-# -    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
-# +    model(inputs).square().mean().backward()
+# -    (loss / dist.get_world_size(group)).backward()
+# +    loss.backward()
 
 # %% forgets_the_subgroup of="right_divides_first"
 """Wrong: asks the world for rank and size."""
@@ -73,8 +77,8 @@ def zero2_backward(model, inputs, *, group):
 # -    return mine
 # +    return mine / dist.get_world_size()
 
-# -    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
-# +    model(inputs).square().mean().backward()
+# -    (loss / dist.get_world_size(group)).backward()
+# +    loss.backward()
 
 # %% in_order_of_arrival of="right_divides_first"
 """Wrong: slices in the order of the backward, last layer first."""
@@ -82,10 +86,10 @@ def zero2_backward(model, inputs, *, group):
 # -    return mine
 # +    return mine / dist.get_world_size(group)
 
-# -    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
-# +    model(inputs).square().mean().backward()
+# -    (loss / dist.get_world_size(group)).backward()
+# +    loss.backward()
 
-# -    return [slices[parameter] for parameter in model.parameters()]
+# -    return [slices[parameter] for parameter in parameters]
 # +    return list(slices.values())
 
 # %% keeps_a_list of="right_divides_first"
@@ -100,8 +104,8 @@ def zero2_backward(model, inputs, *, group):
 #      def arrived(parameter):
 # +        kept.append(parameter.grad)
 
-# -    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
-# +    model(inputs).square().mean().backward()
+# -    (loss / dist.get_world_size(group)).backward()
+# +    loss.backward()
 
 # %% not_freed of="right_divides_first"
 """Wrong: never frees the full gradients."""
@@ -111,14 +115,14 @@ def zero2_backward(model, inputs, *, group):
 
 # -        parameter.grad = None
 
-# -    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
-# +    model(inputs).square().mean().backward()
+# -    (loss / dist.get_world_size(group)).backward()
+# +    loss.backward()
 
 # %% sum_for_mean of="right_divides_first"
 """Wrong: the sum where the mean is due."""
 
-# -    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
-# +    model(inputs).square().mean().backward()
+# -    (loss / dist.get_world_size(group)).backward()
+# +    loss.backward()
 
 # %% tensor_hooks of="right_divides_first"
 """Wrong: a tensor hook comes before .grad is there."""
@@ -127,9 +131,9 @@ def zero2_backward(model, inputs, *, group):
 # +    return mine / dist.get_world_size(group)
 
 # -        hooks.append(parameter.register_post_accumulate_grad_hook(arrived))
-# -    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
+# -    (loss / dist.get_world_size(group)).backward()
 # +        hooks.append(parameter.register_hook(arrived))
-# +    model(inputs).square().mean().backward()
+# +    loss.backward()
 
 # %% views_of_full_gradients of="right_divides_first"
 """Wrong: slices are views of whole sums, which stay alive."""
@@ -142,8 +146,8 @@ def zero2_backward(model, inputs, *, group):
 # +    dist.reduce_scatter(mine, [part.clone() for part in parts], group=group)
 # +    return mine.div_(dist.get_world_size(group))
 
-# -    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
-# +    model(inputs).square().mean().backward()
+# -    (loss / dist.get_world_size(group)).backward()
+# +    loss.backward()
 
 # %% weights_only of="right_divides_first"
 """Wrong: forgets the biases."""
@@ -151,14 +155,14 @@ def zero2_backward(model, inputs, *, group):
 # -    return mine
 # +    return mine / dist.get_world_size(group)
 
-# -    for parameter in model.parameters():
-# +    for parameter in [p for p in model.parameters() if p.dim() > 1]:
+# -    for parameter in parameters:
+# +    for parameter in [p for p in parameters if p.dim() > 1]:
 
-# -    (model(inputs).square().mean() / dist.get_world_size(group)).backward()
-# +    model(inputs).square().mean().backward()
+# -    (loss / dist.get_world_size(group)).backward()
+# +    loss.backward()
 
-# -    return [slices[parameter] for parameter in model.parameters()]
-# +    return [slices.get(parameter) for parameter in model.parameters()]
+# -    return [slices[parameter] for parameter in parameters]
+# +    return [slices.get(parameter) for parameter in parameters]
 
 # %% right_partial_hooks
 """Different: a hook with its place bound, a list of slots."""
@@ -179,26 +183,30 @@ def mean_slice(tensors, *, group):
     return mine / dist.get_world_size(group)
 
 
-def zero2_backward(model, inputs, *, group):
-    slots, handles = [None] * len(list(model.parameters())), []
-    for number, parameter in enumerate(model.parameters()):
+def zero2_backward(parameters, loss, *, group):
+    slots, handles = [None] * len(parameters), []
+    for number, parameter in enumerate(parameters):
 
         def arrived(p, number=number):
             slots[number] = mean_slice([p.grad], group=group)
             p.grad = None
 
         handles.append(parameter.register_post_accumulate_grad_hook(arrived))
-    model(inputs).square().mean().backward()
+    loss.backward()
     while handles:
         handles.pop().remove()
     return slots
 
 
+def mean_square_backward(model, inputs, *, group):
+    return zero2_backward(list(model.parameters()), model(inputs).square().mean(), group=group)
+
+
 # %% hooks_stay of="right_partial_hooks"
 """Wrong: the hooks stay on the model, so that at the second step those of the first have freed the gradients."""
 
-# -    slots, handles = [None] * len(list(model.parameters())), []
-# +    slots = [None] * len(list(model.parameters()))
+# -    slots, handles = [None] * len(parameters), []
+# +    slots = [None] * len(parameters)
 
 # -        handles.append(parameter.register_post_accumulate_grad_hook(arrived))
 # +        parameter.register_post_accumulate_grad_hook(arrived)

@@ -6,10 +6,10 @@ import torch.distributed as dist
 from torch.nn.functional import pad
 
 
-def gathered(shard, width, group):
+def gathered(shard, shape, group):
     whole = shard.new_empty(dist.get_world_size(group) * len(shard))
     dist.all_gather_single(whole, shard, group=group)
-    return whole[: width * width].view(width, width)
+    return whole[: shape.numel()].view(shape)
 
 
 def mean_slice(gradient, shard, group):
@@ -21,14 +21,14 @@ def mean_slice(gradient, shard, group):
 
 
 def zero3_step(shards, x, gradient, *, group):
-    width, values = x.shape[1], [x]
+    shape, values = torch.Size([x.shape[1]] * 2), [x]
     for shard in shards:
-        values.append(torch.tanh(values[-1] @ gathered(shard, width, group)))
+        values.append(torch.tanh(values[-1] @ gathered(shard, shape, group)))
     slices = [None] * len(shards)
     for number in reversed(range(len(shards))):
         inner = gradient * (1 - values[number + 1] ** 2)
         slices[number] = mean_slice(values[number].T @ inner, shards[number], group)
-        gradient = inner @ gathered(shards[number], width, group).T
+        gradient = inner @ gathered(shards[number], shape, group).T
     return values[-1], slices
 
 
@@ -38,9 +38,9 @@ def zero3_step(shards, x, gradient, *, group):
 # +
 # +class Gather(torch.autograd.Function):
 # +    @staticmethod
-# +    def forward(ctx, shard, width, group):
+# +    def forward(ctx, shard, shape, group):
 # +        ctx.shard, ctx.group = shard, group
-# +        return gathered(shard, width, group)
+# +        return gathered(shard, shape, group)
 # +
 # +    @staticmethod
 # +    def backward(ctx, gradient):
@@ -48,34 +48,34 @@ def zero3_step(shards, x, gradient, *, group):
 # +
 #
 #  def zero3_step(shards, x, gradient, *, group):
-# -    width, values = x.shape[1], [x]
+# -    shape, values = torch.Size([x.shape[1]] * 2), [x]
 # -    for shard in shards:
-# -        values.append(torch.tanh(values[-1] @ gathered(shard, width, group)))
+# -        values.append(torch.tanh(values[-1] @ gathered(shard, shape, group)))
 # -    slices = [None] * len(shards)
 # -    for number in reversed(range(len(shards))):
 # -        inner = gradient * (1 - values[number + 1] ** 2)
 # -        slices[number] = mean_slice(values[number].T @ inner, shards[number], group)
-# -        gradient = inner @ gathered(shards[number], width, group).T
+# -        gradient = inner @ gathered(shards[number], shape, group).T
 # -    return values[-1], slices
 # +    leaves = [shard.clone().requires_grad_() for shard in shards]
 # +    for leaf in leaves:
-# +        x = torch.tanh(x @ Gather.apply(leaf, x.shape[1], group))
+# +        x = torch.tanh(x @ Gather.apply(leaf, torch.Size([x.shape[1]] * 2), group))
 # +    x.backward(gradient)
 # +    return x.detach(), [leaf.grad for leaf in leaves]
 
 # %% gathers_everything_first of="right_by_hand"
 """Wrong: gathers all units before the forward and keeps them, ZeRO-2's memory."""
 
-# -    width, values = x.shape[1], [x]
+# -    shape, values = torch.Size([x.shape[1]] * 2), [x]
 # -    for shard in shards:
-# -        values.append(torch.tanh(values[-1] @ gathered(shard, width, group)))
+# -        values.append(torch.tanh(values[-1] @ gathered(shard, shape, group)))
 # -    slices = [None] * len(shards)
 # -    for number in reversed(range(len(shards))):
 # -        inner = gradient * (1 - values[number + 1] ** 2)
 # -        slices[number] = mean_slice(values[number].T @ inner, shards[number], group)
-# -        gradient = inner @ gathered(shards[number], width, group).T
+# -        gradient = inner @ gathered(shards[number], shape, group).T
 # -    return values[-1], slices
-# +    weights = [gathered(shard, x.shape[1], group).requires_grad_() for shard in shards]
+# +    weights = [gathered(shard, torch.Size([x.shape[1]] * 2), group).requires_grad_() for shard in shards]
 # +    for weight in weights:
 # +        x = torch.tanh(x @ weight)
 # +    x.backward(gradient)
@@ -84,23 +84,23 @@ def zero3_step(shards, x, gradient, *, group):
 # %% gathers_everything_twice of="right_by_hand"
 """Wrong: as many bytes as it should, but all units whole at once, forward and backward."""
 
-# -    width, values = x.shape[1], [x]
+# -    shape, values = torch.Size([x.shape[1]] * 2), [x]
 # -    for shard in shards:
-# -        values.append(torch.tanh(values[-1] @ gathered(shard, width, group)))
+# -        values.append(torch.tanh(values[-1] @ gathered(shard, shape, group)))
 # -    slices = [None] * len(shards)
 # -    for number in reversed(range(len(shards))):
 # -        inner = gradient * (1 - values[number + 1] ** 2)
 # -        slices[number] = mean_slice(values[number].T @ inner, shards[number], group)
-# -        gradient = inner @ gathered(shards[number], width, group).T
+# -        gradient = inner @ gathered(shards[number], shape, group).T
 # -    return values[-1], slices
-# +    weights = [gathered(shard, x.shape[1], group) for shard in shards]
+# +    weights = [gathered(shard, torch.Size([x.shape[1]] * 2), group) for shard in shards]
 # +    with torch.no_grad():
 # +        given = x
 # +        for weight in weights:
 # +            x = torch.tanh(x @ weight)
 # +    output, x = x, given
 # +    del weights, weight
-# +    weights = [gathered(shard, x.shape[1], group).requires_grad_() for shard in shards]
+# +    weights = [gathered(shard, torch.Size([x.shape[1]] * 2), group).requires_grad_() for shard in shards]
 # +    for weight in weights:
 # +        x = torch.tanh(x @ weight)
 # +    x.backward(gradient)
@@ -109,14 +109,14 @@ def zero3_step(shards, x, gradient, *, group):
 # %% one_large_gather of="right_by_hand"
 """Wrong: one gather of all units together, for each direction."""
 
-# -    width, values = x.shape[1], [x]
+# -    shape, values = torch.Size([x.shape[1]] * 2), [x]
 # -    for shard in shards:
-# -        values.append(torch.tanh(values[-1] @ gathered(shard, width, group)))
+# -        values.append(torch.tanh(values[-1] @ gathered(shard, shape, group)))
 # -    slices = [None] * len(shards)
 # -    for number in reversed(range(len(shards))):
 # -        inner = gradient * (1 - values[number + 1] ** 2)
 # -        slices[number] = mean_slice(values[number].T @ inner, shards[number], group)
-# -        gradient = inner @ gathered(shards[number], width, group).T
+# -        gradient = inner @ gathered(shards[number], shape, group).T
 # -    return values[-1], slices
 # +    size, width, length = dist.get_world_size(group), x.shape[1], len(shards[0])
 # +
@@ -144,10 +144,10 @@ import torch.distributed as dist
 from torch.nn.functional import pad
 
 
-def gathered(shard, width, group):
+def gathered(shard, shape, group):
     whole = shard.new_empty(dist.get_world_size(group) * len(shard))
     dist.all_gather_single(whole, shard, group=group)
-    return whole[: width * width].view(width, width)
+    return whole[: shape.numel()].view(shape)
 
 
 def mean_slice(gradient, shard, group):
@@ -159,15 +159,15 @@ def mean_slice(gradient, shard, group):
 
 
 def zero3_step(shards, x, gradient, *, group):
-    width, inputs = x.shape[1], []
+    shape, inputs = torch.Size([x.shape[1]] * 2), []
     with torch.no_grad():
         for shard in shards:
             inputs.append(x)
-            weight = gathered(shard, width, group)
+            weight = gathered(shard, shape, group)
             x = torch.tanh(x @ weight)
     output, slices = x, []
     for shard, given in zip(shards[::-1], inputs[::-1], strict=True):
-        weight = gathered(shard, width, group) if weight is None else weight
+        weight = gathered(shard, shape, group) if weight is None else weight
         x = given.detach().requires_grad_()
         weight.requires_grad_()
         torch.tanh(x @ weight).backward(gradient)
@@ -184,10 +184,10 @@ import torch.distributed as dist
 from torch.nn.functional import pad
 
 
-def gathered(shard, width, group):
+def gathered(shard, shape, group):
     whole = shard.new_empty(dist.get_world_size(group) * len(shard))
     dist.all_gather_single(whole, shard, group=group)
-    return whole[: width * width].view(width, width)
+    return whole[: shape.numel()].view(shape)
 
 
 def mean_slice(gradient, shard, group):
@@ -232,10 +232,10 @@ import torch.distributed as dist
 from torch.nn.functional import pad
 
 
-def gathered(shard, width, group):
+def gathered(shard, shape, group):
     whole = shard.new_empty(dist.get_world_size(group) * len(shard))
     dist.all_gather_single(whole, shard, group=group)
-    return whole[: width * width].view(width, width)
+    return whole[: shape.numel()].view(shape)
 
 
 def mean_slice(gradient, shard, group):
@@ -283,10 +283,10 @@ import torch.distributed as dist
 from torch.nn.functional import pad
 
 
-def gathered(shard, width, group):
+def gathered(shard, shape, group):
     whole = shard.new_empty(dist.get_world_size(group) * len(shard))
     dist.all_gather_single(whole, shard, group=group)
-    return whole[: width * width].view(width, width)
+    return whole[: shape.numel()].view(shape)
 
 
 def mean_slice(gradient, shard, group):
@@ -298,15 +298,15 @@ def mean_slice(gradient, shard, group):
 
 
 def zero3_step(shards, x, gradient, *, group):
-    width, inputs, slices = x.shape[1], [], []
+    shape, inputs, slices = torch.Size([x.shape[1]] * 2), [], []
     with torch.no_grad():
         for shard in shards:
             inputs.append(x)
-            x = torch.tanh(x @ gathered(shard, width, group))
+            x = torch.tanh(x @ gathered(shard, shape, group))
     output = x
     for shard, given in zip(reversed(shards), reversed(inputs), strict=True):
         leaf = given.detach().requires_grad_()
-        weight = gathered(shard, width, group).requires_grad_()
+        weight = gathered(shard, shape, group).requires_grad_()
         torch.tanh(leaf @ weight).backward(gradient)
         slices.insert(0, mean_slice(weight.grad, shard, group))
         gradient = leaf.grad
@@ -322,10 +322,10 @@ import torch.distributed as dist
 from torch.nn.functional import pad
 
 
-def gathered(shard, width, group):
+def gathered(shard, shape, group):
     whole = shard.new_empty(dist.get_world_size(group) * len(shard))
     dist.all_gather_single(whole, shard, group=group)
-    return whole[: width * width].view(width, width)
+    return whole[: shape.numel()].view(shape)
 
 
 def mean_slice(gradient, shard, group):
@@ -337,15 +337,15 @@ def mean_slice(gradient, shard, group):
 
 
 def zero3_step(shards, x, gradient, *, group):
-    width, inputs, slices = x.shape[1], [], []
+    shape, inputs, slices = torch.Size([x.shape[1]] * 2), [], []
     with torch.no_grad():
         for shard in shards:
             inputs.append(x)
-            x = torch.tanh(x @ gathered(shard, width, group))
+            x = torch.tanh(x @ gathered(shard, shape, group))
     output = x
     for shard, given in zip(shards[::-1], inputs[::-1], strict=True):
         x = given.detach().requires_grad_()
-        weight = gathered(shard, width, group).requires_grad_()
+        weight = gathered(shard, shape, group).requires_grad_()
         torch.tanh(x @ weight).backward(gradient)
         slices.append(mean_slice(weight.grad, shard, group))
         gradient = x.grad
@@ -357,7 +357,7 @@ def zero3_step(shards, x, gradient, *, group):
 """Wrong: an all-reduce where a reduce-scatter is enough, twice the bytes."""
 
 # -        slices.append(mean_slice(weight.grad, shard, group))
-# +        flat = pad(weight.grad.flatten(), (0, dist.get_world_size(group) * len(shard) - width * width))
+# +        flat = pad(weight.grad.flatten(), (0, dist.get_world_size(group) * len(shard) - shape.numel()))
 # +        dist.all_reduce(flat, group=group)
 # +        mine = flat.chunk(dist.get_world_size(group))[dist.get_rank(group)]
 # +        slices.insert(0, mine.clone() / dist.get_world_size(group))
@@ -365,11 +365,11 @@ def zero3_step(shards, x, gradient, *, group):
 # %% forgets_the_subgroup of="slices_in_backward_order"
 """Wrong: gathers and reduces over the world."""
 
-# -            x = torch.tanh(x @ gathered(shard, width, group))
-# +            x = torch.tanh(x @ gathered(shard, width, None))
+# -            x = torch.tanh(x @ gathered(shard, shape, group))
+# +            x = torch.tanh(x @ gathered(shard, shape, None))
 
-# -        weight = gathered(shard, width, group).requires_grad_()
-# +        weight = gathered(shard, width, None).requires_grad_()
+# -        weight = gathered(shard, shape, group).requires_grad_()
+# +        weight = gathered(shard, shape, None).requires_grad_()
 
 # -        slices.append(mean_slice(weight.grad, shard, group))
 # +        slices.insert(0, mean_slice(weight.grad, shard, None))
@@ -377,8 +377,8 @@ def zero3_step(shards, x, gradient, *, group):
 # %% holds_whole_gradients of="slices_in_backward_order"
 """Wrong: frees the weights, and keeps every whole gradient until the end."""
 
-# -    width, inputs, slices = x.shape[1], [], []
-# +    width, inputs, gradients = x.shape[1], [], []
+# -    shape, inputs, slices = torch.Size([x.shape[1]] * 2), [], []
+# +    shape, inputs, gradients = torch.Size([x.shape[1]] * 2), [], []
 
 # -        slices.append(mean_slice(weight.grad, shard, group))
 # +        gradients.insert(0, weight.grad)
@@ -390,11 +390,11 @@ def zero3_step(shards, x, gradient, *, group):
 # %% keeps_what_it_gathers of="slices_in_backward_order"
 """Wrong: gathers unit by unit in the right order, and never lets go of a weight."""
 
-# -    width, inputs, slices = x.shape[1], [], []
-# +    width, inputs, slices, cache = x.shape[1], [], [], []
+# -    shape, inputs, slices = torch.Size([x.shape[1]] * 2), [], []
+# +    shape, inputs, slices, cache = torch.Size([x.shape[1]] * 2), [], [], []
 
-# -            x = torch.tanh(x @ gathered(shard, width, group))
-# +            cache.append(gathered(shard, width, group))
+# -            x = torch.tanh(x @ gathered(shard, shape, group))
+# +            cache.append(gathered(shard, shape, group))
 # +            x = torch.tanh(x @ cache[-1])
 
 # -        slices.append(mean_slice(weight.grad, shard, group))
@@ -422,7 +422,7 @@ def zero3_step(shards, x, gradient, *, group):
 """Wrong: cuts its own gradient, and no rank hears of the others."""
 
 # -        slices.append(mean_slice(weight.grad, shard, group))
-# +        flat = pad(weight.grad.flatten(), (0, dist.get_world_size(group) * len(shard) - width * width))
+# +        flat = pad(weight.grad.flatten(), (0, dist.get_world_size(group) * len(shard) - shape.numel()))
 # +        slices.insert(0, flat.chunk(dist.get_world_size(group))[dist.get_rank(group)].clone())
 
 # %% returns_whole_gradients of="slices_in_backward_order"

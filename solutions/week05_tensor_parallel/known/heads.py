@@ -1,14 +1,12 @@
 # %% right_by_hand
-"""Different: attention written out head by head, gradients by torch.autograd.grad."""
+"""Different: attention written out head by head."""
 
 import torch
 import torch.distributed as dist
 from shardlab.tensor_parallel import copy_to_tp, reduce_from_tp
 
 
-def attention_step(x, queries, keys, values, out, gradient, width, *, group):
-    leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
-    x, queries, keys, values, out = leaves
+def attention(x, queries, keys, values, out, width, *, group):
     own, kv_heads = queries.shape[1] // width, keys.shape[1] // width
     first, ratio = dist.get_rank(group) * own, own * dist.get_world_size(group) // kv_heads
     x, keys, values = (copy_to_tp(one, group=group) for one in (x, keys, values))
@@ -20,7 +18,14 @@ def attention_step(x, queries, keys, values, out, gradient, width, *, group):
         scores = (q @ k.T / width**0.5).masked_fill(~mask, -torch.inf)
         heads.append(scores.softmax(-1) @ v)
     y = reduce_from_tp(torch.cat(heads, 1) @ out, group=group)
-    return [y.detach(), *torch.autograd.grad(y, leaves, gradient)]
+    return y
+
+
+def attention_step(x, queries, keys, values, out, gradient, width, *, group):
+    leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
+    y = attention(*leaves, width, group=group)
+    y.backward(gradient)
+    return y.detach(), *(leaf.grad for leaf in leaves)
 
 
 # %% f_on_keys_alone of="right_by_hand"
@@ -79,14 +84,14 @@ def attention_step(x, queries, keys, values, out, gradient, width, *, group):
 # %% gathers_the_heads of="right_by_hand"
 """Wrong: gathers what the heads give, and the rows of out, before the product."""
 
-# -    return [y.detach(), *torch.autograd.grad(y, leaves, gradient)]
+# -    return y
 # +    mine = torch.cat(heads, 1).detach()
 # +    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
 # +    dist.all_gather(parts, mine, group=group)
 # +    rows = [torch.empty_like(out.detach()) for _ in parts]
 # +    dist.all_gather(rows, out.detach(), group=group)
-# +    whole = torch.cat(parts, 1) @ torch.cat(rows)
-# +    return [whole, *torch.autograd.grad(y, leaves, gradient)]
+# +    y.data = torch.cat(parts, 1) @ torch.cat(rows)
+# +    return y
 
 # %% forgets_the_subgroup of="right_by_hand"
 """Wrong: its heads by the rank in the world."""
@@ -106,8 +111,8 @@ def attention_step(x, queries, keys, values, out, gradient, width, *, group):
 # -        scores = (q @ k.T / width**0.5).masked_fill(~mask, -torch.inf)
 # +        scores = (q @ k.T).masked_fill(~mask, -torch.inf)
 
-# %% right_reduces_after
-"""Different: no f on keys and values; their gradients are added up afterwards, in one message."""
+# %% right_one_message
+"""Different: f on keys and values together, so that their gradients are added up in one message."""
 
 import torch
 import torch.distributed as dist
@@ -115,35 +120,38 @@ from shardlab.tensor_parallel import copy_to_tp, reduce_from_tp
 from torch.nn.functional import scaled_dot_product_attention
 
 
-def attention_step(x, queries, keys, values, out, gradient, width, *, group):
-    leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
-    x, queries, keys, values, out = leaves
+def attention(x, queries, keys, values, out, width, *, group):
     entering = copy_to_tp(x, group=group)
+    both = torch.cat([keys, values], 1)
+    both = copy_to_tp(both, group=group)
+    keys, values = both.chunk(2, 1)
     q, k, v = ((entering @ one).unflatten(1, (-1, width)).transpose(0, 1) for one in (queries, keys, values))
     every = torch.arange(len(k)).repeat_interleave(len(q) * dist.get_world_size(group) // len(k))
     needed = every[dist.get_rank(group) * len(q) :][: len(q)]
     heads = scaled_dot_product_attention(q, k[needed], v[needed], is_causal=True)
-    y = reduce_from_tp(heads.transpose(0, 1).flatten(1) @ out, group=group)
+    return reduce_from_tp(heads.transpose(0, 1).flatten(1) @ out, group=group)
+
+
+def attention_step(x, queries, keys, values, out, gradient, width, *, group):
+    leaves = [one.clone().requires_grad_() for one in (x, queries, keys, values, out)]
+    y = attention(*leaves, width, group=group)
     y.backward(gradient)
-    both = torch.cat([keys.grad, values.grad], 1)
-    dist.all_reduce(both, group=group)
-    d_keys, d_values = both.chunk(2, 1)
-    return y.detach(), x.grad, queries.grad, d_keys.contiguous(), d_values.contiguous(), out.grad
+    return y.detach(), *(leaf.grad for leaf in leaves)
 
 
-# %% no_sum_over_copies of="right_reduces_after"
+# %% no_sum_over_copies of="right_one_message"
 """Wrong: copies of keys and values keep the gradient of the rank's own heads."""
 
-# -    dist.all_reduce(both, group=group)
+# -    both = copy_to_tp(both, group=group)
 
-# %% mean_over_copies of="right_reduces_after"
+# %% mean_over_copies of="right_one_message"
 """Wrong: the mean of the copies' gradients."""
 
-#      dist.all_reduce(both, group=group)
-# +    both /= dist.get_world_size(group)
+#      both = torch.cat([keys, values], 1)
+# +    both.register_hook(lambda gradient: gradient / dist.get_world_size(group))
 
-# %% halves of="right_reduces_after"
+# %% halves of="right_one_message"
 """Wrong: right for two ranks: twice the mean of the copies' gradients."""
 
-#      dist.all_reduce(both, group=group)
-# +    both *= 2 / dist.get_world_size(group)
+#      both = torch.cat([keys, values], 1)
+# +    both.register_hook(lambda gradient: gradient * 2 / dist.get_world_size(group))
