@@ -301,116 +301,7 @@ cases = [{"num_ranks": 2, "num_microbatches": 4}, {"num_ranks": 4, "num_microbat
 check("week07.gpipe", gpipe, cases=cases)
 
 # %% [markdown]
-# ## 7 · A loss that is right and a gradient that is not
-#
-# Here is a whole GPipe step on real ranks: each stage is `tanh(x @ weight)`, and the last rank has the loss. It was
-# "tested": its loss is that of one process. **Where would you look for the bug? Run, and look at both lines.**
-
-
-# %%
-def step_with_a_bug(weight, microbatches, targets, *, group):
-    rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
-    weight, alive, losses = weight.clone().requires_grad_(), [], []
-    for given in microbatches:
-        x = given if rank == 0 else torch.empty_like(given)
-        if rank > 0:
-            dist.recv(x, group_src=rank - 1, group=group)
-        y = torch.tanh(x.requires_grad_(rank > 0) @ weight)
-        alive.append((x, y))
-        if rank < last:
-            dist.send(y.detach(), group_dst=rank + 1, group=group)
-    for (x, y), target in zip(alive, targets, strict=True):
-        if rank < last:
-            gradient = torch.empty_like(y)
-            dist.recv(gradient, group_src=rank + 1, group=group)
-            y.backward(gradient)
-        else:
-            losses.append(mse_loss(y, target))
-            losses[-1].backward()
-        if rank > 0:
-            dist.send(x.grad, group_dst=rank - 1, group=group)
-    return (torch.stack(losses).mean().detach() if rank == last else None), weight.grad
-
-
-# %%
-torch.manual_seed(0)
-weight, batch, target = torch.randn(4, 4) / 2, torch.randn(12, 4), torch.randn(12, 4)
-
-
-def tied_step(num_microbatches):
-    cut = batch.chunk(num_microbatches), target.chunk(num_microbatches)
-    return step_with_a_bug(weight, *cut, group=dist.group.WORLD)
-
-
-leaf = weight.clone().requires_grad_()
-loss = mse_loss(torch.tanh(torch.tanh(batch @ leaf) @ leaf), target)
-loss.backward()
-for num in (1, 4):
-    (_, first), (their_loss, last) = shardlab.run(tied_step, num, ranks=2)
-    print(f"{num} microbatches: loss {their_loss / loss:.3f}, gradient {(first + last).norm() / leaf.grad.norm():.3f}")
-
-# %% [markdown]
-# Both numbers should be 1.000: they are divided by those of one process. The loss is logged and looks fine; with Adam,
-# which hardly cares how large a gradient is, even the curve does. Gradient clipping cares. PyTorch's torchtitan had
-# this bug ([issue 2972](https://github.com/pytorch/torchtitan/issues/2972), 2026): the pipeline's loss was divided
-# *after* the backward, for the log only.
-#
-# **By hand:** three rows have the losses 1, 3 and 8; their mean is 4. As microbatches of two rows and one row, the
-# means are 2 and 8. Their sum is 10, and their mean 5: both are wrong. Which two factors make 4 of 2 and 8?
-#
-# ### Bug hunt: `pipeline_step`
-#
-# Copy the step, repair it, and name it **`pipeline_step(weight, microbatches, targets, *, group)`**. It returns the
-# mean loss over all numbers of the batch on the last rank (None elsewhere), and the gradient of that loss for this
-# rank's weight. The last microbatch of an epoch may have fewer rows than the others: 1/M is then not right either.
-# Send each activation and each gradient once; leave the inputs alone. *About 22 lines; the one that computes
-# the loss must change, and so must the last one.*
-
-
-# %% exercise="week07.pipeline-step"
-def pipeline_step(weight, microbatches, targets, *, group):
-    """One GPipe step; returns (mean loss of the whole batch on the last rank or None, its gradient for `weight`)."""
-    ### BEGIN SOLUTION
-    rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
-    weight, alive, losses = weight.clone().requires_grad_(), [], []
-    for given in microbatches:
-        x = given if rank == 0 else torch.empty_like(given)
-        if rank > 0:
-            dist.recv(x, group_src=rank - 1, group=group)
-        y = torch.tanh(x.requires_grad_(rank > 0) @ weight)
-        alive.append((x, y))
-        if rank < last:
-            dist.send(y.detach(), group_dst=rank + 1, group=group)
-    for (x, y), target in zip(alive, targets, strict=True):
-        if rank < last:
-            gradient = torch.empty_like(y)
-            dist.recv(gradient, group_src=rank + 1, group=group)
-            y.backward(gradient)
-        else:
-            losses.append(mse_loss(y, target) * len(target) / sum(map(len, targets)))
-            losses[-1].backward()
-        if rank > 0:
-            dist.send(x.grad, group_dst=rank - 1, group=group)
-    return (torch.stack(losses).sum().detach() if rank == last else None), weight.grad
-    ### END SOLUTION
-
-
-# %% check="week07.pipeline-step" points=3
-sizes = {"ranks": 2, "numbers": 4, "rows": 3}
-cases = [
-    sizes | {"microbatches": 4, "part": "equal microbatches"},
-    sizes | {"microbatches": 3, "last_rows": 1, "part": "a short microbatch"},
-]
-check("week07.pipeline-step", pipeline_step, cases=cases)
-
-# %% [markdown]
-# > **A tied embedding is a second trap of this kind.** Look at the cell that compared: both ranks held the *same*
-# > weight, and only `first + last`, the sum of the two ranks' gradients, was the gradient of one process. In GPT the
-# > first stage embeds tokens and the last one uses the same matrix for the logits. Each of the two sees its own half of
-# > the gradient. Frameworks all-reduce it over a group of just these two ranks, once per step; forget it, and the two
-# > copies drift apart without a word.
-#
-# ## 8 · 1F1B: the same bubble, a fraction of the memory
+# ## 7 · 1F1B: the same bubble, a fraction of the memory
 #
 # In the GPipe that you wrote, every rank holds the activations of all M microbatches. But the last rank could go
 # backward as soon as it has gone forward. **1F1B**: rank r warms up with P−1−r forwards, then alternates one forward
@@ -470,6 +361,212 @@ figures.show(figure, figures.draw_timelines(axes, rows, marks=figures.Marks(phas
 # > of each microbatch and runs its forward again before the backward (week 6: full recomputation). What is inside the
 # > layers is then there for one microbatch at a time, and more microbatches of a fixed batch need *less* memory. The
 # > price is a second forward. 1F1B needs no recomputation to be small, and can be combined with it.
+#
+# ## 8 · A loss that is right and a gradient that is not
+#
+# Here is a whole GPipe step on real ranks: each stage is `tanh(x @ weight)`, and the last rank has the loss. It was
+# "tested": its loss is that of one process. **Where would you look for the bug? Run, and look at both lines.**
+
+
+# %%
+def step_with_a_bug(weight, microbatches, targets, *, group):
+    rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
+    weight, alive, losses = weight.clone().requires_grad_(), [], []
+    for given in microbatches:
+        x = given if rank == 0 else torch.empty_like(given)
+        if rank > 0:
+            dist.recv(x, group_src=rank - 1, group=group)
+        y = torch.tanh(x.requires_grad_(rank > 0) @ weight)
+        alive.append((x, y))
+        if rank < last:
+            dist.send(y.detach(), group_dst=rank + 1, group=group)
+    for (x, y), target in zip(alive, targets, strict=True):
+        if rank < last:
+            gradient = torch.empty_like(y)
+            dist.recv(gradient, group_src=rank + 1, group=group)
+            y.backward(gradient)
+        else:
+            losses.append(mse_loss(y, target))
+            losses[-1].backward()
+        if rank > 0:
+            dist.send(x.grad, group_dst=rank - 1, group=group)
+    return (torch.stack(losses).mean().detach() if rank == last else None), weight.grad
+
+
+# %%
+torch.manual_seed(0)
+weight, batch, target = torch.randn(4, 4) / 2, torch.randn(12, 4), torch.randn(12, 4)
+
+
+def tied_step(num_microbatches):
+    cut = batch.chunk(num_microbatches), target.chunk(num_microbatches)
+    return step_with_a_bug(weight, *cut, group=dist.group.WORLD)
+
+
+leaf = weight.clone().requires_grad_()
+loss = mse_loss(torch.tanh(torch.tanh(batch @ leaf) @ leaf), target)
+loss.backward()
+for num in (1, 4):
+    (_, first), (their_loss, last) = shardlab.run(tied_step, num, ranks=2)
+    print(f"{num} microbatches: loss {their_loss / loss:.3f}, gradient {(first + last).norm() / leaf.grad.norm():.3f}")
+
+# %% [markdown]
+# Both numbers should be 1.000: they are divided by those of one process. The loss is logged and looks fine; with Adam,
+# which hardly cares how large a gradient is, even the curve does. Gradient clipping cares. PyTorch's torchtitan had
+# this bug ([issue 2972](https://github.com/pytorch/torchtitan/issues/2972), 2026): the pipeline's loss was divided
+# *after* the backward, for the log only.
+#
+# **By hand:** three rows have the losses 1, 3 and 8; their mean is 4. As microbatches of two rows and one row, the
+# means are 2 and 8. Their sum is 10, and their mean 5: both are wrong. Which two factors make 4 of 2 and 8?
+#
+# ### Bug hunt: `pipeline_step`
+#
+# This step also has its order built in. Repair both. **`run_slots(schedule, forward, weights, like, *, group)`** runs
+# this rank's list of *any* schedule, in the order of the list, and returns `{microbatch: loss}`: on the rank of the
+# last stage all losses, elsewhere none. Your own trainer (week 15) will call it.
+#
+# - `forward(stage, m, x)` returns a stage's output, on the last stage the loss. On stage 0, `x` is None.
+# - `weights(stage)` lists a stage's weights; `like[m]` has the shape and dtype of microbatch m's activation.
+#
+# The next two cells are given. `Messages` names a message by the slot that needs it: after `1F3`, the rank of stage 1
+# calls `messages.send(y, 2, "F", 3)`, and that of stage 2, for `2F3`, `messages.receive(2, "F", 3)`. A send does not
+# wait: in 1F1B neighbors send to each other at the same time, and blocking sends would hang, as in section 5. If a rank
+# holds several stages, nothing travels between them. `backward` knows week 8's letters, too: there B becomes I, the
+# gradient of x, and later W, those of the weights. Only I sends; keep for W what it needs.
+#
+# **`loss_share(y, target, num_rows)`** is what the last stage calls backward on: the shares of all microbatches add up
+# to the mean over the batch's `num_rows` rows. The last microbatch of an epoch may have fewer rows than the others.
+#
+# The given `pipeline_step` runs your two functions on stages of `tanh(x @ weight)`, and the check brings its own lists.
+# Send each activation and each gradient once; leave the inputs alone. *About 19 lines.*
+
+
+# %%
+import re
+
+
+def parsed(schedule):
+    """Given. For each rank (stage, letter, microbatch) of its texts; an overlapped pair (week 13) is two."""
+    found = [re.findall(r"(\d+)([FBIW])(\d+)", " ".join(slots)) for slots in schedule]
+    return [[(int(stage), kind, int(m)) for stage, kind, m in slots] for slots in found]
+
+
+def owners(schedule):
+    """Given. The rank of each stage."""
+    return {stage: rank for rank, slots in enumerate(parsed(schedule)) for stage, _, _ in slots}
+
+
+def backward(kind, x, y, gradient, weights):
+    """Given. "B": all gradients; "I": only that of x; "W": only those of the weights."""
+    if kind != "I":
+        torch.autograd.backward(y, gradient, inputs=weights if kind == "W" else None)
+    elif x is not None:
+        torch.autograd.backward(y, gradient, inputs=[x], retain_graph=True)
+
+
+# %%
+class Messages:
+    """Given. Moves tensors between slots, each message with its own tag; none is sent to this rank itself."""
+
+    def __init__(self, owner, like, group):
+        self.owner, self.like, self.group = owner, like, group
+        self.here, self.under_way = {}, []
+
+    def send(self, tensor, stage, kind, m):
+        to, tensor = self.owner[stage], tensor.detach().contiguous()
+        if to == dist.get_rank(self.group):
+            self.here[stage, kind, m] = tensor
+            return
+        tag = 2 * (m * len(self.owner) + stage) + (kind == "F")
+        self.under_way.append((tensor, dist.isend(tensor, group_dst=to, group=self.group, tag=tag)))
+
+    def receive(self, stage, kind, m):
+        source = self.owner[stage - 1 if kind == "F" else stage + 1]
+        if source == dist.get_rank(self.group):
+            return self.here.pop((stage, kind, m))
+        tensor, tag = torch.empty_like(self.like[m]), 2 * (m * len(self.owner) + stage) + (kind == "F")
+        dist.recv(tensor, group_src=source, group=self.group, tag=tag)
+        return tensor
+
+
+# %% exercise="week07.pipeline-step"
+def loss_share(y, target, num_rows):
+    """A microbatch's share of the mean square error of a batch with this number of rows."""
+    ### BEGIN SOLUTION
+    return mse_loss(y, target) * len(target) / num_rows
+    ### END SOLUTION
+
+
+def run_slots(schedule, forward, weights, like, *, group):
+    """Run this rank's slots, texts such as "1F3"; returns {microbatch: loss}, filled on the rank of the last stage."""
+    slots, owner = parsed(schedule)[dist.get_rank(group)], owners(schedule)
+    messages, last = Messages(owner, like, group), len(owner) - 1
+    alive, losses = {}, {}
+    ### BEGIN SOLUTION
+    for stage, kind, m in slots:
+        if kind == "F":
+            x = None if stage == 0 else messages.receive(stage, "F", m).requires_grad_()
+            y = forward(stage, m, x)
+            alive[stage, m] = x, y, None
+            if stage == last:
+                losses[m] = y.detach()
+            else:
+                messages.send(y, stage + 1, "F", m)
+            continue
+        x, y, gradient = alive.pop((stage, m))
+        if kind != "W" and stage < last:
+            gradient = messages.receive(stage, "B", m)
+        backward(kind, x, y, gradient, weights(stage))
+        if kind == "I":
+            alive[stage, m] = x, y, gradient
+        if kind != "W" and stage > 0:
+            messages.send(x.grad, stage - 1, "B", m)
+    ### END SOLUTION
+    for _, work in messages.under_way:
+        work.wait()
+    return losses
+
+
+def pipeline_step(weights, microbatches, targets, schedule, *, group):
+    """Given. (loss, gradients of this rank's weights); weights[stage] is None if the stage is another rank's."""
+    leaves = [None if weight is None else weight.clone().requires_grad_() for weight in weights]
+
+    def forward(stage, m, x):
+        y = torch.tanh((microbatches[m] if stage == 0 else x) @ leaves[stage])
+        return loss_share(y, targets[m], sum(map(len, targets))) if stage == len(weights) - 1 else y
+
+    losses = run_slots(schedule, forward, lambda stage: [leaves[stage]], microbatches, group=group)
+    return sum(losses.values()) if losses else None, [leaf.grad for leaf in leaves if leaf is not None]
+
+
+# %% check="week07.pipeline-step" points=3
+sizes = {"ranks": 2, "numbers": 4, "microbatches": 4, "rows": 3, "part": "equal microbatches"}
+short = {"microbatches": 3, "last_rows": 1, "part": "a short microbatch"}
+cases = [sizes | {"schedule": name} for name in ("gpipe", "1f1b", "zb-h1")]
+cases += [sizes | {"schedule": "gpipe"} | short, sizes | {"ranks": 1, "stages": 3, "schedule": "1f1b"}]
+check("week07.pipeline-step", pipeline_step, cases=cases)
+
+# %% [markdown]
+# Now your two lists on real ranks, with the numbers from above. All four should be 1.000.
+
+
+# %%
+def tied_step_of(schedule):
+    own = [weight if stage == dist.get_rank() else None for stage in range(2)]
+    return pipeline_step(own, batch.chunk(4), target.chunk(4), schedule, group=dist.group.WORLD)
+
+
+for build in (gpipe, one_f_one_b):
+    (_, [first]), (their_loss, [last]) = shardlab.run(tied_step_of, build(2, 4), ranks=2)
+    ratio = (first + last).norm() / leaf.grad.norm()
+    print(f"{build.__name__}: loss {their_loss / loss:.3f}, gradient {ratio:.3f}")
+
+# %% [markdown]
+# > **A tied embedding is a second trap of this kind.** Look at the cell that compared: both ranks held the *same*
+# > weight, and only `first + last`, the sum of the two ranks' gradients, was the gradient of one process. In GPT the
+# > first stage embeds tokens and the last one uses the same matrix for the logits. Each of the two sees its own half of
+# > the gradient. Frameworks all-reduce it over a group of just these two ranks, once per step; forget it, and the two
+# > copies drift apart without a word.
 #
 # ## 9 · Choose and run
 #

@@ -43,7 +43,7 @@
 import shardlab
 import torch
 from shardlab import figures, pipeline_parallel
-from shardlab.pipeline_parallel import Action, Durations, builders, inputs_of, peak_activations, run_emulated, simulate
+from shardlab.pipeline_parallel import Durations, builders, peak_activations, run_emulated, simulate
 
 from autograder import check
 
@@ -497,12 +497,21 @@ check("week08.reading", reading_answers)
 #   many. The step takes 6M + 3(P−1) at most. (V-Half's own order idles 5 on four ranks.)
 #
 # One way, *about 20 lines*: play a clock. At each tick every rank takes the first pass on its *wish list* that is
-# ready. `inputs_of(Action("F", stage, microbatch), num_stages)` lists what must be done before, `str(action)` is its
-# text. Which order of wishes? When may an F not begin though its input is there? If no rank finds a pass in a tick, the
-# rule is stuck: raise an error.
+# ready. The given `needed("F", stage, microbatch, num_stages)` lists what must be done before, as texts. Which order of
+# wishes? When may an F not begin though its input is there? If no rank finds a pass in a tick, the rule is stuck: raise
+# an error.
 
 
 # %% exercise="week08.v-schedule"
+def needed(kind, stage, m, num_stages):
+    """Given. The texts of the passes that must be done before a pass, such as ["1F3"] before 2F3."""
+    if kind == "F":
+        return [f"{stage - 1}F{m}"] if stage > 0 else []
+    if kind == "W":
+        return [f"{stage}I{m}"]
+    return [f"{stage}F{m}"] + ([f"{stage + 1}I{m}"] if stage < num_stages - 1 else [])
+
+
 def v_schedule(num_ranks, num_microbatches, max_activations):
     """A V of two chunks per rank, within max_activations half-size activations held from F to W."""
     ### BEGIN SOLUTION
@@ -513,17 +522,18 @@ def v_schedule(num_ranks, num_microbatches, max_activations):
         tick = []
         for rank, lane in enumerate(lanes):
             down, up = rank, stages - 1 - rank
-            room = max_activations - sum((a.kind == "F") - (a.kind == "W") for a in lane)
+            room = max_activations - sum(("F" in slot) - ("W" in slot) for slot in lane)
             wishes = [("F", up)] * (room > 0) + [("F", down)] * (room > 1)  # one place stays free for the way up
             wishes += [("I", up), ("I", down), ("W", up), ("W", down)]
-            actions = [Action(*wish, begun[wish]) for wish in wishes if begun[wish] < num_microbatches]
-            action = next((action for action in actions if done.issuperset(inputs_of(action, stages))), None)
-            if action:
-                begun[action.kind, action.stage] += 1
-                lane.append(action)
-                tick.append(action)
+            open_wishes = [(*wish, begun[wish]) for wish in wishes if begun[wish] < num_microbatches]
+            found = next((one for one in open_wishes if done.issuperset(needed(*one, stages))), None)
+            if found:
+                kind, stage, m = found
+                begun[kind, stage] += 1
+                tick.append(f"{stage}{kind}{m}")
+                lane.append(tick[-1])
         done.update(tick)
-    return [[str(action) for action in lane] for lane in lanes]
+    return lanes
     ### END SOLUTION
 
 

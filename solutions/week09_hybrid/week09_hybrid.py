@@ -217,31 +217,42 @@ except shardlab.RanksFailed as failure:
 # cluster this is a job that starts and never prints its first loss. It is even worse if each rank makes only its own
 # groups: two groups can then get the same name and be wired to each other, in some runs and not in others.
 #
-# **`sum_on_each_axis(number, sizes)`** makes this rank's group on every axis and returns a dict, axis → sum of
-# `number` over this group. `number` is a tensor and stays as it is. Use your `groups`. *About 8 lines.*
+# **`my_groups(axes, sizes)`** makes all groups of each entry of `axes`, and returns this rank's by name:
+# `my_groups({"tp": ["tp"], "copies": ["dp", "cp"]}, sizes)` is `{"tp": a group, "copies": a group}`. An axis of size 1
+# has groups too, of one rank each. Use your `groups`. *About 7 lines.* Your own trainer (week 15) begins with this
+# call. The check calls the given `sum_on_each_axis`, which sums a number over each of your groups.
 #
 # **By hand**, tp 2 and dp 2, and ranks 0 to 3 hold 1, 2, 3 and 4. Rank 0's groups are ranks 0 and 1 on tp, 0 and 2 on
-# dp: it returns `{"tp": 3, "dp": 4}`. Rank 3 returns `{"tp": 7, "dp": 6}`. All four ranks have called `dist.new_group`
-# four times, in the same order, and only the members of a group call `dist.all_reduce(…, group=group)`.
+# dp; the sums are `{"tp": 3, "dp": 4}`. Rank 3 gets `{"tp": 7, "dp": 6}`. All four ranks have called `dist.new_group`
+# four times, in the same order, and each keeps two of the four groups.
 
 
 # %% exercise="week09.same-order"
-def sum_on_each_axis(number, sizes):
-    """The sum of `number` over this rank's group of each axis; the groups are made here."""
+def my_groups(axes, sizes):
+    """This rank's process group for each name of `axes`, such as {"copies": ["dp", "cp"]}; every rank makes all."""
     ### BEGIN SOLUTION
-    sums = {}
-    for name in sizes:
-        for members in groups([name], sizes):
+    mine = {}
+    for name, chosen in axes.items():
+        for members in groups(chosen, sizes):
             group = dist.new_group(members)
             if dist.get_rank() in members:
-                sums[name] = number.clone()
-                dist.all_reduce(sums[name], group=group)
-    return sums
+                mine[name] = group
+    return mine
     ### END SOLUTION
 
 
+def sum_on_each_axis(number, sizes):
+    """Given. The sum of `number` over this rank's group of each axis, and over all axes but the first together."""
+    axes, sums = {name: [name] for name in sizes} | {"outer": list(sizes)[1:]}, {}
+    for name, group in my_groups(axes, sizes).items():
+        sums[name] = number.clone()
+        dist.all_reduce(sums[name], group=group)
+    return sums
+
+
 # %% check="week09.same-order" points=2
-check("week09.same-order", sum_on_each_axis, cases=[{"sizes": {"tp": 2, "dp": 2}}, {"sizes": {"tp": 2, "pp": 2}}])
+cases = [{"sizes": {"tp": 2, "dp": 2}}, {"sizes": {"tp": 2, "pp": 2}}, {"sizes": {"tp": 2, "dp": 1, "pp": 2}}]
+check("week09.same-order", sum_on_each_axis, cases=cases)
 
 # %% [markdown]
 # ## 6 · What does each axis send?

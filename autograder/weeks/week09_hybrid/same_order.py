@@ -1,4 +1,8 @@
-"""A group on every axis, made on real ranks: nobody waits forever, and each adds up over the right ranks."""
+"""A group on every axis, made on real ranks: nobody waits forever, and each adds up over the right ranks.
+
+The given `sum_on_each_axis` sums over the groups that the student's `my_groups` returns; "outer" is all axes but the
+first together.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,16 @@ from autograder.checks.base import Case, Check, Reply, Task, touched_input, trou
 from autograder.checks.meshes import MASKED, grid_of
 
 
+def axes_of(case: Case) -> dict[str, list[str]]:
+    """The axes of each sum, as the page's `sum_on_each_axis` asks for them."""
+    return {name: [name] for name in case["sizes"]} | {"outer": list(case["sizes"])[1:]}
+
+
 def _make(case: Case, rng: Random) -> Task:
     grid = grid_of(case)
     numbers = [rng.randrange(1, 1 << 20) for _ in range(grid.world)]  # drawn: nobody can know another's
     expected = [
-        {name: sum(numbers[member] for member in grid.group_of(rank, name)) for name in grid.sizes}
+        {name: sum(numbers[member] for member in grid.group_of(rank, *axes)) for name, axes in axes_of(case).items()}
         for rank in range(grid.world)
     ]
     tensors = [torch.tensor([float(number)]) for number in numbers]
@@ -35,7 +44,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return problem
     if problem := _over_the_world(reply):
         return problem
-    grid = grid_of(case)
+    grid, axes = grid_of(case), axes_of(case)
     for rank, expected in enumerate(task.expected):
         reported = reply.ranks[rank]
         received = reported.get("value", {}).get("plain")
@@ -48,7 +57,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
                 else received[name]
             )
             if type(number) not in (int, float) or number != total:
-                members = ", ".join(map(str, grid.group_of(rank, name)))
+                members = ", ".join(map(str, grid.group_of(rank, *axes[name])))
                 return f"On rank {rank} the sum over {name} is not that of its group: {members} belong together."
         if problem := touched_input(rank, {**reported, "shares_input": False}, task):
             return problem
@@ -67,17 +76,16 @@ def _over_the_world(reply: Reply) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Three axes, axes of unequal size, one of a single rank; the numbers that are summed are drawn in `_make`."""
-    return [
-        {"sizes": sizes} for sizes in ({"tp": 2, "dp": 2, "pp": 2}, {"dp": 2, "tp": 3}, {"pp": 3, "dp": 1, "tp": 2})
-    ]
+    """Three axes, axes of unequal size, one of a single rank, a world of one; numbers are drawn in `_make`."""
+    drawn = ({"tp": 2, "dp": 2, "pp": 2}, {"dp": 2, "tp": 3}, {"pp": 3, "dp": 1, "tp": 2}, {"tp": 1, "dp": 1})
+    return [{"sizes": sizes} for sizes in drawn]
 
 
 CHECK = Check(
     exercise="week09.same-order",
     points=2,
     names=("sum_on_each_axis",),
-    public=({"sizes": {"tp": 2, "dp": 2}}, {"sizes": {"tp": 2, "pp": 2}}),
+    public=tuple({"sizes": sizes} for sizes in ({"tp": 2, "dp": 2}, {"tp": 2, "pp": 2}, {"tp": 2, "dp": 1, "pp": 2})),
     draw=_draw,
     make=_make,
     judge=_judge,
@@ -87,7 +95,7 @@ CHECK = Check(
     hints=(
         "Who must call dist.new_group, the members or everybody?",
         "Every rank goes through the same list of groups in the same order, and keeps the one that it is in.",
-        "for name in sizes: for members in groups([name], sizes): made = dist.new_group(members); keep it if rank is "
-        "in members. Then clone the number and all_reduce it over each.",
+        "for name, chosen in axes.items(): for members in groups(chosen, sizes): made = dist.new_group(members); keep "
+        "it under the name if the rank is in members.",
     ),
 )

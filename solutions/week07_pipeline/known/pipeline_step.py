@@ -1,244 +1,230 @@
-# %% right_all_forwards_first
-"""Different: weights each loss by its rows, backward in the order of the forwards."""
+# %% right_own_messages
+"""Different: own messages, told apart by their order alone, and autograd.grad in place of backward."""
+
+import re
 
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss
 
 
-def pipeline_step(weight, microbatches, targets, *, group):
-    rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
-    weight, num_rows = weight.clone().requires_grad_(), sum(len(target) for target in targets)
-    alive, total = [], 0.0
-    for given in microbatches:
-        x = given if rank == 0 else torch.empty_like(given)
-        if rank > 0:
-            dist.recv(x, group_src=rank - 1, group=group)
-            x.requires_grad_()
-        y = torch.tanh(x @ weight)
-        alive.append((x, y))
-        if rank < last:
-            dist.send(y.detach(), group_dst=rank + 1, group=group)
-    for (x, y), target in zip(alive, targets, strict=True):
-        if rank == last:
-            loss = mse_loss(y, target) * len(target) / num_rows
-            loss.backward()
-            total += loss.detach()
+def loss_share(y, target, num_rows):
+    return mse_loss(y, target) * len(target) / num_rows
+
+
+def run_slots(schedule, forward, weights, like, *, group):
+    rank, works, kept, here, losses = dist.get_rank(group), [], {}, {}, {}
+    read = [[re.match(r"(\d+)(.)(\d+)", slot).groups() for slot in slots] for slots in schedule]
+    home = {int(stage): owner for owner, slots in enumerate(read) for stage, _, _ in slots}
+    mine, last = [(int(stage), kind, int(m)) for stage, kind, m in read[rank]], max(home)
+
+    def send(tensor, stage, *name):
+        if home[stage] == rank:
+            here[name] = tensor
         else:
-            gradient = torch.empty_like(y)
-            dist.recv(gradient, group_src=rank + 1, group=group)
-            y.backward(gradient)
-        if rank > 0:
-            dist.send(x.grad, group_dst=rank - 1, group=group)
-    return (total if rank == last else None), weight.grad
+            works.append((tensor, dist.isend(tensor, group_dst=home[stage], group=group)))
+
+    def receive(stage, *name):
+        if home[stage] == rank:
+            return here.pop(name)
+        tensor = torch.empty_like(like[name[-1]])
+        dist.recv(tensor, group_src=home[stage], group=group)
+        return tensor
+
+    def add(weight, found):
+        weight.grad = found if weight.grad is None else weight.grad + found
+
+    for stage, kind, m in mine:
+        if kind == "F":
+            x = receive(stage - 1, "F", stage, m).requires_grad_() if stage > 0 else None
+            y = forward(stage, m, x)
+            kept[stage, m] = x, y, None
+            if stage < last:
+                send(y.detach(), stage + 1, "F", stage + 1, m)
+            else:
+                losses[m] = y.item()
+            continue
+        x, y, gradient = kept.pop((stage, m))
+        if kind != "W" and stage < last:
+            gradient = receive(stage + 1, "B", stage, m)
+        own = [] if kind == "I" else weights(stage)
+        leaves = own if kind == "W" or x is None else [x, *own]
+        found = torch.autograd.grad(y, leaves, gradient, retain_graph=kind == "I") if leaves else []
+        for weight, one in zip(own, found[len(leaves) - len(own) :], strict=True):
+            add(weight, one)
+        if kind == "I":
+            kept[stage, m] = x, y, gradient
+        if kind != "W" and stage > 0:
+            send(found[0], stage - 1, "B", stage - 1, m)
+    for _, work in works:
+        work.wait()
+    return losses
 
 
-# %% borrows_the_stages of="right_all_forwards_first"
-"""Wrong: takes the package's own stages, which are not there while this is checked."""
+def pipeline_step(weights, microbatches, targets, schedule, *, group):
+    leaves = [None if weight is None else weight.clone().requires_grad_() for weight in weights]
+
+    def forward(stage, m, x):
+        y = torch.tanh((microbatches[m] if stage == 0 else x) @ leaves[stage])
+        return loss_share(y, targets[m], sum(map(len, targets))) if stage == len(weights) - 1 else y
+
+    losses = run_slots(schedule, forward, lambda stage: [leaves[stage]], microbatches, group=group)
+    return sum(losses.values()) if losses else None, [leaf.grad for leaf in leaves if leaf is not None]
+
+
+# %% right_sum_of_squares of="right_own_messages"
+"""Different: a microbatch's share is its sum of squares, over all numbers of the batch."""
+
+# -    return mse_loss(y, target) * len(target) / num_rows
+# +    return (y - target).square().sum() / (num_rows * y.shape[1])
+
+# %% blocking_sends of="right_own_messages"
+"""Wrong: waits in each send, and in 1F1B the neighbor does the same."""
+
+# -            works.append((tensor, dist.isend(tensor, group_dst=home[stage], group=group)))
+# +            dist.send(tensor, group_dst=home[stage], group=group)
+
+# %% borrows_the_stages of="right_own_messages"
+"""Wrong: takes the package's own executor, which is not there while this is checked."""
 
 #  import torch.distributed as dist
 # +from shardlab.pipeline_parallel.execution import execute
 
-# -    alive, total = [], 0.0
-# +    alive, total, _ = [], 0.0, execute
+# -    rank, works, kept, here, losses = dist.get_rank(group), [], {}, {}, {}
+# +    rank, works, kept, here, losses, _ = dist.get_rank(group), [], {}, {}, {}, execute
 
-# %% detaches_its_input of="right_all_forwards_first"
+# %% detaches_its_input of="right_own_messages"
 """Wrong: sends back zeros, for the gradient of its input was never asked for."""
 
-# -            dist.send(x.grad, group_dst=rank - 1, group=group)
-# +            dist.send(torch.zeros_like(x), group_dst=rank - 1, group=group)
+# -            send(found[0], stage - 1, "B", stage - 1, m)
+# +            send(torch.zeros_like(x), stage - 1, "B", stage - 1, m)
 
-# %% divided_by_the_ranks of="right_all_forwards_first"
-"""Wrong: divides by the number of ranks instead of microbatches."""
+# %% divided_by_the_ranks of="right_own_messages"
+"""Wrong: divides what is backpropagated by the number of ranks instead of weighting it by rows."""
 
-# -            loss = mse_loss(y, target) * len(target) / num_rows
-# +            loss = mse_loss(y, target) / (last + 1)
+# -    return mse_loss(y, target) * len(target) / num_rows
+# +    return mse_loss(y, target) / dist.get_world_size()
 
-# -            total += loss.detach()
-# +            total += loss.detach() * (last + 1) * len(target) / num_rows
-
-# %% divided_on_every_rank of="right_all_forwards_first"
-"""Wrong: each rank divides the gradient once more on its way."""
-
-# -            y.backward(gradient)
-# +            y.backward(gradient * len(target) / num_rows)
-
-# %% divides_on_the_last_rank_only of="right_all_forwards_first"
-"""Wrong: the last rank divides its own weight's gradient at the end, what it sent on was not divided."""
-
-# -            loss = mse_loss(y, target) * len(target) / num_rows
-# +            loss = mse_loss(y, target)
-
-# -            total += loss.detach()
-# +            total += loss.detach() * len(target) / num_rows
-
-#              dist.send(x.grad, group_dst=rank - 1, group=group)
-# +    weight.grad = weight.grad / len(targets) if rank == last else weight.grad
-
-# %% loss_not_divided of="right_all_forwards_first"
+# %% divided_for_the_log of="right_own_messages"
 """Wrong: the loss is a mean over microbatches and the gradient their sum, M times too long."""
 
-# -            loss = mse_loss(y, target) * len(target) / num_rows
-# +            loss = mse_loss(y, target)
+# -    return mse_loss(y, target) * len(target) / num_rows
+# +    return mse_loss(y, target)
 
-# -            total += loss.detach()
-# +            total += loss.detach() * len(target) / num_rows
+# -                losses[m] = y.item()
+# +                losses[m] = y.item() * len(like[m]) / sum(map(len, like))
 
-# %% loss_on_every_rank of="right_all_forwards_first"
+# %% divided_on_every_rank of="right_own_messages"
+"""Wrong: each rank divides the gradient once more on its way."""
+
+# -            gradient = receive(stage + 1, "B", stage, m)
+# +            gradient = receive(stage + 1, "B", stage, m) / len(like)
+
+# %% divides_on_the_last_rank_only of="right_own_messages"
+"""Wrong: the last rank divides its own weight's gradient at the end; what it sent on was not divided."""
+
+# -    return mse_loss(y, target) * len(target) / num_rows
+# +    return mse_loss(y, target)
+
+# -                losses[m] = y.item()
+# +                losses[m] = y.item() / len(like)
+
+#      for _, work in works:
+# +        if losses:
+# +            for weight in weights(last):
+# +                weight.grad = weight.grad / len(like)
+
+# %% both_halves_at_once of="right_own_messages"
+"""Wrong: I computes the weights' gradients as well, and W adds them once more."""
+
+# -        own = [] if kind == "I" else weights(stage)
+# +        own = weights(stage)
+
+# %% forgets_the_second_half of="right_own_messages"
+"""Wrong: knows F and B; I is taken for B's gradient of the input, and W for nothing."""
+
+#          x, y, gradient = kept.pop((stage, m))
+# +        if kind == "W":
+# +            continue
+
+# %% loss_on_every_rank of="right_own_messages"
 """Wrong: returns 0 as the loss of ranks that have none."""
 
-# -    return (total if rank == last else None), weight.grad
-# +    return torch.as_tensor(total), weight.grad
+# -                send(y.detach(), stage + 1, "F", stage + 1, m)
+# +                send(y.detach(), stage + 1, "F", stage + 1, m)
+# +                losses[m] = 0.0
 
-# %% loss_summed of="right_all_forwards_first"
+# %% loss_summed of="right_own_messages"
 """Wrong: neither the loss nor the gradient is divided."""
 
-# -            loss = mse_loss(y, target) * len(target) / num_rows
-# +            loss = mse_loss(y, target)
+# -    return mse_loss(y, target) * len(target) / num_rows
+# +    return mse_loss(y, target)
 
-# %% mean_of_means of="right_all_forwards_first"
+# %% mean_of_means of="right_own_messages"
 """Wrong: 1/M for every microbatch, right only as long as all have the same number of rows."""
 
-# -            loss = mse_loss(y, target) * len(target) / num_rows
-# +            loss = mse_loss(y, target) / len(targets)
+# -    return mse_loss(y, target) * len(target) / num_rows
+# +    return mse_loss(y, target)
 
-# %% only_the_last_microbatch of="right_all_forwards_first"
+# -            y = forward(stage, m, x)
+# +            y = forward(stage, m, x) / (len(like) if stage == last else 1)
+
+# %% one_stage_per_rank of="right_own_messages"
+"""Wrong: takes its rank for its stage, and the world for the owner of the next one."""
+
+# -    mine, last = [(int(stage), kind, int(m)) for stage, kind, m in read[rank]], max(home)
+# +    mine, last = [(rank, kind, int(m)) for _, kind, m in read[rank]], dist.get_world_size(group) - 1
+
+# %% only_the_last_microbatch of="right_own_messages"
 """Wrong: throws away what the microbatches before have added."""
 
-#              dist.recv(gradient, group_src=rank + 1, group=group)
-# +            weight.grad = None
+# -        weight.grad = found if weight.grad is None else weight.grad + found
+# +        weight.grad = found
 
-# %% sums_gradients_over_ranks of="right_all_forwards_first"
+# %% own_order of="right_own_messages"
+"""Wrong: all forwards, then all backwards, whatever the list says: GPipe's memory under every name."""
+
+# -    for stage, kind, m in mine:
+# +    for stage, kind, m in sorted(mine, key=lambda slot: slot[1] != "F"):
+
+# %% sends_to_itself of="right_own_messages"
+"""Wrong: a message for every boundary, also to this rank itself, which gloo cannot do."""
+
+# -        if home[stage] == rank:
+# -            here[name] = tensor
+# -        else:
+# +        if here is not None:
+
+# -        if home[stage] == rank:
+# -            return here.pop(name)
+# -        tensor = torch.empty_like(like[name[-1]])
+# +        tensor = torch.empty_like(like[name[-1]])
+
+# %% sums_gradients_over_ranks of="right_own_messages"
 """Wrong: adds up the gradients of different stages, as if they were copies."""
 
-#              dist.send(x.grad, group_dst=rank - 1, group=group)
-# +    dist.all_reduce(weight.grad, group=group)
+#      for _, work in works:
+# +        pass
+# +    for weight in [one for stage in home if home[stage] == rank for one in weights(stage)]:
+# +        dist.all_reduce(weight.grad, group=group)
+# +    for _, work in works:
 
-# %% right_one_f_one_b
-"""Different: 1F1B with messages in batches, autograd.grad, and the loss as a plain number."""
-
-import torch
-import torch.distributed as dist
-from torch.nn.functional import mse_loss
-
-
-def pipeline_step(weight, microbatches, targets, *, group):
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    weight, rows = weight.clone().requires_grad_(), sum(map(len, targets))
-    sums, alive, losses = torch.zeros_like(weight), {}, []
-
-    def forward(m):
-        x = microbatches[m].clone()
-        if rank:
-            dist.recv(x, group_src=rank - 1, group=group)
-        x.requires_grad_()
-        alive[m] = x, torch.tanh(x @ weight)
-
-    def send_forward(m):
-        return [dist.isend(alive[m][1].detach(), group_dst=rank + 1, group=group)] if rank < size - 1 else []
-
-    def backward(m):
-        x, y = alive.pop(m)
-        gradient = torch.empty_like(y)
-        if rank < size - 1:
-            dist.recv(gradient, group_src=rank + 1, group=group)
-        else:
-            losses.append(float(mse_loss(y, targets[m])) * len(y) / rows)
-            gradient = 2 * (y.detach() - targets[m]) / (rows * y.shape[1])
-        of_weight, of_input = torch.autograd.grad(y, (weight, x), gradient)
-        sums.add_(of_weight)
-        return [dist.isend(of_input, group_dst=rank - 1, group=group)] if rank else []
-
-    works, warm = [], min(size - 1 - rank, len(targets))
-    for m in range(len(targets) + warm):
-        if m < len(targets):
-            forward(m)
-            works += send_forward(m)
-        if m >= warm:
-            works += backward(m - warm)
-    for work in works:
-        work.wait()
-    return sum(losses) if rank == size - 1 else None, sums
-
-
-# %% right_scales_the_weights_at_the_end
-"""Different: adds up sums of squares and divides every rank's gradient at the end."""
-
-import torch
-import torch.distributed as dist
-
-
-def pipeline_step(weight, microbatches, targets, *, group):
-    rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
-    weight, num_rows = weight.clone().requires_grad_(), sum(len(target) for target in targets)
-    alive, total = [], 0.0
-    for given in microbatches:
-        x = given if rank == 0 else torch.empty_like(given)
-        if rank > 0:
-            dist.recv(x, group_src=rank - 1, group=group)
-            x.requires_grad_()
-        y = torch.tanh(x @ weight)
-        alive.append((x, y))
-        if rank < last:
-            dist.send(y.detach(), group_dst=rank + 1, group=group)
-    for (x, y), target in zip(alive, targets, strict=True):
-        if rank == last:
-            loss = (y - target).square().sum()
-            loss.backward()
-            total += loss.detach() / (num_rows * y.shape[1])
-        else:
-            gradient = torch.empty_like(y)
-            dist.recv(gradient, group_src=rank + 1, group=group)
-            y.backward(gradient)
-        if rank > 0:
-            dist.send(x.grad, group_dst=rank - 1, group=group)
-    gradient = weight.grad / (num_rows * weight.shape[0])
-    return (total if rank == last else None), gradient
-
-
-# %% sum_of_squares of="right_scales_the_weights_at_the_end"
+# %% sum_of_squares of="right_own_messages"
 """Wrong: adds squares and divides by the rows alone, not by their width."""
 
-# -            loss = (y - target).square().sum()
-# +            loss = (y - target).square().sum() / num_rows
+# -    return mse_loss(y, target) * len(target) / num_rows
+# +    return (y - target).square().sum() / num_rows
 
-# -            total += loss.detach() / (num_rows * y.shape[1])
-# +            total += loss.detach()
-
-# -    gradient = weight.grad / (num_rows * weight.shape[0])
-# -    return (total if rank == last else None), gradient
-# +    return (total if rank == last else None), weight.grad
-
-# %% tags_for_order
+# %% tags_for_order of="right_own_messages"
 """Wrong: backwards in another order on each rank, which only tags make right; NCCL ignores them."""
 
-import torch
-import torch.distributed as dist
-from torch.nn.functional import mse_loss
+# -            works.append((tensor, dist.isend(tensor, group_dst=home[stage], group=group)))
+# +            works.append((tensor, dist.isend(tensor, group_dst=home[stage], group=group, tag=name[-1])))
 
+# -        dist.recv(tensor, group_src=home[stage], group=group)
+# +        dist.recv(tensor, group_src=home[stage], group=group, tag=name[-1])
 
-def pipeline_step(weight, microbatches, targets, *, group):
-    rank, last = dist.get_rank(group), dist.get_world_size(group) - 1
-    weight, alive, loss, works = weight.clone().requires_grad_(), [], None, []
-    for tag, given in enumerate(microbatches):
-        x = given if rank == 0 else torch.empty_like(given)
-        if rank > 0:
-            dist.recv(x, group_src=rank - 1, group=group, tag=tag)
-        y = torch.tanh(x.requires_grad_(rank > 0) @ weight)
-        alive.append((tag, x, y))
-        if rank < last:
-            dist.send(y.detach(), group_dst=rank + 1, group=group, tag=tag)
-    for tag, x, y in alive if rank % 2 == 0 else reversed(alive):
-        if rank < last:
-            gradient = torch.empty_like(y)
-            dist.recv(gradient, group_src=rank + 1, group=group, tag=tag)
-            y.backward(gradient)
-        else:
-            part = mse_loss(y, targets[tag]) * len(y) / sum(map(len, targets))
-            loss = part.detach() + (0 if loss is None else loss)
-            part.backward()
-        if rank > 0:
-            works.append(dist.isend(x.grad, group_dst=rank - 1, group=group, tag=tag))
-    for work in works:
-        work.wait()
-    return loss, weight.grad
+# -    for stage, kind, m in mine:
+# +    backwards = [slot for slot in mine if slot[1] != "F"]
+# +    last_first = sorted(backwards, key=lambda slot: (-slot[2], slot[1])) if rank % 2 else backwards
+# +    for stage, kind, m in [slot for slot in mine if slot[1] == "F"] + last_first:

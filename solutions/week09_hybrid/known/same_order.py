@@ -5,12 +5,18 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 
-def sum_on_each_axis(number, sizes):
+def my_groups(axes, sizes):
     names = tuple(reversed(sizes))
     mesh = init_device_mesh("cpu", tuple(sizes[name] for name in names), mesh_dim_names=names)
-    sums = {name: number.clone() for name in sizes}
-    for name, total in sums.items():
-        dist.all_reduce(total, group=mesh.get_group(name))
+    together = {name: mesh[tuple(one for one in names if one in chosen)] for name, chosen in axes.items()}
+    return {name: (one if one.ndim == 1 else one._flatten()).get_group() for name, one in together.items()}
+
+
+def sum_on_each_axis(number, sizes):
+    axes, sums = {name: [name] for name in sizes} | {"outer": list(sizes)[1:]}, {}
+    for name, group in my_groups(axes, sizes).items():
+        sums[name] = number.clone()
+        dist.all_reduce(sums[name], group=group)
     return sums
 
 
@@ -37,145 +43,23 @@ def groups(axes, sizes):
     return list(found.values())
 
 
+def my_groups(axes, sizes):
+    mine = {}
+    for name in sorted(axes):
+        mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+    return mine
+
+
 def sum_on_each_axis(number, sizes):
-    sums = {}
-    for name in sorted(sizes):
-        group, _ = dist.new_subgroups_by_enumeration(groups([name], sizes))
-        total = number.clone()
-        dist.all_reduce(total, group=group)
-        sums[name] = total.item()
+    axes, sums = {name: [name] for name in sizes} | {"outer": list(sizes)[1:]}, {}
+    for name, group in my_groups(axes, sizes).items():
+        sums[name] = number.clone()
+        dist.all_reduce(sums[name], group=group)
     return sums
 
 
-# %% adds_up_itself of="right_enumeration"
-"""Wrong: guesses what the others hold; nothing is sent."""
-
-# -    sums = {}
-# -    for name in sorted(sizes):
-# -        group, _ = dist.new_subgroups_by_enumeration(groups([name], sizes))
-# -        total = number.clone()
-# -        dist.all_reduce(total, group=group)
-# -        sums[name] = total.item()
-# -    return sums
-# +    rank = dist.get_rank()
-# +    mine = {name: next(group for group in groups([name], sizes) if rank in group) for name in sizes}
-# +    return {name: number.item() + sum(2.0**other for other in group if other != rank) for name, group in mine.items()}
-
-# %% changes_its_input of="right_enumeration"
-"""Wrong: adds up in the caller's tensor."""
-
-# -    for name in sorted(sizes):
-# +    for name in sizes:
-
-# -        total = number.clone()
-# -        dist.all_reduce(total, group=group)
-# -        sums[name] = total.item()
-# +        before = number.clone()
-# +        dist.all_reduce(number, group=group)
-# +        sums[name] = number.clone()
-# +        number.copy_(before if name != list(sizes)[-1] else number)
-
-# %% last_axis_alone of="right_enumeration"
-"""Wrong: one group for all axes, the last that it was in."""
-
-#  def sum_on_each_axis(number, sizes):
-# +    for name in sizes:
-# +        group, _ = dist.new_subgroups_by_enumeration(groups([name], sizes))
-
-# -    for name in sorted(sizes):
-# -        group, _ = dist.new_subgroups_by_enumeration(groups([name], sizes))
-# -        total = number.clone()
-# -        dist.all_reduce(total, group=group)
-# -        sums[name] = total.item()
-# +    for name in sizes:
-# +        sums[name] = number.clone()
-# +        dist.all_reduce(sums[name], group=group)
-
-# %% no_sum of="right_enumeration"
-"""Wrong: makes every group in order and forgets to use them."""
-
-# -    sums = {}
-# -    for name in sorted(sizes):
-# -        group, _ = dist.new_subgroups_by_enumeration(groups([name], sizes))
-# -        total = number.clone()
-# -        dist.all_reduce(total, group=group)
-# -        sums[name] = total.item()
-# -    return sums
-# +    for name in sizes:
-# +        dist.new_subgroups_by_enumeration(groups([name], sizes))
-# +    return {name: number.clone() for name in sizes}
-
-# %% odd_ranks_backwards of="right_enumeration"
-"""Wrong: odd ranks go through the axes from the other end."""
-
-# -    sums = {}
-# -    for name in sorted(sizes):
-# -        group, _ = dist.new_subgroups_by_enumeration(groups([name], sizes))
-# -        total = number.clone()
-# -        dist.all_reduce(total, group=group)
-# -        sums[name] = total.item()
-# +    sums, rank = {}, dist.get_rank()
-# +    for name in list(sizes) if rank % 2 == 0 else list(reversed(sizes)):
-# +        for members in groups([name], sizes):
-# +            made = dist.new_group(members)
-# +            if rank in members:
-# +                sums[name] = number.clone()
-# +                dist.all_reduce(sums[name], group=made)
-
-# %% order_of_a_set of="right_enumeration"
-"""Wrong: the order of a set of names, which differs from process to process."""
-
-#  import math
-# +import zlib
-
-# -    sums = {}
-# -    for name in sorted(sizes):
-# -        group, _ = dist.new_subgroups_by_enumeration(groups([name], sizes))
-# -        total = number.clone()
-# -        dist.all_reduce(total, group=group)
-# -        sums[name] = total.item()
-# +    sums, rank = {}, dist.get_rank()
-# +    names = sorted(sizes, key=lambda name: zlib.crc32(f"{name} {rank}".encode()))  # as a set's, and the same each time
-# +    for name in names:
-# +        for members in groups([name], sizes):
-# +            made = dist.new_group(members)
-# +            if rank in members:
-# +                sums[name] = number.clone()
-# +                dist.all_reduce(sums[name], group=made)
-
-# %% own_group_first of="right_enumeration"
-"""Wrong: every rank begins with its own group."""
-
-# -    sums = {}
-# -    for name in sorted(sizes):
-# -        group, _ = dist.new_subgroups_by_enumeration(groups([name], sizes))
-# -        total = number.clone()
-# -        dist.all_reduce(total, group=group)
-# -        sums[name] = total.item()
-# +    sums, rank = {}, dist.get_rank()
-# +    for name in sizes:
-# +        for members in sorted(groups([name], sizes), key=lambda members: rank not in members):
-# +            made = dist.new_group(members)
-# +            if rank in members:
-# +                sums[name] = number.clone()
-# +                dist.all_reduce(sums[name], group=made)
-
-# %% own_groups_only of="right_enumeration"
-"""Wrong: makes only the groups that it is in; the others wait for it."""
-
-# -    for name in sorted(sizes):
-# -        group, _ = dist.new_subgroups_by_enumeration(groups([name], sizes))
-# -        total = number.clone()
-# -        dist.all_reduce(total, group=group)
-# -        sums[name] = total.item()
-# +    for name in sizes:
-# +        for members in groups([name], sizes):
-# +            if dist.get_rank() in members:
-# +                sums[name] = number.clone()
-# +                dist.all_reduce(sums[name], group=dist.new_group(members))
-
-# %% right_make_then_use
-"""Different: makes all groups first, then uses them."""
+# %% right_make_then_keep
+"""Different: makes all groups first, then keeps those with this rank."""
 
 import math
 
@@ -197,64 +81,122 @@ def groups(axes, sizes):
     return list(found.values())
 
 
+def my_groups(axes, sizes):
+    every = [(name, members) for name, chosen in axes.items() for members in groups(chosen, sizes)]
+    made = [dist.new_group(members) for _, members in every]
+    return {name: group for (name, members), group in zip(every, made, strict=True) if dist.get_rank() in members}
+
+
 def sum_on_each_axis(number, sizes):
-    mine = {}
-    for name in sizes:
-        for members in groups([name], sizes):
-            made = dist.new_group(members)
-            if dist.get_rank() in members:
-                mine[name] = made
-    sums = {}
-    for name, group in mine.items():
+    axes, sums = {name: [name] for name in sizes} | {"outer": list(sizes)[1:]}, {}
+    for name, group in my_groups(axes, sizes).items():
         sums[name] = number.clone()
         dist.all_reduce(sums[name], group=group)
     return sums
 
 
-# %% the_world
-"""Wrong: sums over the world on every axis."""
+# %% adds_up_itself of="right_enumeration"
+"""Wrong: guesses what the others hold; nothing is sent."""
 
-import torch.distributed as dist
+#  def sum_on_each_axis(number, sizes):
+# +    rank = dist.get_rank()
+# +    wanted = {name: [name] for name in sizes} | {"outer": list(sizes)[1:]}
+# +    mine = {name: next(one for one in groups(axes, sizes) if rank in one) for name, axes in wanted.items()}
+# +    return {name: number.item() + sum(2.0**other for other in one if other != rank) for name, one in mine.items()}
 
+# %% changes_its_input of="right_enumeration"
+"""Wrong: adds up in the caller's tensor."""
 
-def sum_on_each_axis(number, sizes):
-    sums = {}
-    for name in sizes:
-        sums[name] = number.clone()
-        dist.all_reduce(sums[name])
-    return sums
-
-
-# %% always_neighbours of="the_world"
-"""Wrong: runs of ranks, whatever the axis."""
-
-# -    sums = {}
-# -    for name in sizes:
 # -        sums[name] = number.clone()
-# -        dist.all_reduce(sums[name])
-# +    sums, world = {}, dist.get_world_size()
-# +    for name, size in sizes.items():
-# +        for begin in range(0, world, size):
-# +            members = list(range(begin, begin + size))
+# -        dist.all_reduce(sums[name], group=group)
+# +        before = number.clone()
+# +        dist.all_reduce(number, group=group)
+# +        sums[name] = number.clone()
+# +        number.copy_(before if name != "tp" else number)
+
+# %% last_axis_alone of="right_enumeration"
+"""Wrong: one group for all names, the last that it was in."""
+
+#          mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+# -    return mine
+# +    return dict.fromkeys(mine, mine[max(axes)])
+
+# %% names_for_axes of="right_enumeration"
+"""Wrong: takes each name for an axis, so that several axes together are none."""
+
+# -        mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+# +        mine[name], _ = dist.new_subgroups_by_enumeration(groups([name], sizes))
+
+# %% no_group_of_one of="right_enumeration"
+"""Wrong: makes no group for an axis of one rank, and the caller asks in vain."""
+
+# -        mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+# +        if all(sizes[axis] > 1 for axis in axes[name]):
+# +            mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+
+# %% last_of_each of="right_enumeration"
+"""Wrong: makes every group in order and returns the last one of each name, whoever is in it."""
+
+# -        mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+# +        made = [dist.new_group(members) for members in groups(axes[name], sizes)]
+# +        mine[name] = made[-1]
+
+# %% odd_ranks_backwards of="right_enumeration"
+"""Wrong: odd ranks go through the axes from the other end."""
+
+# -    for name in sorted(axes):
+# -        mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+# +    for name in sorted(axes, reverse=dist.get_rank() % 2 == 1):
+# +        mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+
+# %% order_of_a_set of="right_enumeration"
+"""Wrong: the order of a set of names, which differs from process to process."""
+
+#  import math
+# +import zlib
+
+# -    for name in sorted(axes):
+# +    rank = dist.get_rank()
+# +    for name in sorted(axes, key=lambda name: zlib.crc32(f"{name} {rank}".encode())):  # as a set's, but repeatable
+
+# %% own_group_first of="right_enumeration"
+"""Wrong: every rank begins with its own group."""
+
+# -        mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+# +        for members in sorted(groups(axes[name], sizes), key=lambda members: dist.get_rank() not in members):
 # +            made = dist.new_group(members)
 # +            if dist.get_rank() in members:
-# +                sums[name] = number.clone()
-# +                dist.all_reduce(sums[name], group=made)
+# +                mine[name] = made
 
-# %% gathers_from_all of="the_world"
+# %% own_groups_only of="right_enumeration"
+"""Wrong: makes only the groups that it is in; the others wait for it."""
+
+# -        mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+# +        members = next(one for one in groups(axes[name], sizes) if dist.get_rank() in one)
+# +        mine[name] = dist.new_group(members)
+
+# %% the_world of="right_enumeration"
+"""Wrong: the world on every axis."""
+
+# -    for name in sorted(axes):
+# -        mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+# -    return mine
+# +    return dict.fromkeys(axes, dist.group.WORLD)
+
+# %% always_neighbours of="right_enumeration"
+"""Wrong: runs of ranks, whatever the axes."""
+
+# -        mine[name], _ = dist.new_subgroups_by_enumeration(groups(axes[name], sizes))
+# +        size = math.prod(sizes[axis] for axis in axes[name])
+# +        runs = [list(range(begin, begin + size)) for begin in range(0, dist.get_world_size(), size)]
+# +        mine[name], _ = dist.new_subgroups_by_enumeration(runs)
+
+# %% gathers_from_all of="right_enumeration"
 """Wrong: no group is made: all ranks' numbers are gathered, and each rank adds up those that it needs."""
 
-# -    sums = {}
-# +    sums, rank = {}, dist.get_rank()
+#  def sum_on_each_axis(number, sizes):
+# +    wanted = {name: [name] for name in sizes} | {"outer": list(sizes)[1:]}
 # +    numbers = [number.clone() for _ in range(dist.get_world_size())]
 # +    dist.all_gather(numbers, number)
-
-# -        sums[name] = number.clone()
-# -        dist.all_reduce(sums[name])
-# +        stride = 1
-# +        for other, size in sizes.items():
-# +            if other == name:
-# +                break
-# +            stride *= size
-# +        first = rank - rank // stride % sizes[name] * stride
-# +        sums[name] = sum(numbers[first + place * stride] for place in range(sizes[name]))
+# +    mine = {name: next(x for x in groups(axes, sizes) if dist.get_rank() in x) for name, axes in wanted.items()}
+# +    return {name: sum(numbers[member] for member in one) for name, one in mine.items()}
