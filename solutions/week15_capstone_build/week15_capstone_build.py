@@ -483,7 +483,7 @@ def gradients_of(recipe, stages, num_stages, num, units, inputs, **groups):
         x = torch.tanh(x * trainer.units[f"{stage} split"][:num])
         return x.sum() if stage == num_stages - 1 else x
 
-    return backward(trainer, forward, inputs[0])
+    return backward(trainer, forward, inputs)
 
 
 # %% check="week15.backward" points=3
@@ -616,7 +616,7 @@ def train_step(trainer, step):
     ### BEGIN SOLUTION
     recipe, groups, batch = trainer.recipe, trainer.groups, own_batch(trainer, step)
     rows, positions = batch[0][0].shape
-    like = torch.empty(positions // recipe.tp, rows, recipe.hidden)
+    like = [torch.empty(positions // recipe.tp, rows, recipe.hidden)] * recipe.microbatches
     loss, gradients = backward(trainer, lambda stage, m, x: stage_output(trainer, batch[m], stage, x), like)
     tokens = sum(int((labels != -100).sum()) for _, labels, _ in batch)
     sums = torch.tensor([loss, tokens], dtype=torch.float64)
