@@ -87,15 +87,15 @@ figures.show(figure, figures.draw_groups(ax, mesh.Mesh(tp=2, cp=2, pp=2), 5, ran
 
 # %% [markdown]
 # Experts need no ranks of their own: **ep** (专家并行) ranks of a stage have different experts, **edp** ranks copies of
-# the same ones. (Here dp · cp = ep · edp; your trainer in section 6 gives ep ranks of its own.)
+# the same ones. (Here dp · cp = ep · edp; your trainer gives ep its own ranks.)
 #
 # **Notation.** `g{U_dp,cp}` is a gradient that is still to be added up over dp and cp. A norm's is `g{U_dp,cp,tp}`, an
 # expert's `g{U_edp}`: the tokens of the other ep ranks are in it already, the all-to-all's backward has brought them.
 #
 # ## 3 · The bill of five axes
 #
-# A stage has layers/pp layers. Each rank has `tokens` tokens of a microbatch (cp has split them already), each h
-# numbers in bf16. tp splits experts, too, where section 1 left them whole. In one forward
+# A stage has layers/pp layers. Each rank has `tokens` tokens of a microbatch (cp has split them), each h numbers in
+# bf16. tp splits experts, too. In one forward
 #
 # - **tp** adds up partial sums, twice per layer: an all-reduce of tokens · h numbers, or the same bytes in two halves;
 # - **cp** passes keys and values round a ring: to each of cp − 1 others, 2 · tokens · kv/tp numbers per layer;
@@ -121,7 +121,7 @@ figures.show(figure, figures.draw_groups(ax, mesh.Mesh(tp=2, cp=2, pp=2), 5, ran
 # a dense gradient; how many an expert's; bytes that a rank sends in a forward on tp, on cp, on ep; and bytes for all
 # gradients, by ring all-reduces in bf16. *About 8 lines.*
 #
-# > **What the grade varies.** Other numbers, meshes of one rank to eight, ranks without tokens, bugs in another order.
+# > **What the grade varies.** Numbers, meshes of one rank to eight, ranks without tokens, the order of bugs.
 
 
 # %% exercise="week15.bill"
@@ -701,10 +701,9 @@ for given in laps:
 # - [Automodel#3530](https://github.com/NVIDIA-NeMo/Automodel/pull/3530): gradients thrown away between microbatches
 # - [pytorch#144530](https://github.com/pytorch/pytorch/issues/144530): hooks that a split backward passes by
 #
-# You may train each suspect on any mesh of up to four ranks and see its gradients. **Change one axis at a time**: what
-# differs then is that axis's fault. Two traps. ep has no ranks of its own, so with what do you compare it? And right
-# sums in another order differ by rounding: one gradient, a key's bias, is zero by theory, so every digit of it is
-# noise.
+# You may train each suspect on any mesh of up to four ranks and see its gradients. **Change one axis at a time.** Two
+# traps: ep has no ranks of its own here, so with what do you compare it? And right sums in another order differ by
+# rounding: one gradient, a key's bias, is zero by theory, so every digit of it is noise.
 #
 # **`culprit(train)`** returns the guilty axis, or `None`, and the sorted list of kinds of weights whose gradients are
 # wrong, such as `("tp", ["norm"])`. `train(tp=2)` returns gradients by name; an axis left out is 1. **By hand**: on one
@@ -874,8 +873,8 @@ check("week15.newest", newest_complete, cases=cases)
 # %% [markdown]
 # ## 9 · Kill a rank
 #
-# Now the real thing, with the package's trainer. Four ranks, dp 2 · tp 2, a checkpoint every four steps. In step 11
-# rank 2 gets a SIGKILL: it ends without a word. **Predict:** from which step does training go on, and what is lost?
+# Now with the package's trainer, which saves: dp 2 · tp 2, a checkpoint every four steps. In step 11 rank 2 gets a
+# SIGKILL. **Predict:** from which step does training continue, and what is lost?
 
 
 # %%
@@ -903,8 +902,7 @@ except RanksFailed as report:
 print(sorted(path.name for path in (folder / "killed" / "checkpoints").iterdir()))
 
 # %% [markdown]
-# Three ranks are left, and we use two, as a pipeline of two stages: not one axis is as it was. Beside it, an unbroken
-# run on one rank.
+# Three ranks are left; we use two, as a pipeline of two stages, and compare with an unbroken run on one rank.
 
 
 # %%
@@ -1006,9 +1004,8 @@ check("week15.interval", checkpoint_numbers, cases=[llama, llama | {"gpus": 8}])
 # alive at once, and its loss hardly moves.
 #
 # **One point:** after every step the same loss as one rank with your learning rate, and the last one at most 3.2. **Two
-# more:** no rank has more than 950,000 bytes alive. Neither depends on your machine. Speed does, so it brings no
-# points: your instructor runs `autograder leaderboard`, which races each recipe three times in turns with the
-# reference, and the best ratio leads.
+# more:** no rank has more than 950,000 bytes alive. Speed depends on the machine and brings no points: your instructor
+# runs `autograder leaderboard`, which races each recipe with the reference.
 
 
 # %%
@@ -1057,9 +1054,9 @@ check("week15.reading", reading_answers)
 # %% [markdown]
 # ## 13 · Optional: gradients that have types
 #
-# Three of the six bugs are type errors; in one of them, a norm's gradient that is still a partial sum is taken for a
-# whole one. In week 5 [spmd_types](https://github.com/meta-pytorch/spmd_types) checked one axis; it takes several. `P`
-# is a partial sum, `I` a copy whose gradient is a copy as well. After `pip install spmd_types==0.3.1`:
+# Three of the six bugs are type errors, such as a norm's partial sum that is taken for a whole one.
+# [spmd_types](https://github.com/meta-pytorch/spmd_types) of week 5 takes several axes. `P` is a partial sum, `I` a copy
+# whose gradient is a copy as well. After `pip install spmd_types==0.3.1`:
 
 
 # %%

@@ -16,7 +16,9 @@ from shardlab.own.pieces import PIECES, Piece, pieces
 
 FORMAT = 1
 MARK = re.compile(r"(?m)^# ---- (week\d\d\.[\w-]+) \(([0-9a-f]{6})\) -+$")  # digest of the signatures
-PROGRAMS = {"week15.loop": 'if __name__ == "__main__":\n    program.main(new_trainer, train_step)'}  # python -m mine.train
+PROGRAMS = {  # what makes `python -m mine.train` a program, once this exercise is part of it
+    "week15.loop": 'if __name__ == "__main__":\n    program.main(new_trainer, train_step)'
+}
 ALIAS = re.compile(r"\w+ = [\w.]+")  # `dist = torch.distributed`: it belongs with the imports
 
 

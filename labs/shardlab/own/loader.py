@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from shardlab.own import PACKAGE
-from shardlab.own.blocks import MARK, Blocks, module_source, course_blocks, standing_for
+from shardlab.own.blocks import MARK, Blocks, course_blocks, module_source, standing_for
 from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
 from shardlab.study.folder import around, course_folder
 

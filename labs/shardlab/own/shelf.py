@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardlab.own import PACKAGE, finder
-from shardlab.own.blocks import Block, Blocks, module_source, course_blocks, dumped, loaded, standing_for
+from shardlab.own.blocks import Block, Blocks, course_blocks, dumped, loaded, module_source, standing_for
 from shardlab.own.loader import course_source
 from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
 from shardlab.study import page

@@ -44,7 +44,7 @@ class Trainer:
 
 
 def trainer_of(recipe, groups, units, stages=(), shapes=None, text=None):
-    """A trainer of plain values: a dict, flat tensors by key, pairs of a stage and its blocks, shapes by key and name."""
+    """A trainer of plain values: a dict, flat tensors by key, pairs (stage, blocks), and shapes by key and name."""
     one, device = SimpleNamespace(**recipe), torch.get_default_device()
     schedule, zeros = SCHEDULES[one.schedule](one.pp, one.microbatches), torch.zeros(one.experts)
     parameters = {key: torch.nn.Parameter(unit.clone().to(device)) for key, unit in units.items()}
