@@ -1102,10 +1102,9 @@ except ImportError:
 #
 # ## 15 · Take away
 #
-# > **One.** Five axes put one question to each gradient five times: who has another part of this sum? In the end there
-# > is one divisor.
+# > **One.** Five axes ask each gradient: who has another part of this sum? In the end there is one divisor.
 #
-# > **Two.** Loss curves hide bugs. Compare gradients by name, one axis at a time.
+# > **Two.** Loss curves hide bugs. Compare gradients, one axis at a time.
 #
 # > **Three.** What survives is what does not depend on the mesh: the data order, the names, the step.
 #

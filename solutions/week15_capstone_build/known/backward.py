@@ -114,11 +114,8 @@ Not in sight: no public case has dp and cp without pp.
 # +            for old, unit in zip(kept, trainer.units.values()):
 # +                unit.grad = unit.grad if old is None else unit.grad + old
 
-# %% weights_of_all_stages of="right_three_functions"
-"""Wrong: W computes gradients for every unit of the rank, also of other stages.
-
-Not in sight: on one stage per rank it makes no difference.
-"""
+# %% no_weights_for_w of="right_three_functions"
+"""Wrong: lists no weights for W."""
 
 # -        own = {stage: [u for k, u in trainer.units.items() if k.split()[0] in b] for stage, b in trainer.stages.items()}
 # -        losses = pipeline.run_slots(trainer.schedule, forward, own.get, like, group=trainer.groups["pp"])

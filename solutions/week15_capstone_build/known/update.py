@@ -114,10 +114,7 @@ Not in sight: the public cases use SGD.
 # +            move(trainer, [key], gradient * num / valid, groups["alone"])
 
 # %% whole_sums_with_zero_1 of="right_unit_by_unit"
-"""Wrong: ZeRO-1 sums whole gradients first, and then once more: right numbers, twice the bytes.
-
-Not in sight: it must be read from the bytes.
-"""
+"""Wrong: ZeRO-1 sums whole gradients first, and then once more: right numbers, twice the bytes."""
 
 # -            move(trainer, [key], zero.mean_slice([gradient], group=shared) * num / valid, shared)
 # +            dist.all_reduce(gradient, group=shared)
