@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from shardlab.hybrid.race import REFERENCE, Lap, Recipe
+from shardlab.hybrid.race import REFERENCE, Lap, RaceEntry
 
 RUNS = 3
-Race = Callable[[Recipe], Sequence[Lap]]
+Race = Callable[[RaceEntry], Sequence[Lap]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Entry:
         return self.tokens_per_second / self.reference
 
 
-def timed(student: str, recipe: Recipe, race: Race) -> Entry:
+def timed(student: str, recipe: RaceEntry, race: Race) -> Entry:
     """Race a recipe and the reference in turns, RUNS times; of each the best counts."""
     best = {"mine": 0.0, "reference": 0.0}
     lap: Lap | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from shardlab.hybrid.race import Recipe, from_dict
+from shardlab.hybrid.race import RaceEntry, from_dict
 
 from autograder import weeks
 from autograder.authoring.course import ROOT
@@ -17,7 +17,7 @@ from autograder.weeks.week15_capstone_build.recipe import CHECK, LOSS, _over_cap
 EXERCISE, WEEK = CHECK.exercise, "week15_capstone_build"
 
 
-def recipe_of(student: str, submitted: Path, judge: Judge, root: Path = ROOT) -> Recipe:
+def recipe_of(student: str, submitted: Path, judge: Judge, root: Path = ROOT) -> RaceEntry:
     """What a student handed in. Raises ValueError with the reason where it cannot race."""
     answer = open_dossier(student, WEEK, submitted, root).answers.get(EXERCISE)
     if answer is None:
@@ -30,7 +30,7 @@ def recipe_of(student: str, submitted: Path, judge: Judge, root: Path = ROOT) ->
     return from_dict({str(name): value for name, value in given.items()})
 
 
-def problem_of(recipe: Recipe, seed: int) -> str | None:
+def problem_of(recipe: RaceEntry, seed: int) -> str | None:
     """Why a recipe has no place on the board: the same as why it has no points."""
     laps = laps_of(recipe, seed)
     if isinstance(laps, str):

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from shardlab.own.blocks import Blocks, module_source, course_blocks, packed, unpacked
+from shardlab.own.blocks import Blocks, course_blocks, module_source, packed, unpacked
 from shardlab.own.loader import course_source
 from shardlab.own.pieces import GIVEN, PIECES, pieces
 

@@ -47,7 +47,7 @@ def build_deepspeed(name: str, config, device: str):
     import deepspeed  # type: ignore[import-not-found]
     import torch
     from shardlab.data_parallel.experiment import Engine
-    from shardlab.meter import Held
+    from shardlab.meter import ModelStates
     from shardlab.model.gpt import GPT
 
     torch.manual_seed(0)
@@ -61,7 +61,7 @@ def build_deepspeed(name: str, config, device: str):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     deepspeed.init_distributed(dist_backend="nccl" if device == "cuda" else "gloo")
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=options)
-    return Engine(engine, engine, lambda: Held(0, 0, 0), lambda: list(engine.module.parameters()))
+    return Engine(engine, engine, lambda: ModelStates(0, 0, 0), lambda: list(engine.module.parameters()))
 
 
 def draw(table: dict[str, list], path: Path, ranks: int) -> str:

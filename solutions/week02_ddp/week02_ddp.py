@@ -138,9 +138,9 @@ for name, places in [("One message at the end", [3]), ("One message per layer", 
 
 
 # %%
-def forty_steps(divides, same_start):
+def forty_steps(divides, equal_start):
     rank, size = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(0 if same_start else rank)
+    torch.manual_seed(0 if equal_start else rank)
     weight = torch.randn(8)
     torch.manual_seed(100 + rank)
     for _ in range(40):
@@ -151,10 +151,10 @@ def forty_steps(divides, same_start):
     return weight
 
 
-for divides, same_start in [(True, True), (False, True), (True, False)]:
-    weights = shardlab.run(forty_steps, divides, same_start, ranks=4)
+for divides, equal_start in [(True, True), (False, True), (True, False)]:
+    weights = shardlab.run(forty_steps, divides, equal_start, ranks=4)
     wrong, apart = (weights[0] - 1).norm(), (weights[0] - weights[3]).norm()
-    print(f"divides {divides}, same start {same_start}: rank 0 is off by {wrong:.1e}, the ranks differ by {apart:.1e}")
+    print(f"divides {divides}, same start {equal_start}: rank 0 is off by {wrong:.1e}, the ranks differ by {apart:.1e}")
 
 # %% [markdown]
 # A sum for a mean is a learning rate N times too high: this run explodes. With Adam you would see next to nothing, for

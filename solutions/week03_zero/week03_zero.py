@@ -259,7 +259,8 @@ for largest in (0.5, 2.0, 2.0, 0.5, 0.5, 0.25, 0.25):  # the largest gradient of
 # `adam.update(state, gradient, lr=lr)` takes a step in them. The state is a dictionary:
 
 # %%
-adam = shardlab.model.adam
+from mine import adam
+
 state = adam.new_state(torch.ones(1857, dtype=torch.bfloat16))
 print({name: value if name == "step" else (value.dtype, value.nbytes) for name, value in state.items()})
 shards = {n: costs.shard_elements(1857, n) for n in (2, 4)}

@@ -203,10 +203,13 @@ check("week04.plan", gather_plan, cases=cases)
 # %% [markdown]
 # ## 5 · Gather, use, free on real ranks
 #
-# Two helpers, made of what you wrote in week 3. They take care of the padding; this `mean_slice` takes one gradient.
+# Two helpers. `mine.zero` holds what you wrote in week 3: its `flatten_and_pad` takes care of the padding, and this
+# `mean_slice` takes one gradient.
 
 
 # %%
+from mine.zero import flatten_and_pad
+
 pad = torch.nn.functional.pad
 
 
@@ -221,8 +224,7 @@ def mean_slice(gradient, shard, group):
     """This rank's slice of the mean of all ranks' gradients, as long as `shard`."""
     size = dist.get_world_size(group)
     mine = torch.empty_like(shard)
-    flat = pad(gradient.reshape(-1), (0, size * len(shard) - gradient.numel()))
-    dist.reduce_scatter_single(mine, flat, group=group)
+    dist.reduce_scatter_single(mine, flatten_and_pad([gradient], size), group=group)
     return mine / size
 
 

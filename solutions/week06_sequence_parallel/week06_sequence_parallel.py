@@ -256,7 +256,7 @@ def there_and_back(part, whole_gradient, whole, part_gradient, *, group):
 by_hand = {"ranks": 2, "rows": 1, "batch": 2, "width": 2}
 three = {"ranks": 4, "rows": 2, "batch": 2, "width": 3, "subgroup": [1, 2, 3], "dtype": "bfloat16"}
 uneven = {"ranks": 2, "rows": 1, "batch": 1, "width": 2, "more": 1}
-check("week06.operators", there_and_back, cases=[by_hand, three, uneven])
+check("week06.operators", there_and_back, cases=[by_hand, three, uneven, by_hand | {"ranks": 1, "rows": 2}])
 
 # %% [markdown]
 # **Predict, then measure.** The dot-product test on four ranks: forward of one operator on the left, its backward on
@@ -333,20 +333,24 @@ def block_step(x, layers, gradient, *, group):
 sizes = {"length": 1, "batch": 1, "width": 4, "inner": 2, "layers": 1, "part": "values"}
 some = {"ranks": 4, "length": 2, "batch": 2, "width": 5, "inner": 2, "layers": 2, "subgroup": [1, 2, 3]}
 long = {"ranks": 4, "length": 512, "batch": 1, "width": 256, "inner": 8, "layers": 16, "part": "memory"}
-check("week06.block", block_step, cases=[{"ranks": 2} | sizes, some | {"part": "values"}, long])
+cases = [{"ranks": 2} | sizes, some | {"part": "values"}, {"ranks": 1} | sizes, long]
+check("week06.block", block_step, cases=cases)
 
 # %% [markdown]
 # ### Predict, then measure: bytes kept, bytes sent
 #
-# Your block beside a tensor-parallel one: h = 32, an inner width of 4h, 16 positions, b = 2, bf16, 4 ranks. By the
+# Your block and a tensor-parallel one made of your week 5: h = 32, an inner width of 4h, 16 positions, b = 2, bf16, 4 ranks. By the
 # table tensor parallelism keeps, in units of sbh: 2 for the norm's input, 2 for the matrices' input, and 16/t. And two
 # numbers per position, mean and deviation: 4sb bytes that the paper leaves out. **What does yours keep?**
 
 
 # %%
+from mine.tensor_parallel import copy_to_tp, reduce_from_tp
+
+
 def tp_block(x, gain, shift, columns, rows, *, group):
-    normed = tensor_parallel.copy_to_tp(layer_norm(x, gain.shape, gain, shift), group=group)
-    return x + tensor_parallel.reduce_from_tp(gelu(normed @ columns) @ rows, group=group)
+    normed = copy_to_tp(layer_norm(x, gain.shape, gain, shift), group=group)
+    return x + reduce_from_tp(gelu(normed @ columns) @ rows, group=group)
 
 
 def kept_and_sent(block, positions):

@@ -265,7 +265,8 @@ def exchange_step(x, sent, gradient, *, group):
 uneven = {"ranks": 2, "width": 32, "routing": "even"}
 idle = {"routing": "a rank receives no row", "special": 1, "subgroup": [1, 2, 3], "dtype": "bfloat16"}
 quiet = {"ranks": 3, "width": 32, "routing": "a rank has no token", "special": 2}
-check("week12.exchange", exchange_step, cases=[uneven, {"ranks": 4, "width": 32} | idle, quiet])
+cases = [uneven, {"ranks": 4, "width": 32} | idle, quiet, uneven | {"ranks": 1}]
+check("week12.exchange", exchange_step, cases=cases)
 
 # %% [markdown]
 # ## 5 · Dispatch, experts, combine
@@ -321,7 +322,7 @@ pair = {"ranks": 2, "own": 1, "k": 1, "tokens": 9, "hidden": 32, "routing": "eve
 two = {"own": 2, "k": 2, "tokens": 9, "hidden": 32}
 idle = two | {"ranks": 4, "routing": "a rank receives no row", "special": 1, "subgroup": [1, 2, 3]}
 quiet = two | {"ranks": 3, "routing": "a rank has no token", "special": 0}
-check("week12.layer", layer_step, cases=[pair, idle, quiet])
+check("week12.layer", layer_step, cases=[pair, idle, quiet, two | {"ranks": 1, "routing": "even"}])
 
 # %% [markdown]
 # ## 6 · Hang hunt: the rank that had nothing to do
@@ -550,7 +551,8 @@ def two_level_step(x, experts, weights, up, down, gradient, *, across, inside):
 servers = {"inside": 2, "across": 2, "own": 2, "k": 4, "allowed": 1, "tokens": 12, "hidden": 64}
 silent = servers | {"own": 3, "k": 3, "allowed": 2, "quiet": 2}
 three = servers | {"across": 3, "own": 1, "k": 3, "allowed": 2}
-check("week12.two-level", two_level_step, cases=[servers, silent, three])
+alone = servers | {"inside": 1, "across": 1, "own": 4, "k": 3}
+check("week12.two-level", two_level_step, cases=[servers, silent, three, alone])
 
 
 # %% [markdown]

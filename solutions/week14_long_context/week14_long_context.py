@@ -248,7 +248,8 @@ def batch_step(tokens, targets, table, places, *, group):
 # %% check="week14.batch" points=3
 silent = {"ranks": 4, "batch": 2, "rows": 16, "subgroup": [1, 2, 3], "silent": 1}
 uneven = {"ranks": 2, "batch": 1, "rows": 4, "more": 2}
-check("week14.batch", batch_step, cases=[{"ranks": 2, "batch": 1, "rows": 4}, silent, uneven])
+two, one = ({"ranks": ranks, "batch": 1, "rows": 4} for ranks in (2, 1))
+check("week14.batch", batch_step, cases=[two, silent, uneven, one])
 
 # %% [markdown]
 # **A bug to watch.** One label counts, on one rank. Each rank divides by its own number of labels (1, or 0 made 1), and
@@ -363,7 +364,8 @@ tiny = {"ranks": 2, "rows": 2, "heads": 1, "kv_heads": 1, "width": 4, "layout": 
 zigzags = {"ranks": 4, "rows": 4, "heads": 4, "kv_heads": 2, "width": 4, "layout": "zig-zag"}
 wide = {"ranks": 6, "rows": 128, "heads": 2, "kv_heads": 2, "width": 8192, "value_width": 16, "layout": "zig-zag"}
 some = zigzags | {"subgroup": [0, 2, 3], "dtype": "bfloat16", "part": "values"}
-check("week14.ring", ring_attention, cases=[tiny, tiny | {"scale": 100}, some, wide | {"part": "memory"}])
+cases = [tiny, tiny | {"scale": 100}, some, tiny | {"ranks": 1}, wide | {"part": "memory"}]
+check("week14.ring", ring_attention, cases=cases)
 
 # %% [markdown]
 # **Predict, then measure.** When did a block's message begin, and when did its rank begin to wait for it? In between
@@ -516,7 +518,8 @@ def ring_backward(gradient, q, k, v, o, lse, positions, *, group):
 
 # %% check="week14.ring-backward" points=3
 tiny = {"ranks": 2, "rows": 2, "heads": 1, "kv_heads": 1, "width": 4, "layout": "contiguous"}
-check("week14.ring-backward", ring_backward, cases=[tiny, zigzags | {"subgroup": [1, 2, 3], "dtype": "bfloat16"}])
+some = zigzags | {"subgroup": [1, 2, 3], "dtype": "bfloat16"}
+check("week14.ring-backward", ring_backward, cases=[tiny, some, tiny | {"ranks": 1}])
 
 # %%
 off = run(lambda: errors(lambda *given: ring_backward(*given, group=None)), ranks=4)[0]
@@ -593,6 +596,7 @@ few = {"ranks": 4, "rows": 3, "heads": 6, "kv_heads": 1, "width": 4, "batch": 2,
 refused = {"ranks": 4, "rows": 2, "width": 4, "refused": True}
 cases = [{"ranks": 2, "rows": 2, "heads": 2, "kv_heads": 2, "width": 4}, few]
 cases += [refused | {"heads": 6, "kv_heads": 2}, refused | {"heads": 12, "kv_heads": 6}]
+cases += [{"ranks": 1, "rows": 2, "heads": 2, "kv_heads": 1, "width": 4}]
 check("week14.ulysses", ulysses_step, cases=cases)
 
 # %% [markdown]

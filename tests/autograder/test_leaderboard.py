@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from shardlab.hybrid.race import REFERENCE, STEPS, Lap, Recipe
+from shardlab.hybrid.race import REFERENCE, STEPS, Lap, RaceEntry
 from typer.testing import CliRunner
 
 from autograder.cli import app
 from autograder.leaderboard import board
 from autograder.leaderboard.board import Entry
 
-RECIPE = Recipe(dp=2, tp=2, zero=1)
+RECIPE = RaceEntry(dp=2, tp=2, zero=1)
 ENTRY = Entry("ada", {"tp": 2}, 1500.0, 1000.0, 800_000, 2.9, "x86_64", "2026-11-20T10:00:00Z")
 
 

@@ -7,7 +7,7 @@ import time as _time
 
 from shardlab.ranks import inside as _inside
 
-_result = _of_a_caller("seat", _inside.Seat).result  # of the process, not of the job
+_result = _of_a_caller("seat", _inside.RankContext).result  # of the process, not of the job
 _EXIT = {"x86_64": 60, "aarch64": 93}[_platform.machine()]  # of this thread alone
 _begun = _threading.Event()
 

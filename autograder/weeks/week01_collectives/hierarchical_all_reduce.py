@@ -76,8 +76,8 @@ def _draw_hierarchical(rng: Random) -> list[Case]:
         {"ranks": 4, "numbers": 4 * rng.randint(9, 30) + 2, "dtype": "bfloat16", "matrix": True},
         {"ranks": 6, "numbers": 6 * rng.randint(3, 7) + 5, "ranks_per_node": 2},
         {"ranks": 6, "numbers": 6 * rng.randint(3, 7) + 1, "ranks_per_node": 3},
-        {"ranks": 2, "numbers": rng.randint(2, 9), "ranks_per_node": 1},  # a rank alone in its node
-        {"ranks": 2, "numbers": rng.randint(2, 9), "ranks_per_node": 2},  # one node
+        {"ranks": 2, "numbers": 2 * rng.randint(1, 5) + 1, "ranks_per_node": 1},  # a rank alone in its node
+        {"ranks": 2, "numbers": 2 * rng.randint(1, 5) + 1, "ranks_per_node": 2},  # one node
         {"ranks": 4, "numbers": LARGE + 4 * rng.randint(1, 24) + 1},
     ]
 

@@ -200,6 +200,7 @@ CHECK = Check(
             "subgroup": [1, 2, 3],
             "part": VALUES,
         },
+        {"ranks": 1, "length": 1, "batch": 1, "width": 4, "inner": 2, "layers": 1, "part": VALUES},
         LONG,
     ),
     draw=_draw,

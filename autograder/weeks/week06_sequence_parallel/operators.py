@@ -132,6 +132,7 @@ CHECK = Check(
         {"ranks": 2, "rows": 1, "batch": 2, "width": 2},
         {"ranks": 4, "rows": 2, "batch": 2, "width": 3, "subgroup": [1, 2, 3], "dtype": "bfloat16"},
         {"ranks": 2, "rows": 1, "batch": 1, "width": 2, "more": 1},
+        {"ranks": 1, "rows": 2, "batch": 2, "width": 2},
     ),
     draw=_draw,
     make=_make,

@@ -68,6 +68,7 @@ def _draw(rng: Random) -> list[Case]:
         case("dp-pp-tp", 2, 1, 3),
         case("pp-tp-dp", 2, 2, 2),
         case("tp-dp-pp", 1, 2, 3),
+        case("tp-pp-dp", 1, 1, 1),
         case("tp-dp-pp", 2, 1, 2, scale=1e-3),
     ]
 
@@ -80,6 +81,7 @@ CHECK = Check(
         {"sizes": {"tp": 2, "dp": 1, "pp": 1}, "numbers": 2, "by_hand": True},
         {"sizes": {"tp": 2, "dp": 2, "pp": 2}, "numbers": 100},
         {"sizes": {"tp": 4, "dp": 1, "pp": 1}, "numbers": 384, "dtype": "bfloat16", "alike": True},
+        {"sizes": {"tp": 1, "dp": 1, "pp": 1}, "numbers": 100},
     ),
     draw=_draw,
     make=_make,

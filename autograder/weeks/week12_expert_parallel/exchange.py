@@ -93,6 +93,7 @@ CHECK = Check(
         {"ranks": 2, "width": 32, "routing": EVEN},
         {"ranks": 4, "width": 32, "routing": IDLE, "special": 1, "subgroup": [1, 2, 3], "dtype": "bfloat16"},
         {"ranks": 3, "width": 32, "routing": QUIET, "special": 2},
+        {"ranks": 1, "width": 32, "routing": EVEN},
     ),
     draw=_draw,
     make=_make,

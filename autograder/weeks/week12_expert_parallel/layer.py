@@ -86,6 +86,7 @@ CHECK = Check(
         {"ranks": 2, "own": 1, "k": 1, "tokens": 9, "hidden": 32, "routing": EVEN},
         {"ranks": 4, "own": 2, "k": 2, "tokens": 9, "hidden": 32, "routing": IDLE, "special": 1, "subgroup": [1, 2, 3]},
         {"ranks": 3, "own": 2, "k": 2, "tokens": 9, "hidden": 32, "routing": QUIET, "special": 0},
+        {"ranks": 1, "own": 2, "k": 2, "tokens": 9, "hidden": 32, "routing": EVEN},
     ),
     draw=_draw,
     make=_make,

@@ -88,7 +88,10 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
 
 
 def _draw(rng: Random) -> list[Case]:
-    """Two nodes and three, limits; a rank without tokens; a node that no token visits; one node; one rank for each."""
+    """Two nodes and three, limits; a rank without tokens; a node that no token visits; one node; one rank per node.
+
+    Both groups have one rank in the last visible case.
+    """
 
     def case(inside: int, across: int, own: int, k: int, allowed: int, **more: object) -> Case:
         shape = {"inside": inside, "across": across, "own": own, "k": k, "allowed": allowed}
@@ -113,6 +116,7 @@ CHECK = Check(
         {"inside": 2, "across": 2, "own": 2, "k": 4, "allowed": 1, "tokens": 12, "hidden": 64},
         {"inside": 2, "across": 2, "own": 3, "k": 3, "allowed": 2, "tokens": 12, "hidden": 64, "quiet": 2},
         {"inside": 2, "across": 3, "own": 1, "k": 3, "allowed": 2, "tokens": 12, "hidden": 64},
+        {"inside": 1, "across": 1, "own": 4, "k": 3, "allowed": 1, "tokens": 12, "hidden": 64},
     ),
     draw=_draw,
     make=_make,

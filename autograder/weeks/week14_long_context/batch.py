@@ -121,6 +121,7 @@ CHECK = Check(
         {"ranks": 2, "batch": 1, "rows": 4},
         {"ranks": 4, "batch": 2, "rows": 16, "subgroup": [1, 2, 3], "silent": 1},
         {"ranks": 2, "batch": 1, "rows": 4, "more": 2},
+        {"ranks": 1, "batch": 1, "rows": 4},
     ),
     draw=_draw,
     make=_make,

@@ -122,6 +122,7 @@ CHECK = Check(
             "dtype": "bfloat16",
             "part": VALUES,
         },
+        {"ranks": 1, "rows": 2, "heads": 1, "kv_heads": 1, "width": 4, "layout": CONTIGUOUS, "part": VALUES},
         LONG,
     ),
     draw=_draw,

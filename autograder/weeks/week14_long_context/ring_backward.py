@@ -86,6 +86,7 @@ CHECK = Check(
             "subgroup": [1, 2, 3],
             "dtype": "bfloat16",
         },
+        {"ranks": 1, "rows": 2, "heads": 1, "kv_heads": 1, "width": 4, "layout": CONTIGUOUS},
     ),
     draw=_draw,
     make=_make,

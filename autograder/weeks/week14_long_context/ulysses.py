@@ -101,6 +101,7 @@ CHECK = Check(
         {"ranks": 4, "rows": 3, "heads": 6, "kv_heads": 1, "width": 4, "batch": 2, "subgroup": [1, 2, 3]},
         {"ranks": 4, "rows": 2, "heads": 6, "kv_heads": 2, "width": 4, "refused": True},
         {"ranks": 4, "rows": 2, "heads": 12, "kv_heads": 6, "width": 4, "refused": True},
+        {"ranks": 1, "rows": 2, "heads": 2, "kv_heads": 1, "width": 4},
     ),
     draw=_draw,
     make=_make,

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any
 
 import shardlab
-from shardlab.hybrid.race import RANKS, Lap, Recipe, from_dict, race
+from shardlab.hybrid.race import RANKS, Lap, RaceEntry, from_dict, race
 from shardlab.ranks.run import RanksFailed
 
 from autograder.checks.base import Case, Check, Reply, Task
@@ -29,7 +29,7 @@ _one_race = Lock()
 
 
 @lru_cache(maxsize=64)
-def laps_of(recipe: Recipe, seed: int) -> tuple[Lap, ...] | str:
+def laps_of(recipe: RaceEntry, seed: int) -> tuple[Lap, ...] | str:
     """The laps of all ranks, or why there are none."""
     with _one_race:  # judges work side by side, and ranks of two races would share the processors
         try:
@@ -55,7 +55,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
     return _wrong_loss(recipe, laps, case["seed"]) if case["part"] == LOSS else _over_cap(laps)
 
 
-def _wrong_loss(recipe: Recipe, laps: tuple[Lap, ...], seed: int) -> str | None:
+def _wrong_loss(recipe: RaceEntry, laps: tuple[Lap, ...], seed: int) -> str | None:
     alone: Any = laps_of(recipe.alone, seed)
     for number, (mine, one) in enumerate(zip(laps[0].losses, alone[0].losses, strict=True)):
         if not abs(mine - one) <= SAME * one:

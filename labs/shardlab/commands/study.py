@@ -203,11 +203,18 @@ def cards(
 def mine(
     context: typer.Context,
     collect: Annotated[bool, typer.Option("--collect", help="Write mine/ again from your saved pages.")] = False,
+    measure: Annotated[bool, typer.Option("--measure", help="Train with it here and write mine/README.md.")] = False,
 ) -> None:
     """Show which parts of your own trainer are yours, and which are still the course's."""
     from shardlab.own import shelf, shown
 
     found = _folder(context)
+    if measure:
+        from shardlab.own import report
+
+        typer.echo("Training on 8 ranks, seven layouts: some minutes.")
+        typer.echo(report.write(found))
+        return
     if collect:
         typer.echo(shelf.collected(found))
     _show(shown.table(found))

@@ -22,7 +22,7 @@ from shardlab.data_parallel.zero1 import Zero1
 from shardlab.data_parallel.zero2 import Zero2
 from shardlab.data_parallel.zero3 import Zero3
 from shardlab.meter.alive import alive
-from shardlab.meter.held import Held, bytes_held
+from shardlab.meter.held import ModelStates, bytes_held
 from shardlab.model.gpt import GPT, GPTConfig, next_token_loss
 from shardlab.model.text import batch_of
 
@@ -35,7 +35,7 @@ class Engine(NamedTuple):
 
     model: Callable[[Tensor], Tensor]
     optimizer: Any
-    held: Callable[[], Held]
+    held: Callable[[], ModelStates]
     tensors: Callable[[], list[Tensor]]
 
 
@@ -51,7 +51,7 @@ class Measured:
     exposed: float
     sent_bytes: float
     num_calls: int
-    held: Held
+    held: ModelStates
     peak_bytes: int
     largest_unit: int
 

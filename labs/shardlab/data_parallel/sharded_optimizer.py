@@ -20,7 +20,7 @@ from shardlab.data_parallel.elementwise import refuse_unshardable, refuse_what_n
 from shardlab.data_parallel.flat import EqualShards, FlatParameters, Layout
 from shardlab.data_parallel.gathered import WholeWeights
 from shardlab.data_parallel.reducing import AlreadyReduced, Gradients, Weights
-from shardlab.meter.held import Held, storage_bytes
+from shardlab.meter.held import ModelStates, storage_bytes
 
 Together = Callable[[list[nn.Parameter]], list[list[nn.Parameter]]]
 
@@ -138,11 +138,13 @@ class ShardedOptimizer:
                 parameter.grad = None
         self.gradients.forget()
 
-    def held(self) -> Held:
+    def held(self) -> ModelStates:
         """Bytes that this rank holds now. A master copy counts as optimizer state, as in the paper's 12 bytes."""
         weights = storage_bytes(self._weights())
         gradients = [p.grad for vector in self.vectors for p in vector.parameters if p.grad is not None]
-        return Held(weights, storage_bytes(gradients + self.gradients.held()), storage_bytes(self.tensors()) - weights)
+        return ModelStates(
+            weights, storage_bytes(gradients + self.gradients.held()), storage_bytes(self.tensors()) - weights
+        )
 
     def tensors(self) -> list[Tensor]:
         """Everything that lives from step to step on this rank."""

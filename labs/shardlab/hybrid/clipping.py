@@ -13,22 +13,22 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from shardlab.hybrid.places import Fragment, Place, fragments
+from shardlab.hybrid.places import FlatShard, ParameterPlace, fragments
 from shardlab.hybrid.sums import gradient_of
-from shardlab.hybrid.weights import Slice, Weights
+from shardlab.hybrid.weights import MasterShard, Weights
 from shardlab.mesh.gradient_norm import squared_norm
 
 
 class Owned(NamedTuple):
     """A slice of a parameter, the blocks of the whole tensor that it is, and how many ranks of dp and cp have it."""
 
-    slice: Slice
-    place: Place
-    fragments: list[Fragment]
+    slice: MasterShard
+    place: ParameterPlace
+    fragments: list[FlatShard]
     weights: Weights
 
 
-def owned_by(weights: Weights, places: Mapping[nn.Parameter, Place]) -> list[Owned]:
+def owned_by(weights: Weights, places: Mapping[nn.Parameter, ParameterPlace]) -> list[Owned]:
     """What a rank updates of a stage's parameters, block by block."""
     found = []
     for one in weights.slices():
@@ -58,7 +58,9 @@ def summed(numbers: Sequence[float], *, group: dist.ProcessGroup, device: torch.
     return mine.tolist()
 
 
-def check_finite(norm: float, bad: Iterable[Place], owned: Iterable[Owned], *, group: dist.ProcessGroup) -> None:
+def check_finite(
+    norm: float, bad: Iterable[ParameterPlace], owned: Iterable[Owned], *, group: dist.ProcessGroup
+) -> None:
     """Raise NotFinite, on every rank alike, for a norm that is not a number, with the first rank and gradient to blame.
 
     bad: of this rank's own gradients, those that were not numbers before any sum. A sum spreads NaN over

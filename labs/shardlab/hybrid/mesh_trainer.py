@@ -28,7 +28,7 @@ from shardlab.hybrid.clipping import NotFinite, check_finite, owned_by, squares_
 from shardlab.hybrid.cutting import cut, set_layout
 from shardlab.hybrid.groups import STAGE, WORLD, training_groups
 from shardlab.hybrid.part import PartOfModel, Whole
-from shardlab.hybrid.places import Place
+from shardlab.hybrid.places import ParameterPlace
 from shardlab.hybrid.placing import places_of
 from shardlab.hybrid.refusals import moe_of, moe_text, optimizer_text
 from shardlab.hybrid.settings import Settings
@@ -83,7 +83,7 @@ class MeshTrainer:
         self.num_stages, self._pp_rank = num_stages(self.schedule), dist.get_rank(groups.of("pp"))
         self.parts = self._parts(whole)
         self._tied, self._peer = self._tie()
-        self.places: dict[nn.Parameter, Place] = {}
+        self.places: dict[nn.Parameter, ParameterPlace] = {}
         self._partial_shards: dict[nn.Parameter, list[PartialShard]] = {}
         for stage, part in self.parts.items():
             has_twin = self._peer is not None and stage == self.num_stages - 1

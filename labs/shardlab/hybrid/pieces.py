@@ -4,11 +4,11 @@
     for chunk in chunks_to_load(trainer): ...      # all that this rank needs; copy numbers into chunk.tensor, in place
     after_load(trainer)                            # every rank, once all chunks are filled
 
-`Chunk.tensor` is a view of the trainer's own memory: a save copies nothing, a load writes where the numbers belong, and
-nothing is gathered. A chunk is a block `offsets : offsets + tensor.shape` of a tensor of `global_shape` that is called
-`key` in the whole model ("blocks.7.up.weight"; a tied head is "token.weight"). Together with `kind` that names a tensor
-of the checkpoint: "weight" (the master, float32 under bfloat16), "buffer", and the optimizer's states by torch's names:
-"exp_avg", "exp_avg_sq", "momentum_buffer", ..., and "step", a single number for each key, of shape [].
+`SavedShard.tensor` is a view of the trainer's own memory: a save copies nothing, a load writes where the numbers
+belong, and nothing is gathered. A shard is a block `offsets : offsets + tensor.shape` of a tensor of `global_shape`,
+whose name in the whole model is `key` ("blocks.7.up.weight"; a tied head is "token.weight"). `kind` says which tensor
+of that name: "weight" (the master, float32 under bfloat16), "buffer", or one of the optimizer's states, named as torch
+names them: "exp_avg", "exp_avg_sq", "momentum_buffer", ..., and "step", a single number for each key, of shape [].
 Whatever the mesh, schedule and ZeRO stage, the set of (key, kind, global_shape) is the same; a load on another mesh
 reads other blocks of the same tensors. Before the first step `chunks_to_load` makes the states, as zeros.
 """
@@ -32,7 +32,7 @@ from shardlab.mesh.process_groups import GRADIENTS
 Shape = tuple[int, ...]
 
 
-class Chunk(NamedTuple):
+class SavedShard(NamedTuple):
     """A block of the tensor `kind` of `key`: where it begins in the whole one, and this rank's memory of it."""
 
     key: str
@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
     tensor: Tensor
 
 
-def chunks_to_save(trainer: MeshTrainer) -> list[Chunk]:
+def chunks_to_save(trainer: MeshTrainer) -> list[SavedShard]:
     """What this rank writes. All ranks together write every number once; nothing is sent."""
     chunks = []
     for one in trainer.owned:
@@ -53,7 +53,7 @@ def chunks_to_save(trainer: MeshTrainer) -> list[Chunk]:
             turn = one.place.number % (block.copies * total)  # copies take turns to write, parameter by parameter
             if turn == block.copy + block.copies * one.weights.copy:
                 chunks += [
-                    Chunk(one.place.name, kind, one.place.shape, block.offsets, block.of(flat(tensor)))
+                    SavedShard(one.place.name, kind, one.place.shape, block.offsets, block.of(flat(tensor)))
                     for kind, tensor in _tensors(trainer, one)
                 ]
             if turn == block.copy + block.copies * one.weights.copy and not any(block.offsets):
@@ -61,7 +61,7 @@ def chunks_to_save(trainer: MeshTrainer) -> list[Chunk]:
     return chunks + [chunk for chunk, is_mine in [*_frozen(trainer), *_buffers(trainer)] if is_mine]
 
 
-def chunks_to_load(trainer: MeshTrainer) -> list[Chunk]:
+def chunks_to_load(trainer: MeshTrainer) -> list[SavedShard]:
     """What this rank reads: every block that it has, whoever wrote it."""
     for weights in trainer.weights:
         begin_states(weights.optimizer)
@@ -69,7 +69,7 @@ def chunks_to_load(trainer: MeshTrainer) -> list[Chunk]:
     for one in trainer.owned:
         for block in one.fragments:
             chunks += [
-                Chunk(one.place.name, kind, one.place.shape, block.offsets, block.of(flat(tensor)))
+                SavedShard(one.place.name, kind, one.place.shape, block.offsets, block.of(flat(tensor)))
                 for kind, tensor in _tensors(trainer, one)
             ]
         if one.slice.master not in seen:  # a master of many parameters counts its steps once
@@ -112,16 +112,16 @@ def _tensors(trainer: MeshTrainer, one: Owned) -> Iterator[tuple[str, Tensor]]:
             yield name, value
 
 
-def _scalars(trainer: MeshTrainer, one: Owned) -> list[Chunk]:
+def _scalars(trainer: MeshTrainer, one: Owned) -> list[SavedShard]:
     state = one.weights.optimizer.state.get(one.slice.master, {})
     return [
-        Chunk(one.place.name, name, (), (), value)
+        SavedShard(one.place.name, name, (), (), value)
         for name, value in state.items()
         if isinstance(value, Tensor) and value.dim() == 0 and value.shape != one.slice.master.shape
     ]
 
 
-def _frozen(trainer: MeshTrainer) -> Iterator[tuple[Chunk, bool]]:
+def _frozen(trainer: MeshTrainer) -> Iterator[tuple[SavedShard, bool]]:
     """Weights that are not trained, whole on each rank of dp and cp, and which of their copies this rank writes."""
     for one, place in trainer.places.items():
         if one.requires_grad:
@@ -130,15 +130,15 @@ def _frozen(trainer: MeshTrainer) -> Iterator[tuple[Chunk, bool]]:
         size, rank = dist.get_world_size(sharers), dist.get_rank(sharers)
         for block in fragments(place, one.shape, 0, one.numel()):
             is_mine = place.number % (block.copies * size) == block.copy + block.copies * rank
-            chunk = Chunk(place.name, "weight", place.shape, block.offsets, block.of(flat(one)))
+            chunk = SavedShard(place.name, "weight", place.shape, block.offsets, block.of(flat(one)))
             yield chunk, is_mine and not place.is_twin
 
 
-def _buffers(trainer: MeshTrainer) -> Iterator[tuple[Chunk, bool]]:
+def _buffers(trainer: MeshTrainer) -> Iterator[tuple[SavedShard, bool]]:
     """Buffers, the same on all ranks of a stage, of which the first one writes them."""
     group = trainer.groups.of(*STAGE) if any(place.is_expert for place in trainer.places.values()) else None
     for part in trainer.parts.values():
         for name, value in part.named_buffers():
             place = whole_place(name, value.shape, 0, copies=1, copy=0)
-            chunk = Chunk(name, "buffer", place.shape, (0,) * value.dim(), value)
+            chunk = SavedShard(name, "buffer", place.shape, (0,) * value.dim(), value)
             yield chunk, group is not None and dist.get_rank(group) == 0

@@ -16,7 +16,7 @@ Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Box:
+class ShardBlock:
     """A block of a rank's tensor: where it begins there, how large it is, and where it begins in the whole tensor.
 
     copies: how many ranks that share a tensor have this block; copy: which of them this rank is.
@@ -30,7 +30,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Place:
+class ParameterPlace:
     """A parameter's name and shape in the whole model, and this rank's boxes of it.
 
     number: counted over the parameters of a stage, the same on all its ranks. is_twin: another stage has it, too, and
@@ -39,14 +39,14 @@ class Place:
 
     name: str
     shape: Sizes
-    boxes: tuple[Box, ...]
+    boxes: tuple[ShardBlock, ...]
     number: int
     is_expert: bool = False
     is_twin: bool = False
 
 
 @dataclass(frozen=True)
-class Fragment:
+class FlatShard:
     """A block of numbers in a flat vector that is a block of the whole tensor, too.
 
     begin, rows: the numbers begin : begin + prod(rows) of the vector, seen in the shape `rows`. inside: of these, the
@@ -65,13 +65,13 @@ class Fragment:
         return flat[self.begin : self.begin + prod(self.rows)].view(self.rows)[self.inside]
 
 
-def whole_place(name: str, shape: Sequence[int], number: int, *, copies: int, copy: int) -> Place:
+def whole_place(name: str, shape: Sequence[int], number: int, *, copies: int, copy: int) -> ParameterPlace:
     """The place of what all ranks of tp have whole."""
     sizes = tuple(shape)
-    return Place(name, sizes, (Box((0,) * len(sizes), sizes, (0,) * len(sizes), copies, copy),), number)
+    return ParameterPlace(name, sizes, (ShardBlock((0,) * len(sizes), sizes, (0,) * len(sizes), copies, copy),), number)
 
 
-def fragments(place: Place, shape: Sequence[int], begin: int, end: int, *, at: int = 0) -> list[Fragment]:
+def fragments(place: ParameterPlace, shape: Sequence[int], begin: int, end: int, *, at: int = 0) -> list[FlatShard]:
     """The numbers begin : end of a rank's flattened tensor, which lie in a vector from `at` on, as blocks of the whole.
 
     shape: of the rank's tensor. At most 2d - 1 blocks of d dimensions for each box; padding is in none.
@@ -88,7 +88,7 @@ def fragments(place: Place, shape: Sequence[int], begin: int, end: int, *, at: i
                 continue
             inside = tuple(slice(a - s, e - s) for a, e, s in zip(low, ends, start, strict=True))
             offsets = tuple(o + a - b for o, a, b in zip(box.offsets, low, box.local, strict=True))
-            found.append(Fragment(first, sizes, inside, offsets, box.copies, box.copy))
+            found.append(FlatShard(first, sizes, inside, offsets, box.copies, box.copy))
     return found
 
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from shardlab.expert_parallel.layer import ParallelMoE
 from shardlab.hybrid.part import PartOfModel
-from shardlab.hybrid.places import Box, Place, whole_place
+from shardlab.hybrid.places import ParameterPlace, ShardBlock, whole_place
 from shardlab.mesh.process_groups import ProcessGroups
 from shardlab.tensor_parallel.cut import Cut
 from shardlab.tensor_parallel.gradients import cuts_of
@@ -15,11 +15,11 @@ from shardlab.tensor_parallel.gradients import cuts_of
 TIED = "token.weight"  # the name of a weight that is embedding and head
 
 
-def places_of(part: PartOfModel, groups: ProcessGroups, *, has_twin: bool) -> dict[nn.Parameter, Place]:
+def places_of(part: PartOfModel, groups: ProcessGroups, *, has_twin: bool) -> dict[nn.Parameter, ParameterPlace]:
     """The place of every parameter of a stage. has_twin: its head is the embedding of another rank."""
     cuts, experts = cuts_of(part), _experts(part)
     rank, size = dist.get_rank(groups.of("tp")), dist.get_world_size(groups.of("tp"))
-    found: dict[nn.Parameter, Place] = {}
+    found: dict[nn.Parameter, ParameterPlace] = {}
     for number, (name, one) in enumerate(part.named_parameters()):
         shape = tuple(one.shape)
         if one in experts:
@@ -29,11 +29,11 @@ def places_of(part: PartOfModel, groups: ProcessGroups, *, has_twin: bool) -> di
         else:
             found[one] = whole_place(name, shape, number, copies=size, copy=rank)
         if name == "head.weight" and has_twin:
-            found[one] = Place(TIED, found[one].shape, found[one].boxes, number, is_twin=True)
+            found[one] = ParameterPlace(TIED, found[one].shape, found[one].boxes, number, is_twin=True)
     return found
 
 
-def cut_place(name: str, shape: tuple[int, ...], number: int, *, cut: Cut, rank: int, size: int) -> Place:
+def cut_place(name: str, shape: tuple[int, ...], number: int, *, cut: Cut, rank: int, size: int) -> ParameterPlace:
     """The place of tp rank `rank`'s part of a parameter: a box for each section, padding in none."""
     dim = cut.dim % len(shape)
     boxes, local, section_begin = [], 0, 0
@@ -44,15 +44,15 @@ def cut_place(name: str, shape: tuple[int, ...], number: int, *, cut: Cut, rank:
         begins, ends = [0] * len(shape), [0] * len(shape)
         begins[dim], ends[dim] = local, section_begin + offset
         sizes = (*shape[:dim], real, *shape[dim + 1 :])
-        boxes.append(Box(tuple(begins), sizes, tuple(ends), copies, rank % copies))
+        boxes.append(ShardBlock(tuple(begins), sizes, tuple(ends), copies, rank % copies))
         local, section_begin = local + length, section_begin + section
     whole = (*shape[:dim], sum(cut.sections), *shape[dim + 1 :])
-    return Place(name, whole, tuple(boxes), number)
+    return ParameterPlace(name, whole, tuple(boxes), number)
 
 
 def expert_place(
     name: str, shape: tuple[int, ...], number: int, *, sections: tuple[int, int], groups: ProcessGroups
-) -> Place:
+) -> ParameterPlace:
     """The place of some experts [E/ep, ...], cut over etp along `sections[0]`, which holds `sections[1]` matrices."""
     dim, num_together = sections
     here, mesh = groups.mesh.coordinates(dist.get_rank()), groups.mesh
@@ -62,10 +62,10 @@ def expert_place(
         local, offsets = [0] * len(shape), [0] * len(shape)
         local[dim], offsets[dim] = index * width, (index * mesh.expert_tp + here["etp"]) * width
         offsets[0] = here["ep"] * shape[0]
-        boxes.append(Box(tuple(local), (*shape[:dim], width, *shape[dim + 1 :]), tuple(offsets)))
+        boxes.append(ShardBlock(tuple(local), (*shape[:dim], width, *shape[dim + 1 :]), tuple(offsets)))
     whole = [shape[0] * mesh.ep, *shape[1:]]
     whole[dim] *= mesh.expert_tp
-    return Place(name, tuple(whole), tuple(boxes), number, is_expert=True)
+    return ParameterPlace(name, tuple(whole), tuple(boxes), number, is_expert=True)
 
 
 def _experts(part: PartOfModel) -> dict[nn.Parameter, tuple[int, int]]:

@@ -44,7 +44,7 @@ SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {
 
 
 @dataclass(frozen=True)
-class Recipe:
+class RaceEntry:
     """What a racer chooses; `from_dict` checks it."""
 
     tp: int = 1
@@ -65,12 +65,12 @@ class Recipe:
         return Mesh(tp=self.tp, pp=self.pp, dp=self.dp, cp=self.cp, ep=self.ep, etp=1)
 
     @property
-    def alone(self) -> Recipe:
+    def alone(self) -> RaceEntry:
         """The same training on one rank."""
-        return Recipe(dp=1, microbatches=self.microbatches, learning_rate=self.learning_rate)
+        return RaceEntry(dp=1, microbatches=self.microbatches, learning_rate=self.learning_rate)
 
 
-REFERENCE = Recipe()
+REFERENCE = RaceEntry()
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Lap:
         return (len(self.losses) - WATCHED) * ROWS * SEQUENCE / self.seconds
 
 
-def from_dict(given: Mapping[str, object]) -> Recipe:
+def from_dict(given: Mapping[str, object]) -> RaceEntry:
     """A recipe that can be started. Raises ValueError with what would work."""
-    known = {field.name: field.type for field in fields(Recipe)}
+    known = {field.name: field.type for field in fields(RaceEntry)}
     for name, value in given.items():
         if name not in known:
             raise ValueError(f"a recipe has no {name!r}: use some of {', '.join(known)}")
@@ -101,7 +101,7 @@ def from_dict(given: Mapping[str, object]) -> Recipe:
     return recipe
 
 
-def _check(recipe: Recipe) -> None:
+def _check(recipe: RaceEntry) -> None:
     for name, value in asdict(recipe).items():
         if type(value) is int and not 0 <= value <= ROWS:
             raise ValueError(f"{name} = {value}: use a number up to {ROWS}")
@@ -117,7 +117,7 @@ def _check(recipe: Recipe) -> None:
         raise ValueError(f"learning_rate = {recipe.learning_rate}: use a number between 0 and 1")
 
 
-def race(recipe: Recipe, seed: int = 0) -> Lap:
+def race(recipe: RaceEntry, seed: int = 0) -> Lap:
     """On each rank of a world of `recipe.mesh.world`: STEPS steps of Adam. Raises ValueError for what does not fit."""
     torch.manual_seed(seed)
     config = GPTConfig(layers=4, hidden=32, heads=4, sequence=SEQUENCE, vocabulary=VOCABULARY, tied=False)
@@ -146,7 +146,7 @@ def raced(given: Mapping[str, object], seed: int = 0) -> list[Lap]:
     return list(run(race, from_dict(given), seed, ranks=RANKS, timeout=60))
 
 
-def batch_of(recipe: Recipe, replica: int, seed: int) -> tuple[Tensor, Tensor]:
+def batch_of(recipe: RaceEntry, replica: int, seed: int) -> tuple[Tensor, Tensor]:
     """A replica's sequences, each counting up by a step; the j-th microbatches of all are the j-th of one rank."""
     generator = torch.Generator().manual_seed(seed)
     starts, steps = torch.randint(0, VOCABULARY, (2, ROWS, 1), generator=generator)

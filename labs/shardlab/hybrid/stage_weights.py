@@ -9,7 +9,7 @@ from torch import nn
 
 from shardlab.hybrid.groups import Sharing, sharing
 from shardlab.hybrid.part import PartOfModel, Share
-from shardlab.hybrid.places import Place
+from shardlab.hybrid.places import ParameterPlace
 from shardlab.hybrid.settings import Settings
 from shardlab.hybrid.weights import NewOptimizer, SlicedWeights, Weights, WholeWeights, lower
 from shardlab.mesh.process_groups import GRADIENTS, ProcessGroups
@@ -21,7 +21,7 @@ class NewWeights:
 
     settings: Settings
     new_optimizer: NewOptimizer
-    places: Mapping[nn.Parameter, Place]
+    places: Mapping[nn.Parameter, ParameterPlace]
     tied: nn.Parameter | None
 
     def of(self, parts: Mapping[int, PartOfModel], groups: ProcessGroups) -> tuple[list[Weights], dict[int, nn.Module]]:

@@ -12,14 +12,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shardlab.hybrid.weights import Slice, flat
+from shardlab.hybrid.weights import MasterShard, flat
 from shardlab.pipeline_parallel.shared_weights import add_tensors
 from shardlab.tensor_parallel.gradients import PartialShard, Sums
 
 
 @torch.no_grad()
 def sum_partial_slices(
-    slices: Iterable[Slice], shards: Mapping[nn.Parameter, list[PartialShard]], *, group: dist.ProcessGroup
+    slices: Iterable[MasterShard], shards: Mapping[nn.Parameter, list[PartialShard]], *, group: dist.ProcessGroup
 ) -> None:
     """Sum over tp what is partial, in one all-reduce for each dtype; nothing is sent where nothing is."""
     if dist.get_world_size(group) == 1:
@@ -35,13 +35,13 @@ def sum_partial_slices(
 
 
 @torch.no_grad()
-def sum_tied_slices(slices: Iterable[Slice], tied: nn.Parameter, peer: int, *, group: dist.ProcessGroup) -> None:
+def sum_tied_slices(slices: Iterable[MasterShard], tied: nn.Parameter, peer: int, *, group: dist.ProcessGroup) -> None:
     """Add this rank's and its peer's gradients of a weight that both stages hold, and have cut alike."""
     mine = [gradient_of(one)[one.at : one.at + one.end - one.begin] for one in slices if one.parameter is tied]
     add_tensors(mine, peer, group=group)
 
 
-def gradient_of(one: Slice) -> Tensor:
+def gradient_of(one: MasterShard) -> Tensor:
     """The flattened gradient of the slice's master."""
     assert one.master.grad is not None
     return flat(one.master.grad)

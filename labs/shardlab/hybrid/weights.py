@@ -27,7 +27,7 @@ from shardlab.hybrid.part import Share
 NewOptimizer = Callable[[list[Any]], torch.optim.Optimizer]
 
 
-class Slice(NamedTuple):
+class MasterShard(NamedTuple):
     """The numbers begin : end of a flattened parameter, which lie in a flattened master from `at` on."""
 
     parameter: nn.Parameter
@@ -47,7 +47,7 @@ class Weights(Protocol):
     copies: int
     copy: int
 
-    def slices(self) -> Iterator[Slice]: ...
+    def slices(self) -> Iterator[MasterShard]: ...
 
     def passes(self) -> AbstractContextManager[None]:
         """Around the step's forwards and backwards."""
@@ -97,9 +97,9 @@ class WholeWeights:
         self._replicas = DataParallel(share, group=sharing.all, reduce=sum_by_all_reduce, check_finite=False, **options)
         self.optimizer = new_optimizer(list(self.masters.values()))
 
-    def slices(self) -> Iterator[Slice]:
+    def slices(self) -> Iterator[MasterShard]:
         for parameter, master in self.masters.items():
-            yield Slice(parameter, master, 0, master.numel(), 0)
+            yield MasterShard(parameter, master, 0, master.numel(), 0)
 
     def passes(self) -> AbstractContextManager[None]:
         self._replicas.alarm.listen()
@@ -178,7 +178,7 @@ class SlicedWeights:
         self.copies = 1 if sharing.replicas is None else dist.get_world_size(sharing.replicas)
         self.copy = 0 if sharing.replicas is None else dist.get_rank(sharing.replicas)
 
-    def slices(self) -> Iterator[Slice]:
+    def slices(self) -> Iterator[MasterShard]:
         for vector in self.zero.vectors:
             yield from slices_of(vector)
 
@@ -203,14 +203,14 @@ class SlicedWeights:
         self.zero.all_gather_params()
 
 
-def slices_of(vector: FlatParameters) -> Iterator[Slice]:
+def slices_of(vector: FlatParameters) -> Iterator[MasterShard]:
     """What of each parameter of a flat vector lies in this rank's slice."""
     first = dist.get_rank(vector.group) * vector.shard_elements
     start = 0
     for parameter, shape in zip(vector.parameters, vector.shapes, strict=True):
         begin, end = max(start, first), min(start + shape.numel(), first + vector.shard_elements)
         if begin < end:
-            yield Slice(parameter, vector.master, begin - start, end - start, begin - first)
+            yield MasterShard(parameter, vector.master, begin - start, end - start, begin - first)
         start += shape.numel()
 
 

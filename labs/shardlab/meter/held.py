@@ -9,7 +9,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Held:
+class ModelStates:
     """Bytes held on this rank, by what they are for (ZeRO, 1910.02054, section 3.1: the model states)."""
 
     parameters: int
@@ -22,14 +22,14 @@ class Held:
         return self.parameters + self.gradients + self.optimizer_state
 
 
-def bytes_held(module: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Held:
+def bytes_held(module: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> ModelStates:
     """Count the storage behind a module's parameters and gradients and an optimizer's state, each storage once.
 
     Tied weights and views share one storage and count once. A sharded tensor (DTensor) counts its local part.
     """
     parameters = list(module.parameters())
     states = [] if optimizer is None else [v for state in optimizer.state.values() for v in state.values()]
-    return Held(
+    return ModelStates(
         parameters=storage_bytes(parameters),
         gradients=storage_bytes(p.grad for p in parameters if p.grad is not None),
         optimizer_state=storage_bytes(v for v in states if isinstance(v, torch.Tensor)),

@@ -75,7 +75,7 @@ _FUNCTIONAL_SHARD_GIVEN = ("all_gather_into_tensor", "all_gather_into_tensor_out
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """One communication call; `members` and `peer` are ranks of the world, `payload_bytes` is of the whole tensor.
 
     sent_bytes: what this rank sends, where arguments tell it; None where a ring's formula does.
@@ -91,7 +91,7 @@ class Call:
     sent_bytes: float | None = None
 
 
-def read(func: Any, args: tuple, kwargs: dict, group: dist.ProcessGroup | None) -> Call | None:
+def read(func: Any, args: tuple, kwargs: dict, group: dist.ProcessGroup | None) -> OperatorCall | None:
     """The call that an operator makes, or None for operators that move nothing (`wait_tensor`, checks).
 
     Raises RuntimeError for a kind that carries data and brings no tensor: its bytes would be billed as none.
@@ -111,7 +111,7 @@ def read(func: Any, args: tuple, kwargs: dict, group: dist.ProcessGroup | None) 
         )
     factor = len(members) if kind in _SHARD_GIVEN or name in _FUNCTIONAL_SHARD_GIVEN else 1
     peer = members[args[2]] if name in ("send", "recv") else None
-    return Call(
+    return OperatorCall(
         kind=kind,
         members=members,
         peer=peer,

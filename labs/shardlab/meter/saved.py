@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Kept:
+class SavedStorages:
     """The storages that were kept, each once: a view keeps its whole storage, two savers of one keep it together."""
 
     def __init__(self, without: Iterable[Tensor] = ()) -> None:
@@ -35,13 +35,13 @@ class Kept:
 
 
 @contextmanager
-def saved(without: Iterable[Tensor] = ()) -> Iterator[Kept]:
+def saved(without: Iterable[Tensor] = ()) -> Iterator[SavedStorages]:
     """Count what the block's operators keep for a backward; `without` are parameters, which are there anyway.
 
     >>> with saved(model.parameters()) as kept:
     ...     output = model(batch)
     >>> kept.num_bytes
     """
-    kept = Kept(without)
+    kept = SavedStorages(without)
     with torch.autograd.graph.saved_tensors_hooks(kept.note, lambda tensor: tensor):
         yield kept

@@ -2,7 +2,6 @@
 
 from shardlab.exports import lazily
 
-PACKAGE = "mine"
 TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes longer than all of this
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from shardlab.own import PACKAGE
+from shardlab.own.names import PACKAGE
 
 TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes longer than all of this
 if TYPE_CHECKING:

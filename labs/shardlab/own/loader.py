@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shardlab.own import PACKAGE
 from shardlab.own.blocks import MARK, Blocks, course_blocks, module_source, standing_for
+from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
 from shardlab.study.folder import around, course_folder
 

@@ -35,7 +35,7 @@ PIECES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "tensor_parallel": {
         "week05.operators": ("ToAll", "SumOfAll"),
-        "week05.mlp": ("mlp",),
+        "week05.mlp": ("copy_to_tp", "reduce_from_tp", "mlp"),
         "week05.cross-entropy": ("vocabulary_loss",),
         "week05.heads": ("attention",),
     },

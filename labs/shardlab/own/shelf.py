@@ -14,9 +14,10 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shardlab.own import PACKAGE, finder
+from shardlab.own import finder
 from shardlab.own.blocks import Block, Blocks, course_blocks, dumped, loaded, module_source, standing_for
 from shardlab.own.loader import course_source
+from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
 from shardlab.study import page
 from shardlab.study.folder import NAME, Folder
@@ -34,7 +35,7 @@ class Shelf:
 
 
 @dataclass(frozen=True)
-class Kept:
+class WrittenModule:
     """A module that was written; `backup` is where a hand-edited file went, None where there was none."""
 
     path: Path
@@ -61,7 +62,7 @@ def read(folder: Folder) -> Shelf:
         ) from None
 
 
-def keep(folder: Folder, piece: Piece, block: Block) -> Kept:
+def keep(folder: Folder, piece: Piece, block: Block) -> WrittenModule:
     """Put a block on the shelf and write its module. Raises Clash, before anything changes, for a name used twice."""
     shelf = read(folder)
     written = replace(block, signatures=standing_for(piece, course_blocks(folder.course)))
@@ -77,7 +78,7 @@ def keep(folder: Folder, piece: Piece, block: Block) -> Kept:
     digests = shelf.digests | {piece.module: _digest(source)}
     page.write(store(folder), json.dumps({"blocks": json.loads(dumped(blocks)), "digests": digests}, indent=1) + "\n")
     finder.forget(piece.module)
-    return Kept(path, piece.names, backup)
+    return WrittenModule(path, piece.names, backup)
 
 
 def _set_aside(folder: Folder, path: Path, digest: str | None, source: str) -> Path | None:

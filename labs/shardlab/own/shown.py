@@ -6,7 +6,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from shardlab.own import PACKAGE, shelf
+from shardlab.own import shelf
+from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import Piece
 from shardlab.study.folder import Folder, find
 

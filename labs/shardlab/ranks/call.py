@@ -8,7 +8,7 @@ OUTPUT_LIMIT = 64 * 1024  # characters of a rank's prints that are shown; the re
 
 
 @dataclass(frozen=True)
-class Call:
+class RankCall:
     """One function to be run on every rank. `payload` holds (function, args, source lines) as cloudpickle bytes."""
 
     payload: bytes

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from shardlab.ranks.call import OUTPUT_LIMIT, Call, Outcome, RankEnd
+from shardlab.ranks.call import OUTPUT_LIMIT, Outcome, RankCall, RankEnd
 from shardlab.ranks.travel import child_environment, run_payload
 from shardlab.ranks.warm import end_session, torchrun
 
@@ -26,7 +26,7 @@ DIE_WITH_PARENT = """if True:
 TORCHRUN_START = 60.0  # seconds beyond the call's timeout: every rank imports torch by itself
 
 
-def call_cold(call: Call, printer: Callable[[int, str], None]) -> Outcome:
+def call_cold(call: RankCall, printer: Callable[[int, str], None]) -> Outcome:
     """Run one call under a torchrun of its own. The ranks leave their results in a temporary folder."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="shardlab-") as folder:
@@ -87,7 +87,7 @@ def _be_a_rank(folder: Path) -> None:
     claim_torchrun()
     if os.getppid() != int(os.environ.pop("SHARDLAB_TORCHRUN")):  # it ended while we imported torch
         os._exit(1)
-    call: Call = pickle.loads((folder / "call").read_bytes())
+    call: RankCall = pickle.loads((folder / "call").read_bytes())
     rank = int(os.environ["RANK"])
     sys.stdout = sys.stderr = open(folder / f"printed.{rank}", "w", buffering=1)  # noqa: SIM115 - until the end
     torch.set_num_threads(1)

@@ -45,7 +45,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Seat:
+class RankContext:
     """A rank's place: its number in its world, its supervisor's process, its pipes' file descriptors, its ledger."""
 
     rank: int
@@ -57,7 +57,7 @@ class Seat:
     ledger: mmap | None
 
 
-def live(seat: Seat, program: Callable[[int], Sequence[Part]]) -> NoReturn:
+def live(seat: RankContext, program: Callable[[int], Sequence[Part]]) -> NoReturn:
     """Run `program(rank)` as one rank of the world, send its message, and end without leaving this function.
 
     1. connect the pipes  2. join the group  3. run  4. hand in  5. stay until the supervisor ends all ranks together
@@ -96,7 +96,7 @@ def observed(writer: Writer | None = None) -> Iterator[None]:
             print(f"rank {os.environ['RANK']} {text}", file=sys.stderr, flush=True)
 
 
-def _connect(seat: Seat) -> None:
+def _connect(seat: RankContext) -> None:
     """Point prints at the output pipe, and let faulthandler answer the supervisor's signal with our stack."""
     os.dup2(seat.output, 1)
     os.dup2(seat.output, 2)
@@ -107,7 +107,7 @@ def _connect(seat: Seat) -> None:
     faulthandler.register(signal.SIGUSR1, file=seat.stack, all_threads=True)
 
 
-def _join_world(seat: Seat) -> None:
+def _join_world(seat: RankContext) -> None:
     world = seat.world
     os.environ.update(world.environment)
     os.environ.update(RANK=str(seat.rank), LOCAL_RANK=str(seat.rank), WORLD_SIZE=str(world.num_ranks))

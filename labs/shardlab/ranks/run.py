@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from shardlab.ranks import mps, transports
-from shardlab.ranks.call import Call, Outcome, validate
+from shardlab.ranks.call import Outcome, RankCall, validate
 from shardlab.ranks.cold import call_cold
 from shardlab.ranks.progress import Progress, say
 from shardlab.ranks.rendezvous import refuse_inside_torchrun
@@ -61,7 +61,7 @@ def run(
             raise ValueError(f"PerRank has {len(argument)} values for {ranks} ranks: give one value per rank")
     chosen = transports.check_transport(transport, ranks)
     variables = transports.environment(chosen) | (mps.environment(ranks) if chosen == transports.NCCL_SHARED else {})
-    call = Call(pack(function, args), ranks, float(timeout), chosen, observe, variables)
+    call = RankCall(pack(function, args), ranks, float(timeout), chosen, observe, variables)
     make_call = call_cold if launcher == "torchrun" else worker().call
     with Progress(timeout) as progress:
         outcome = make_call(call, progress.show)

@@ -108,7 +108,7 @@ def _fork(program: Callable[[int], Sequence[inside.Part]], rank: int, world: Wor
         os.close(output_out)
         os.close(result_out)
         memory = world.ledgers[rank] if world.ledgers else None
-        inside.live(inside.Seat(rank, world, supervisor, output_in, result_in, stack, memory), program)
+        inside.live(inside.RankContext(rank, world, supervisor, output_in, result_in, stack, memory), program)
     os.close(output_in)
     os.close(result_in)
     for descriptor in (output_out, result_out):

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Listener
 from typing import Any
 
-from shardlab.ranks.call import Call, Outcome
+from shardlab.ranks.call import Outcome, RankCall
 from shardlab.ranks.travel import child_environment
 from shardlab.ranks.watched import anonymous_file, content_of
 from shardlab.ranks.worker import KEY_VARIABLE, send_at_once
@@ -85,7 +85,7 @@ class WarmWorker:
         finally:
             self._lock.release()
 
-    def call(self, call: Call, printer: Printer) -> Outcome:
+    def call(self, call: RankCall, printer: Printer) -> Outcome:
         """Run one call; prints arrive while it runs. Ctrl-C ends the ranks, and then raises KeyboardInterrupt here.
 
         Calls of several threads wait for one another.

@@ -18,7 +18,7 @@ import cloudpickle  # noqa: F401 - forked ranks find these imported
 import numpy  # noqa: F401
 import torch
 
-from shardlab.ranks.call import Call
+from shardlab.ranks.call import RankCall
 from shardlab.ranks.rendezvous import claim_torchrun
 from shardlab.ranks.shared_pages import prepare_to_fork
 from shardlab.ranks.supervise import adopt_orphans, end_with_parent, supervise
@@ -36,14 +36,14 @@ def serve(connection: Connection) -> None:
     try:
         while True:
             request = connection.recv()
-            was_cancelled = _answer(connection, request) if isinstance(request, Call) else True
+            was_cancelled = _answer(connection, request) if isinstance(request, RankCall) else True
             if was_cancelled:
                 connection.send(("idle",))
     except (EOFError, OSError):
         return  # the notebook has gone
 
 
-def _answer(connection: Connection, call: Call) -> bool:
+def _answer(connection: Connection, call: RankCall) -> bool:
     """Run one call and send its outcome; whether a cancel was taken from the connection."""
     gone = False
 
@@ -74,7 +74,7 @@ def _answer(connection: Connection, call: Call) -> bool:
     return gone
 
 
-def _program(connection: Connection, call: Call) -> Any:
+def _program(connection: Connection, call: RankCall) -> Any:
     def program(rank: int) -> list[bytes]:
         connection.close()  # a rank must not keep the notebook's connection open
         return [run_payload(call.payload, rank)]

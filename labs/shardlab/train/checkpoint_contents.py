@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardlab.train.checkpoint_plan import Kept
+from shardlab.train.checkpoint_plan import WholeTensor
 
 CONTENTS, FORMAT = "contents.json", 1
 BEFORE_IT = "Load the one before it, or none"
@@ -84,16 +84,16 @@ def check_bytes(checkpoint: Path, files: Mapping[str, Sequence[Any]], names: Seq
             raise Damaged(f"{checkpoint}: {name} has a checksum that it did not have when it was written. {BEFORE_IT}")
 
 
-def check_tensors(checkpoint: Path, saved: Mapping[str, Sequence[Any]], wanted: Mapping[str, Kept]) -> None:
+def check_tensors(checkpoint: Path, saved: Mapping[str, Sequence[Any]], wanted: Mapping[str, WholeTensor]) -> None:
     """Raise ValueError where a checkpoint is not of this model and optimizer, with the first difference."""
-    theirs = {name: Kept(tuple(shape), dtype) for name, (shape, dtype) in saved.items()}
+    theirs = {name: WholeTensor(tuple(shape), dtype) for name, (shape, dtype) in saved.items()}
     if theirs == wanted:
         return
     reason = next(_differences(theirs, wanted))
     raise ValueError(f"{checkpoint} is of another model or optimizer: {reason}. Nothing was loaded")
 
 
-def _differences(theirs: Mapping[str, Kept], wanted: Mapping[str, Kept]) -> Iterator[str]:
+def _differences(theirs: Mapping[str, WholeTensor], wanted: Mapping[str, WholeTensor]) -> Iterator[str]:
     their_blocks, our_blocks = _blocks(theirs), _blocks(wanted)
     if their_blocks < our_blocks:
         yield (
@@ -110,12 +110,12 @@ def _differences(theirs: Mapping[str, Kept], wanted: Mapping[str, Kept]) -> Iter
             yield f"{name} is {_text(theirs[name])} there and {_text(wanted[name])} here"
 
 
-def _blocks(names: Mapping[str, Kept]) -> set[int]:
+def _blocks(names: Mapping[str, WholeTensor]) -> set[int]:
     """The numbers of the blocks of which there are weights."""
     return {int(name.split(".")[2]) for name in names if name.startswith("weight.blocks.")}
 
 
-def _text(one: Kept) -> str:
+def _text(one: WholeTensor) -> str:
     return f"{list(one.shape)} of {one.dtype.removeprefix('torch.')}"
 
 

@@ -24,7 +24,7 @@ from shardlab.train.checkpoint_contents import (
     complete,
     read_contents,
 )
-from shardlab.train.checkpoint_plan import Kept, Reading, kept
+from shardlab.train.checkpoint_plan import Reading, WholeTensor, kept
 
 Say = Callable[[str], None]
 
@@ -82,16 +82,16 @@ def remove_drafts(folder: Path, say: Say = lambda text: None) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _tensors_of(trainer: MeshTrainer) -> dict[str, Kept]:
+def _tensors_of(trainer: MeshTrainer) -> dict[str, WholeTensor]:
     """All whole tensors of this training, from all ranks."""
     chunks_to_load(trainer)  # makes the optimizer's states, as zeros, where no step has
     group = trainer.groups.of(*WORLD)
-    by_rank: list[dict[str, Kept]] = [{}] * dist.get_world_size(group)
+    by_rank: list[dict[str, WholeTensor]] = [{}] * dist.get_world_size(group)
     dist.all_gather_object(by_rank, kept(chunks_to_save(trainer)), group=group)
     return {name: one for some in by_rank for name, one in some.items()}
 
 
-def _checked(checkpoint: Path, wanted: dict[str, Kept], facts: Mapping[str, Any], group: Any) -> dict[str, Any]:
+def _checked(checkpoint: Path, wanted: dict[str, WholeTensor], facts: Mapping[str, Any], group: Any) -> dict[str, Any]:
     """The contents, all right as far as this rank has looked: files are shared out, each is read once."""
     contents = read_contents(checkpoint)
     check_sizes(checkpoint, contents["files"])

@@ -16,30 +16,30 @@ from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata
 from torch.distributed.checkpoint.planner import LoadPlan, ReadItem, SavePlan, TensorWriteData, WriteItem, WriteItemType
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 
-from shardlab.hybrid.pieces import Chunk
+from shardlab.hybrid.pieces import SavedShard
 
 
-class Kept(NamedTuple):
+class WholeTensor(NamedTuple):
     """A whole tensor as a checkpoint lists it."""
 
     shape: tuple[int, ...]
     dtype: str
 
 
-def name_of(chunk: Chunk) -> str:
+def name_of(chunk: SavedShard) -> str:
     """What a chunk's whole tensor is called in a checkpoint."""
     return f"{chunk.kind}.{chunk.key}"
 
 
-def kept(chunks: Sequence[Chunk]) -> dict[str, Kept]:
+def kept(chunks: Sequence[SavedShard]) -> dict[str, WholeTensor]:
     """The whole tensors of which some chunks are blocks."""
-    return {name_of(one): Kept(tuple(one.global_shape), str(one.tensor.dtype)) for one in chunks}
+    return {name_of(one): WholeTensor(tuple(one.global_shape), str(one.tensor.dtype)) for one in chunks}
 
 
 class Writing:
     """Tensors for DCP's writer, by their index. staged: copies, which a step may not change."""
 
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, chunks: Sequence[SavedShard]) -> None:
         self.items = [_write_item(one) for one in chunks]
         self._tensors = {_place(item.index): one.tensor for item, one in zip(self.items, chunks, strict=True)}
 
@@ -83,7 +83,7 @@ def _refuse_twice(items_by_rank: Sequence[list[WriteItem]]) -> None:
 class Reading:
     """Tensors for DCP's reader: every block that it has of them is copied to where it belongs."""
 
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, chunks: Sequence[SavedShard]) -> None:
         self._tensors: dict[tuple[Any, ...], Tensor] = {}
         self._by_name: dict[str, list[ChunkStorageMetadata]] = {}
         for one in chunks:
@@ -111,13 +111,13 @@ class Reading:
         """Called by DCP's reader, which has copied into the trainer's own memory."""
 
 
-def _write_item(chunk: Chunk) -> WriteItem:
+def _write_item(chunk: SavedShard) -> WriteItem:
     box = _box(chunk)
     data = TensorWriteData(box, TensorProperties(dtype=chunk.tensor.dtype), torch.Size(chunk.global_shape))
     return WriteItem(MetadataIndex(name_of(chunk), box.offsets), WriteItemType.SHARD, tensor_data=data)
 
 
-def _box(chunk: Chunk) -> ChunkStorageMetadata:
+def _box(chunk: SavedShard) -> ChunkStorageMetadata:
     return ChunkStorageMetadata(torch.Size(chunk.offsets), torch.Size(chunk.tensor.shape))
 
 

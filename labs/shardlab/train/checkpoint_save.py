@@ -31,7 +31,7 @@ from shardlab.hybrid.groups import WORLD
 from shardlab.hybrid.mesh_trainer import MeshTrainer
 from shardlab.hybrid.pieces import chunks_to_load, chunks_to_save
 from shardlab.train.checkpoint_contents import complete, draft_of, folder_of, sha256, write_contents
-from shardlab.train.checkpoint_plan import Kept, Writing, joint_plan, kept
+from shardlab.train.checkpoint_plan import WholeTensor, Writing, joint_plan, kept
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Saver:
         self._told = told
         self._group = trainer.groups.of(*WORLD)
         self._rank = dist.get_rank(self._group)
-        self._plan: tuple[SavePlan, Metadata, dict[str, Kept]] | None = None
+        self._plan: tuple[SavePlan, Metadata, dict[str, WholeTensor]] | None = None
         self._under: _Under | None = None
 
     def begin(self, step: int, facts: Mapping[str, Any]) -> None:
@@ -136,7 +136,7 @@ class Saver:
             chunks_to_load(self.trainer)  # makes the optimizer's states, where no step has
         return chunks_to_save(self.trainer)
 
-    def _planned(self, writing: Writing) -> tuple[SavePlan, Metadata, dict[str, Kept]]:
+    def _planned(self, writing: Writing) -> tuple[SavePlan, Metadata, dict[str, WholeTensor]]:
         """Which blocks this rank writes: agreed upon once, as no step changes it."""
         if self._plan is None:
             mine = writing.items, kept(self._chunks())

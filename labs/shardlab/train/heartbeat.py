@@ -22,7 +22,7 @@ from shardlab.train.hook import Hook
 
 if TYPE_CHECKING:
     from shardlab.train.checkpoint_save import Saved
-    from shardlab.train.logs import Row
+    from shardlab.train.logs import LoggedStep
     from shardlab.train.loop import Training
 
 FOLDER = "SHARDLAB_BEATS"  # the environment's name for the folder of the heartbeats
@@ -71,7 +71,7 @@ class Heart(Hook):
     def on_step(self, training: Training, step: int) -> None:
         self._step, self._doing = step, "in its passes"
 
-    def on_end(self, training: Training, row: Row) -> None:
+    def on_end(self, training: Training, row: LoggedStep) -> None:
         self._doing = "after its passes"
 
     def on_saved(self, training: Training, saved: Saved) -> None:

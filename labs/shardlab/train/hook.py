@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shardlab.train.checkpoint_save import Saved
-    from shardlab.train.logs import Row
+    from shardlab.train.logs import LoggedStep
     from shardlab.train.loop import Training
 
 
@@ -19,7 +19,7 @@ class Hook:
     def on_step(self, training: Training, step: int) -> None:
         """Step number `step`, from 1 on, is about to begin."""
 
-    def on_end(self, training: Training, row: Row) -> None:
+    def on_end(self, training: Training, row: LoggedStep) -> None:
         """A step has ended, and is logged; its checkpoint has not begun."""
 
     def on_saved(self, training: Training, saved: Saved) -> None:

@@ -18,7 +18,7 @@ FILE, EVENTS = "log.jsonl", "tensorboard"
 
 
 @dataclass(frozen=True)
-class Row:
+class LoggedStep:
     """One step, counted from 1. seconds: without what a checkpoint took. memory: bytes of the first rank's process.
 
     loss: of a token that counts. norm: of the whole gradient before it was clipped. mfu: None where no peak is known.
@@ -63,7 +63,7 @@ class Logs:
             print(text, flush=True)
         self.note({"say": text})
 
-    def row(self, row: Row, *, steps: int, show: bool) -> None:
+    def row(self, row: LoggedStep, *, steps: int, show: bool) -> None:
         """A step."""
         if show and self.is_first and not self._quiet:
             print(row.line(steps), flush=True)

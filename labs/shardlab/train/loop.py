@@ -23,7 +23,7 @@ from shardlab.train.checkpoint_load import load_latest, remove_drafts
 from shardlab.train.checkpoint_save import Saved, Saver
 from shardlab.train.fits import on_ranks
 from shardlab.train.hook import Hook
-from shardlab.train.logs import Logs, Row
+from shardlab.train.logs import LoggedStep, Logs
 from shardlab.train.measure import Measurement, mfu, peak_flops
 from shardlab.train.order import rows_of_replica, sequence_numbers, text_of
 from shardlab.train.randomness import Dropouts
@@ -204,7 +204,7 @@ class Training:
     def _log(self, result: Step, rate: float, seconds: float) -> None:
         recipe, step = self.recipe, self.done
         tokens = recipe.step.batch * recipe.model.sequence
-        row = Row(
+        row = LoggedStep(
             step=step,
             loss=result.loss,
             norm=result.norm,

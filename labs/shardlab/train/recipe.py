@@ -23,7 +23,7 @@ from shardlab.train.sections import (
     Optimizer,
     Rate,
     Run,
-    StepOf,
+    StepConfig,
     Survival,
 )
 
@@ -35,7 +35,7 @@ class Recipe:
     """A whole training. Raises ValueError where its sections contradict each other."""
 
     model: Model
-    step: StepOf
+    step: StepConfig
     run: Run
     experts: Experts = field(default_factory=Experts)
     mesh: Axes = field(default_factory=Axes)
@@ -60,7 +60,7 @@ SECTIONS = {
     "model": Model,
     "experts": Experts,
     "mesh": Axes,
-    "step": StepOf,
+    "step": StepConfig,
     "optimizer": Optimizer,
     "rate": Rate,
     "run": Run,

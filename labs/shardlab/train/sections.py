@@ -53,7 +53,7 @@ class Axes:
 
 
 @dataclass(frozen=True)
-class StepOf:
+class StepConfig:
     """What a step does. batch: sequences of all replicas together; microbatches: into which each replica cuts its own.
 
     dtype: of weights and activations in the passes; masters, gradients and moments are float32, or float64 with it.

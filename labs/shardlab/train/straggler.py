@@ -23,7 +23,7 @@ from shardlab.train.heartbeat import place_of
 from shardlab.train.hook import Hook
 
 if TYPE_CHECKING:
-    from shardlab.train.logs import Row
+    from shardlab.train.logs import LoggedStep
     from shardlab.train.loop import Training
     from shardlab.train.recipe import Recipe
 
@@ -68,7 +68,7 @@ class Lookout(Hook):
         if step % self._every == 0 and step not in (measured, measured + 1):
             self._looked = time.perf_counter(), self._open.enter_context(record())
 
-    def on_end(self, training: Training, row: Row) -> None:
+    def on_end(self, training: Training, row: LoggedStep) -> None:
         if self._looked is not None:
             began, bill = self._looked
             working = time.perf_counter() - began - bill.exposed_seconds

@@ -35,6 +35,21 @@ def ring_all_reduce(tensor, *, group):
     return torch.cat(gathered).reshape(tensor.shape)
 
 
+# %% passes_on_to_itself of="right_batch"
+"""Wrong: at least one step in each ring, so that a rank that is alone sends to itself."""
+
+# -    for step in range(size - 1):
+# +    for step in range(max(1, size - 1)):
+
+# -    for step in range(1, size):
+# +    for step in range(1, max(2, size)):
+
+# %% sums_in_float32 of="right_batch"
+"""Wrong: adds up in float32, whatever it was given."""
+
+# -    chunks = list(tensor.flatten().clone().tensor_split(size))
+# +    chunks = list(tensor.flatten().float().tensor_split(size))
+
 # %% right_one_buffer
 """Different: the all-gather receives straight into slices of the finished tensor."""
 

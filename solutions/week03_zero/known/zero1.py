@@ -3,7 +3,7 @@
 
 import torch
 import torch.distributed as dist
-from shardlab.model import adam
+from mine import adam
 
 
 def flatten_and_pad(tensors, num_ranks):
@@ -261,7 +261,7 @@ def mean_and_step(parameters, gradients, state, lr, *, group):
 
 import torch
 import torch.distributed as dist
-from shardlab.model import adam
+from mine import adam
 
 
 def flatten_and_pad(tensors, num_ranks):

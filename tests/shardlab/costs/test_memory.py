@@ -11,7 +11,7 @@ from shardlab.costs.memory.frameworks import (
     NANOTRON,
     TORCHTITAN,
     TORCHTITAN_FUSED,
-    Held,
+    BufferInputs,
 )
 from shardlab.costs.memory.outside import CONTEXT, FRAGMENTS, PAIR, RING, nccl_bytes, outside_bytes
 from shardlab.costs.memory.stage import (
@@ -182,7 +182,7 @@ def test_fsdp_keeps_the_root_whole_and_everything_under_a_pipeline():
 
 
 def test_deepspeed_holds_a_second_copy_of_gradients():
-    fp16, bf16 = (Held(1e9, gradient_bytes, 0.0) for gradient_bytes in (2, 4))
+    fp16, bf16 = (BufferInputs(1e9, gradient_bytes, 0.0) for gradient_bytes in (2, 4))
     layout = Layout(dp=8, zero=1)
     assert DEEPSPEED.buffers(fp16, layout) == 4e9 / 8 + 2 * DEEPSPEED_BUCKET
     assert DEEPSPEED.buffers(bf16, layout) == 2e9
@@ -190,10 +190,10 @@ def test_deepspeed_holds_a_second_copy_of_gradients():
 
 
 def test_ddp_keeps_buckets_and_gradients_come_as_activations_go():
-    assert NANOTRON.buffers(Held(1e9, 4, 3e9), Layout(dp=8, zero=1)) == 2e9
-    assert NANOTRON.buffers(Held(1e9, 4, 0.5e9), Layout(tp=8)) == 1.5e9
+    assert NANOTRON.buffers(BufferInputs(1e9, 4, 3e9), Layout(dp=8, zero=1)) == 2e9
+    assert NANOTRON.buffers(BufferInputs(1e9, 4, 0.5e9), Layout(tp=8)) == 1.5e9
     gathering = Layout(tp=8, sequence_parallel=True)
-    assert NANOTRON.buffers(Held(1e9, 4, 2e9, hidden=1e8), gathering) == 2e8
+    assert NANOTRON.buffers(BufferInputs(1e9, 4, 2e9, hidden=1e8), gathering) == 2e8
     held = memory_of_stage(LLAMA, gathering, framework=NANOTRON)
     without = memory_of_stage(LLAMA, Layout(tp=8), framework=NANOTRON)
     assert held.buffers >= 2 * 2 * 8192 * 4096 and without.buffers < held.buffers

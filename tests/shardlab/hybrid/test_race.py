@@ -2,7 +2,7 @@
 
 import pytest
 import shardlab
-from shardlab.hybrid.race import RANKS, REFERENCE, STEPS, Recipe, from_dict, race, raced
+from shardlab.hybrid.race import RANKS, REFERENCE, STEPS, RaceEntry, from_dict, race, raced
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_recipes_that_cannot_be_raced(given, sentence):
 
 
 def test_what_is_left_out_is_the_references():
-    assert from_dict({}) == REFERENCE and from_dict({"dp": 2, "tp": 2}) == Recipe(dp=2, tp=2)
+    assert from_dict({}) == REFERENCE and from_dict({"dp": 2, "tp": 2}) == RaceEntry(dp=2, tp=2)
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ def step(model, optimizer, dtype=torch.float32):
 def test_parameters_then_gradients_then_optimizer_state():
     model = nn.Linear(WIDTH, WIDTH)
     adam = torch.optim.Adam(model.parameters())
-    assert meter.bytes_held(model, adam) == meter.Held(LINEAR, 0, 0)
+    assert meter.bytes_held(model, adam) == meter.ModelStates(LINEAR, 0, 0)
     step(model, adam)
     held = meter.bytes_held(model, adam)
     assert (held.parameters, held.gradients) == (LINEAR, LINEAR)
@@ -61,7 +61,7 @@ def test_views_of_one_buffer_count_once():
 def test_a_smaller_dtype_holds_fewer_bytes():
     model = nn.Linear(WIDTH, WIDTH).bfloat16()
     step(model, torch.optim.SGD(model.parameters()), torch.bfloat16)
-    assert meter.bytes_held(model) == meter.Held(LINEAR // 2, LINEAR // 2, 0)
+    assert meter.bytes_held(model) == meter.ModelStates(LINEAR // 2, LINEAR // 2, 0)
 
 
 def test_a_model_on_the_meta_device_holds_nothing():

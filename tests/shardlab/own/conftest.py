@@ -1,6 +1,7 @@
 """A small course with packed answers, and a learner's folder of it in which this process works."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def course_answers() -> blocks.Blocks:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
     course = tmp_path / "course"
     page.write(course / "week01_rings" / "week01_rings.ipynb", page.text_of(page.v4.new_notebook()))
     page.write(course / "own.json", blocks.packed(course_answers()))

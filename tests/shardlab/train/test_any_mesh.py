@@ -10,7 +10,7 @@ import pytest
 import shardlab
 import torch
 from shardlab.hybrid import chunks_to_load, chunks_to_save
-from shardlab.hybrid.pieces import Chunk
+from shardlab.hybrid.pieces import SavedShard
 from shardlab.train import Damaged, latest, load
 from shardlab.train.checkpoint_contents import CONTENTS, read_contents, sha256, write_contents
 from shardlab.train.checkpoint_save import Saver
@@ -165,7 +165,7 @@ def local_names(chunks, layers_of_stage):
             parts[1] = str(int(parts[1]) % layers_of_stage)
         return ".".join(parts)
 
-    return [Chunk(renamed(one.key), *one[1:]) for one in chunks]
+    return [SavedShard(renamed(one.key), *one[1:]) for one in chunks]
 
 
 def saved_with_local_names(folder):

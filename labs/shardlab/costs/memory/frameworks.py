@@ -14,7 +14,7 @@ DEEPSPEED_BUCKET = 500_000_000  # elements: default of reduce_bucket_size, deeps
 
 
 @dataclass(frozen=True)
-class Held:
+class BufferInputs:
     """What a framework's buffers depend on: P of a stage, bytes of a summed gradient, of a microbatch's activations.
 
     hidden: bytes of one activation of a microbatch, whole: 2bsh/c.
@@ -42,7 +42,7 @@ class Framework:
     """
 
     source: str
-    buffers: Callable[[Held, Layout], float]
+    buffers: Callable[[BufferInputs, Layout], float]
     gathered: Callable[[Transformer, Layout, float], float]
     gate_bytes: int = 6
     logit_bytes: float = 8  # fp32, and its gradient
@@ -55,12 +55,12 @@ class Framework:
     masks_dropout: bool = True
 
 
-def no_buffers(held: Held, layout: Layout) -> float:
+def no_buffers(held: BufferInputs, layout: Layout) -> float:
     """Megatron's gradient buffer is the gradients themselves: backwards add to it."""
     return 0.0
 
 
-def deepspeed_buffers(held: Held, layout: Layout) -> float:
+def deepspeed_buffers(held: BufferInputs, layout: Layout) -> float:
     """fp16: an fp32 copy of the gradients of the optimizer's shard, 4P/N, and a bucket to reduce them through.
 
     bf16 with fp32 sums: the bf16 gradients stay beside them, 2P.
@@ -72,7 +72,7 @@ def deepspeed_buffers(held: Held, layout: Layout) -> float:
     return 4 * held.parameters / sharers + bucket
 
 
-def nanotron_buffers(held: Held, layout: Layout) -> float:
+def nanotron_buffers(held: BufferInputs, layout: Layout) -> float:
     """torch's DDP keeps its buckets, 2P, for good; bf16 gradients of one backward, 2P, come as its activations go.
 
     Sequence parallelism gathers inputs, and gradients of outputs, in two buffers that stay.

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from shardlab.costs.context import extra_kv_blocks
 from shardlab.costs.layout import Layout, Recompute
-from shardlab.costs.memory.frameworks import MEGATRON, Framework, Held
+from shardlab.costs.memory.frameworks import MEGATRON, BufferInputs, Framework
 from shardlab.costs.memory.states import (
     StateBytes,
     ends_held,
@@ -217,7 +217,7 @@ def memory_of_stage(
         activations=_activations(model, layout, stage, framework, layer, again),
         output=max(0.0, output_bytes(model, layout, stage, framework=framework) - again),
         gathered=framework.gathered(model, layout, parameters),
-        buffers=framework.buffers(Held(parameters, gradient_bytes, microbatch, hidden), layout),
+        buffers=framework.buffers(BufferInputs(parameters, gradient_bytes, microbatch, hidden), layout),
     )
 
 

@@ -1,0 +1,3 @@
+"""What the learner's package is called."""
+
+PACKAGE = "mine"

@@ -1,0 +1,130 @@
+"""Measure a learner's trainer on this machine and write `mine/README.md`: what it can do, in numbers."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import platform
+import tokenize
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import date
+from statistics import median
+from typing import Any
+
+from shardlab.meter.record import record
+from shardlab.own import shown
+from shardlab.own.names import PACKAGE
+from shardlab.ranks.run import run
+from shardlab.study import page
+from shardlab.study.folder import Folder
+
+STEPS = 10
+TIMEOUT = 120.0  # seconds of one recipe
+RECIPES: dict[str, dict[str, Any]] = {
+    "dp 2 · pp 2 · tp 2": {"dp": 2, "pp": 2, "tp": 2},
+    "dp 2 · cp 2 · tp 2": {"dp": 2, "cp": 2, "tp": 2},
+    "dp 2 · pp 2 · ep 2, 4 experts": {"dp": 2, "pp": 2, "ep": 2, "experts": 4},
+    **{f"dp 8, ZeRO-{zero}" if zero else "dp 8": {"dp": 8, "zero": zero} for zero in range(4)},
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One recipe: losses, bytes that rank 0 sends per step by the axes of the group, median seconds of a step."""
+
+    losses: list[float]
+    sent_bytes: dict[str, float]
+    seconds: float
+
+
+def train(given: dict[str, Any]) -> Measured:
+    """On a rank: train as the recipe says, and count what this rank sends in the last step."""
+    import time
+    from importlib import import_module  # `mine` is the learner's, found when the rank runs
+
+    import torch.distributed as dist
+
+    program, model, trainer = (import_module(f"{PACKAGE}.{name}") for name in ("program", "model", "train"))
+    recipe = program.recipe_of(given, dist.get_world_size())
+    groups = program.groups_of(recipe)
+    mine = trainer.new_trainer(recipe, groups, model.new_weights(recipe), model.new_text(recipe))
+    losses, seconds = [], []
+    for step in range(recipe.steps):
+        begin = time.perf_counter()
+        with record() as bill:
+            losses.append(trainer.train_step(mine, step))
+        seconds.append(time.perf_counter() - begin)
+    sent: dict[str, float] = defaultdict(float)
+    for event in bill.events:
+        sent[axes_of(program, recipe, event.members)] += event.sent_bytes
+    return Measured(losses, {axes: num for axes, num in sent.items() if num}, median(seconds[1:]))
+
+
+def axes_of(program: Any, recipe: Any, members: Any) -> str:
+    """The axes along which the ranks of a group differ: "dp", or "cp·dp"."""
+    places = [program.places_of(recipe, rank) for rank in members]
+    return "·".join(axis for axis in program.AXES if len({one[axis] for one in places}) > 1)
+
+
+def write(folder: Folder) -> str:
+    """Measure every recipe and write `mine/README.md`; returns its text. Raises ValueError for a trainer that fails."""
+    rows = []
+    for name, axes in RECIPES.items():
+        given = axes | {"steps": STEPS}
+        ranks = 8
+        try:
+            many = run(train, given, ranks=ranks, timeout=TIMEOUT)
+            (one,) = run(train, {"experts": axes.get("experts", 0), "steps": STEPS}, ranks=1, timeout=TIMEOUT)
+        except Exception as error:
+            raise ValueError(f"{name} did not train: {str(error).strip().splitlines()[-1]}") from None
+        rows.append(_row(name, many, one))
+    text = _text(folder, rows)
+    page.write(folder.path / PACKAGE / "README.md", text)
+    return text
+
+
+def _row(name: str, many: list[Measured], one: Measured) -> str:
+    off = max(abs(a - b) for each in many for a, b in zip(each.losses, one.losses, strict=True))
+    sent = ", ".join(f"{axes} {num:,.0f}" for axes, num in sorted(many[0].sent_bytes.items()))
+    return f"| {name} | {off:.0e} | {sent} | {1e3 * max(each.seconds for each in many):.0f} |"
+
+
+def _text(folder: Folder, rows: list[str]) -> str:
+    import torch
+
+    files = sorted((folder.path / PACKAGE).glob("*.py"))
+    lines = sum(code_lines(path.read_text(encoding="utf-8")) for path in files)
+    machine = f"{os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}, gloo, {date.today()}"
+    return "\n".join(
+        [
+            "# My trainer",
+            "",
+            "It trains a GPT over data, tensor, context, expert and pipeline parallel ranks. I wrote it in SYS-602:",
+            f"{lines} lines of code in {len(files)} modules. {shown.summary(folder)}",
+            "",
+            "```bash",
+            "python -m mine.train recipe.toml",
+            "torchrun --standalone --nproc-per-node 8 -m mine.train recipe.toml",
+            "```",
+            "",
+            f"Measured on 8 ranks: {machine}. The loss is compared with one process over {STEPS} steps of SGD.",
+            "",
+            "| layout | largest difference of a loss | bytes that rank 0 sends per step, by axes | ms per step |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def code_lines(source: str) -> int:
+    """How many lines hold code: neither blank nor comment nor docstring."""
+    bodies = [getattr(node, "body", None) for node in ast.walk(ast.parse(source))]
+    every = [one for body in bodies if isinstance(body, list) for one in body]
+    texts = [one for one in every if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
+    left_out = {line for one in texts for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
+    empty = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    tokens = [one for one in tokenize.generate_tokens(io.StringIO(source).readline) if one.type not in empty]
+    return len({line for one in tokens for line in range(one.start[0], one.end[0] + 1)} - left_out)
