@@ -18,8 +18,8 @@ may. An answer that is another one with a few changed lines is written as a diff
     # +    piece = tensor
 
 A block of the diff replaces its unchanged lines (`#  `, two spaces) and its old ones (`# -`), which must occur exactly
-once in the answer. `# %% right_as_taught from="page"` is the page's own solution, below the imports in the cell, and with
-`also="week15.finish"` below the solutions of exercises above it that it calls.
+once in the answer. `# %% right_as_taught from="page"` is the page's own solution, below the imports in the cell, and
+with `also="week15.finish"` below the solutions of other exercises that it calls.
 """
 
 from __future__ import annotations

@@ -1055,8 +1055,8 @@ check("week15.reading", reading_answers)
 # ## 13 · Optional: gradients that have types
 #
 # Three of the six bugs are type errors, such as a norm's partial sum that is taken for a whole one.
-# [spmd_types](https://github.com/meta-pytorch/spmd_types) of week 5 takes several axes. `P` is a partial sum, `I` a copy
-# whose gradient is a copy as well. After `pip install spmd_types==0.3.1`:
+# [spmd_types](https://github.com/meta-pytorch/spmd_types) of week 5 takes several axes. `P` is a partial sum, `I` a
+# copy whose gradient is a copy as well. After `pip install spmd_types==0.3.1`:
 
 
 # %%

@@ -93,15 +93,13 @@ def _wrong_gradients(recipe: dict[str, Any], task: Task, every: list[Any]) -> st
         parts = _trainer.parts_of(task.facts["whole"].gradients, blocks, place, recipe)
         whole, found = _trainer.units_of(parts, recipe), {}
         for key, wanted in whole.items():
-            received = [
-                every[other][1].get(key) if isinstance(every[other][1], dict) else None for other in range(len(every))
-            ]
             adders = _trainer.adders(recipe, rank, key)
-            num = len(wanted) // (len(adders) if recipe["zero"] == 3 else 1)
+            num, ours = len(wanted) // (len(adders) if recipe["zero"] == 3 else 1), list[Tensor]()
             for other in adders:
-                if not isinstance(received[other], Tensor) or received[other].shape != (num,):
+                one = every[other][1].get(key) if isinstance(every[other][1], dict) else None
+                if not isinstance(one, Tensor) or one.shape != (num,):
                     return f"Rank {other} has no gradient of {num} numbers for the unit {key!r}."
-            ours = [received[other] for other in adders]
+                ours.append(one)
             found[key] = len(adders) * torch.cat(ours) if recipe["zero"] == 3 else torch.stack(ours).sum(0)
         if problem := _trainer.wrong_units(rank, found, whole, "the gradient", WHY):
             return problem
@@ -113,12 +111,12 @@ def _wrong_loads(recipe: dict[str, Any], task: Task, every: list[Any]) -> str | 
     for layer, chosen in task.facts["whole"].chosen.items():
         loads = torch.bincount(chosen.flatten(), minlength=recipe["experts"])
         found = [one[2].get(str(layer)) if isinstance(one[2], dict) else None for one in every]
-        if any(not isinstance(one, Tensor) or one.shape != loads.shape for one in found):
+        tensors = [one for one in found if isinstance(one, Tensor) and one.shape == loads.shape]
+        if len(tensors) < len(found):
             return f"The load of layer {layer} has {len(loads)} whole numbers."
-        if not torch.equal(torch.stack(found).sum(0), loads):
-            return (
-                f"All ranks together count {torch.stack(found).sum(0).tolist()} in layer {layer}, not {loads.tolist()}."
-            )
+        total = torch.stack(tensors).sum(0)
+        if not torch.equal(total, loads):
+            return f"All ranks together count {total.tolist()} in layer {layer}, not {loads.tolist()}."
     return None
 
 

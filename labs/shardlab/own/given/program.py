@@ -30,7 +30,7 @@ class Trainer:
 
     recipe: SimpleNamespace
     groups: dict
-    text: torch.Tensor  # sequences of tokens
+    text: torch.Tensor | None  # sequences of tokens
     schedule: list
     stages: dict  # number of each own stage -> its blocks
     units: dict  # "block kind" -> a parameter; with ZeRO-3 it is this rank's slice
