@@ -44,12 +44,12 @@
 from random import Random
 
 import torch
-from mine import collectives, ddp, fsdp, long_context, model, moe, pipeline, program, sequence_parallel, zero
 from shardlab import RanksFailed, costs, figures, hybrid, mesh, meter, run, train
 
 from autograder import check
 
 dist = torch.distributed
+from mine import collectives, ddp, fsdp, long_context, model, moe, pipeline, program, sequence_parallel, zero  # yours
 
 # %% [markdown]
 # ## 1 · The problem in numbers
