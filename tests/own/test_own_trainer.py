@@ -49,7 +49,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> list[list[Run]]:
-    """Of every recipe what each of 8 ranks reports."""
+    """What each of 8 ranks reports, for every recipe."""
     folder = tmp_path_factory.mktemp("own")
     compose(folder)
     (folder / "recipes.json").write_text(json.dumps([MODEL | one for one in RECIPES]))

@@ -33,16 +33,16 @@ dist = torch.distributed
 # +    return float(sums[0] / sums[1])
 
 # %% loss_over_copies_twice of="right_as_taught"
-"""Wrong: counts the tokens of tp ranks as well."""
+"""Wrong: counts the tokens of tp ranks as well.
+
+Not in sight: the public case with tp has ZeRO-0, which counts tokens itself.
+"""
 
 # -    sums = collectives.ring_all_reduce(sums, group=groups["copies"])
 # +    sums = collectives.ring_all_reduce(collectives.ring_all_reduce(sums, group=groups["copies"]), group=groups["tp"])
 
 # %% biases_stay of="right_as_taught"
-"""Wrong: the routers' biases never move.
-
-Not in sight: in a few steps they seldom change a choice.
-"""
+"""Wrong: the routers' biases never move."""
 
 # -        if recipe.experts and block.isdigit():
 # +        if False:
@@ -63,9 +63,9 @@ Not in sight: in a few steps they seldom change a choice.
 # +    loss, gradients = backward(trainer, lambda stage, m, x: stage_output(trainer, batch[0], stage, x), like)
 
 # %% same_step_again of="right_as_taught"
-"""Wrong: never leaves the first step's batch order, and steps down by one rank's share.
+"""Wrong: from the second step on it divides by twice the tokens.
 
-Not in sight: an epoch has one batch here.
+Not in sight: the public cases that read `valid` have two steps, and few show the second update.
 """
 
 # -    update(trainer, gradients, tokens, float(sums[1]))
