@@ -57,7 +57,8 @@ lab: setup  ## look at the machine and open JupyterLab in work/, which is yours 
 test: setup $(if $(FAST),style,check)  ## style, types, tests, a fixed set: every test, few of many cases (WHOLE=1: all cases; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
 	"$(BIN)/python" -m pytest -q -n $(JOBS) --reruns 1 --durations=20 --durations-min=1 $(CHOSEN)
 
-check: style  ## as style, and pyright
+check: style  ## as style, and pyright, which reads the pages' imports of `mine` from build/own
+	"$(BIN)/autograder" own-source build/own
 	"$(BIN)/pyright"
 
 style: setup  ## ruff, hadolint, and course/ is what solutions/ builds

@@ -112,6 +112,14 @@ def collect(folder: Annotated[Path, typer.Argument(help="A learner's folder, suc
         _fail(str(error))
 
 
+@app.command("own-source")
+def own_source(folder: Annotated[Path, typer.Argument(help="where to write the package, such as build/own")]) -> None:
+    """Write the trainer that the course's own answers make, as a plain package `mine`."""
+    from autograder.reading import stand_ins
+
+    print(stand_ins.write_source(folder))
+
+
 @app.command("new-exercise")
 def new_exercise(
     exercise: Annotated[str, typer.Argument(help="week01.ring-rounds: the week, a dot, a name of its own")],

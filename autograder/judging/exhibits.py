@@ -55,7 +55,7 @@ def show(judge: Judge, answer: dict[str, Any]) -> Exhibit:
     """Run the cell of an answer in a job of its own, after the student's other cells, whatever comes of it."""
     (source,) = [cell[1] for cell in answer["cells"] if cell[2]]
     try:
-        came = judge.ask(Job(_REQUEST, with_mine(answer, answer["cells"][0][0][:6]), [None]))
+        came = judge.ask(Job(_REQUEST, with_mine(answer, answer["cells"][0][0]), [None]))
     except SandboxLost as error:
         return Exhibit("", note=f"The cell was not run: {error}.", source=source_hash(source))
     report, notes = came.ranks[0], []

@@ -98,7 +98,7 @@ class Judge:
         first problem that a public case shows, with 0 points: enough to know that an answer is wrong, and seen to be.
         """
         rng = Random(seed_for(seed, check.exercise))
-        answer = with_mine(answer, check.exercise.partition(".")[0])
+        answer = with_mine(answer, check.exercise)
         chosen = list(cases) if cases is not None else [*check.public, *check.draw(rng)]
         tasks = [check.make(case, rng) for case in chosen]
         parts = {case.get("part", "") for case in chosen}

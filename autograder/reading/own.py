@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shardlab.own.blocks import Block, signature_digest
+from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import PIECES, Piece, home_of
 
 from autograder.jobs.statements import Statement
@@ -38,7 +39,7 @@ def block_of(piece: Piece, cells: Sequence[str]) -> Block:
     Raises NotExportable where a kept name has no definition, or needs something other than an import, a function, a
     class or a constant.
     """
-    placed = list(_statements(cells))
+    placed = [one for one in _statements(cells) if not _is_from_itself(piece, one.statement)]
     last: dict[str, int] = {name: place for place, one in enumerate(placed) for name in one.statement.binds}
     for name in piece.names:
         if name not in last or not _defines(placed[last[name]].statement):
@@ -53,6 +54,11 @@ def block_of(piece: Piece, cells: Sequence[str]) -> Block:
     )
     block = Block(imports, parts)
     return Block(imports, parts, signature_digest(block, piece.names))
+
+
+def _is_from_itself(piece: Piece, statement: Statement) -> bool:
+    """Whether it imports from the module that the piece belongs to, where the name is anyway."""
+    return isinstance(statement.tree, ast.ImportFrom) and statement.tree.module == f"{PACKAGE}.{piece.module}"
 
 
 def _statements(cells: Sequence[str]) -> Iterator[_Placed]:

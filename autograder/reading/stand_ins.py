@@ -10,6 +10,7 @@ from typing import Any
 
 from shardlab.own.blocks import Blocks, course_blocks, module_source, packed, unpacked
 from shardlab.own.loader import course_source
+from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import GIVEN, PIECES, pieces
 
 from autograder.authoring import notebooks
@@ -32,6 +33,18 @@ def from_solutions(root: Path = ROOT) -> Blocks:
     return {piece.exercise: block_of(piece, cells[piece.week]) for piece in pieces()}
 
 
+def write_source(folder: Path, root: Path = ROOT) -> Path:
+    """Write the course's own `mine` as plain files into a folder and return the package."""
+    blocks = from_solutions(root)
+    sources = {name: module_source(name, {key: blocks[key] for key in PIECES[name]}) for name in PIECES}
+    sources |= {name: course_source(name) for name in GIVEN}
+    target = folder / PACKAGE
+    target.mkdir(parents=True, exist_ok=True)
+    for name, source in {"__init__": "", **sources}.items():
+        (target / f"{name}.py").write_text(source, encoding="utf-8")
+    return target
+
+
 def text(root: Path = ROOT) -> str:
     """The file as the solutions give it now."""
     return packed(from_solutions(root))
@@ -49,7 +62,7 @@ ASSEMBLES = "week15"
 _IMPORTS_MINE = re.compile(r"\b(from|import)\s+mine\b")
 
 
-def with_mine(answer: Mapping[str, Any], week: str) -> dict[str, Any]:
+def with_mine(answer: Mapping[str, Any], exercise: str) -> dict[str, Any]:
     """An answer with the modules of `mine` that it may import, if it imports any.
 
     Its own modules, handed in with the page, are kept from the week on that assembles them; earlier they play no part.
@@ -57,8 +70,8 @@ def with_mine(answer: Mapping[str, Any], week: str) -> dict[str, Any]:
     kept = {key: value for key, value in answer.items() if key != "own"}
     if not imports_mine(answer):
         return kept
-    own = {"own": answer["own"]} if answer.get("own") and week >= ASSEMBLES else {}
-    return kept | {"modules": before(week)} | own
+    own = {"own": answer["own"]} if answer.get("own") and exercise >= ASSEMBLES else {}
+    return kept | {"modules": before(exercise)} | own
 
 
 def imports_mine(answer: Mapping[str, Any]) -> bool:
@@ -69,12 +82,27 @@ def imports_mine(answer: Mapping[str, Any]) -> bool:
 
 
 @lru_cache
-def before(week: str, root: Path = ROOT) -> dict[str, str]:
-    """{module: source} of what `mine` has in the grade of a week: the course's answers of earlier weeks.
+def before(exercise: str, root: Path = ROOT) -> dict[str, str]:
+    """{module: source} of what `mine` has where an exercise is graded: the course's answers of the earlier ones.
 
     So an earlier mistake costs nothing later, and no exercise finds its own answer there.
     """
-    earlier = {name: one for name, one in course_blocks(pages(root)).items() if name[:6] < week[:6]}
+    order = _on_page(exercise.partition(".")[0], root)
+    earlier = {name: one for name, one in course_blocks(pages(root)).items() if _comes_before(name, exercise, order)}
     modules = {name: {key: earlier[key] for key in PIECES[name] if key in earlier} for name in PIECES}
     sources = {name: module_source(name, blocks) for name, blocks in modules.items() if blocks}
     return sources | {name: course_source(name) for name in GIVEN}
+
+
+def _comes_before(piece: str, exercise: str, order: list[str]) -> bool:
+    """In an earlier week, or higher up on the same page."""
+    if piece[:6] != exercise[:6]:
+        return piece[:6] < exercise[:6]
+    return exercise in order and order.index(piece) < order.index(exercise)
+
+
+def _on_page(week: str, root: Path) -> list[str]:
+    """The exercises of a page in its order."""
+    cells = notebooks.release(week, root).cells
+    names = [notebooks.exercise_id(cell.metadata.nbgrader.grade_id) for cell in cells if "nbgrader" in cell.metadata]
+    return list(dict.fromkeys(names))

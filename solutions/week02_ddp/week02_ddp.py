@@ -252,7 +252,7 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # gradient of `sum over microbatches of model(rows).sum()`:
 #
 # 1. all microbatches but the last: a plain backward; gradients add up, nothing is sent (frameworks: `no_sync`);
-# 2. the last one: when all gradients of a bucket are there, all-reduce them as one flat tensor. One call per bucket, in
+# 2. the last one: when all gradients of a bucket have come, all-reduce them as one flat tensor. One call per bucket, in
 #    the order of `buckets` on every rank, whatever order the gradients come in (a forward need not use layers in the
 #    order of `model.parameters()`, nor in the same order on all ranks): no name travels with a call;
 # 3. after the backward: wait, divide, copy back, and remove the hooks, or they pile up step by step.

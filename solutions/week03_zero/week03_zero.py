@@ -368,7 +368,7 @@ print("kept:", gradients_alive(False), " freed in the hook:", gradients_alive(Tr
 # ### `zero2_backward`
 #
 # **`zero2_backward(parameters, loss, *, group)`** runs the backward of `loss` and returns a list: for each of the
-# `parameters`, in their order, this rank's slice of its mean gradient. Each parameter is laid out by itself, and each
+# `parameters`, in their order, this rank's slice of its mean gradient. Each parameter is padded by itself, and each
 # byte is reduce-scattered once. Afterwards no parameter has a `.grad`, and at no moment did most of them exist
 # together: the check reads the peak of memory (内存峰值) of eight ranks from the kernel. Remove your hooks: the next
 # step calls the function again with the same parameters. Use your `mean_slice`. *About 9 lines.*

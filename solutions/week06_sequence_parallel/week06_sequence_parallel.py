@@ -339,9 +339,10 @@ check("week06.block", block_step, cases=cases)
 # %% [markdown]
 # ### Predict, then measure: bytes kept, bytes sent
 #
-# Your block and a tensor-parallel one made of your week 5: h = 32, an inner width of 4h, 16 positions, b = 2, bf16, 4 ranks. By the
-# table tensor parallelism keeps, in units of sbh: 2 for the norm's input, 2 for the matrices' input, and 16/t. And two
-# numbers per position, mean and deviation: 4sb bytes that the paper leaves out. **What does yours keep?**
+# Your block and a tensor-parallel one, made of week 5's operators: h = 32, an inner width of 4h, 16 positions, b = 2,
+# bf16, 4 ranks. By the table tensor parallelism keeps, in units of sbh: 2 for the norm's input, 2 for the matrices'
+# input, and 16/t. And two numbers per position, mean and deviation: 4sb bytes that the paper leaves out. **What does
+# yours keep?**
 
 
 # %%

@@ -1,16 +1,20 @@
 """Week 7: the references of its checks, partial credit, and the facts that its reading questions ask for."""
 
 import inspect
+import math
 import re
 from fractions import Fraction
 from random import Random
 from types import ModuleType
 
 import pytest
+import shardlab
 import torch
+from shardlab.own.blocks import Block, module_source
+from shardlab.own.pieces import piece_of
 from shardlab.pipeline_parallel import builders
 from shardlab.pipeline_parallel.bounds import least_makespan
-from shardlab.pipeline_parallel.schedule import parse_schedule
+from shardlab.pipeline_parallel.schedule import num_stages, parse_schedule
 from shardlab.pipeline_parallel.simulation import peak_activations, simulate
 from torch.distributed.pipelining import Schedule1F1B
 
@@ -18,6 +22,7 @@ from autograder import weeks
 from autograder.authoring import notebooks
 from autograder.matrices import known
 from autograder.matrices.kill_matrix import PREAMBLE
+from autograder.reading.own import block_of
 from autograder.weeks.week07_pipeline import pipeline_step, smallest, split_stages
 from autograder.weeks.week07_pipeline.reading import READING
 
@@ -60,6 +65,53 @@ def test_one_process_is_the_mean_over_all_rows():
     loss, gradients = pipeline_step.one_process(weights, rows, torch.zeros_like(rows))
     assert loss.item() == pytest.approx(torch.tanh(torch.tanh(torch.tensor(1.0, dtype=torch.float64))).item() ** 2)
     assert [gradient.shape for gradient in gradients] == [(2, 2), (2, 2)]
+
+
+def block() -> Block:
+    """What week07.pipeline-step adds to mine/pipeline.py."""
+    page = notebooks.read_source("week07")
+    piece = piece_of("week07.pipeline-step")
+    assert piece is not None
+    return block_of(piece, [cell.source for cell in page.cells if cell.cell_type == "code"])
+
+
+def every_list_run(source, lists, like):
+    """The gradients of every stage of every list, by `run_slots` of this source; a stage multiplies by its number."""
+    space = {}
+    exec(source, space)
+    found = []
+    for texts, count in lists:
+        weights = [torch.full((), 1.0 + stage, requires_grad=True) for stage in range(count)]
+
+        def forward(stage, m, x, weights=weights, last=count - 1):
+            y = weights[stage] * (like[m] if stage == 0 else x)
+            return y.sum() if stage == last else y
+
+        losses = space["run_slots"](texts, forward, lambda stage: [weights[stage]], like, group=None)  # noqa: B023
+        found.append((sum(losses.values()), [one.grad for one in weights]))
+    return found
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_the_trainer_gets_runs_every_schedule_of_the_course(ranks):
+    """Also several stages per rank, I and W, overlapped pairs, and one rank alone: a product's gradients are known."""
+    names = [name for name in builders.BUILDERS if name != "dualpipe"]  # there two ranks hold each stage
+    made = [builders.BUILDERS[name](ranks, 4) for name in names]
+    lists = [([[str(slot) for slot in slots] for slots in one], num_stages(one)) for one in made]
+    like = [torch.arange(3.0) + m for m in range(4)]
+    whole = sum(float(one.sum()) for one in like)
+    source = module_source("pipeline", {"week07.pipeline-step": block()})
+    for number, by_list in enumerate(zip(*shardlab.run(every_list_run, source, lists, like, ranks=ranks), strict=True)):
+        product = math.factorial(lists[number][1])
+        assert sum(loss for loss, _ in by_list) == product * whole, names[number]
+        for stage, gradients in enumerate(zip(*(found for _, found in by_list), strict=True)):
+            assert [one.item() for one in gradients if one is not None] == [product / (1 + stage) * whole], names[
+                number
+            ]
+
+
+def test_a_list_that_is_not_followed_is_seen_from_outside(judged):
+    assert "do not follow the list" in judged("week07.pipeline-step", "own_order").text
 
 
 @pytest.mark.parametrize(
