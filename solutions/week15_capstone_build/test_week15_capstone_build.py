@@ -122,7 +122,7 @@ def test_what_the_reading_questions_ask_is_so():
         ("week15.data-order", "interleaved", 0, "the same sequences in another order"),
         ("week15.finish", "norms_are_partial", 0, "a part of the tokens only"),
         ("week15.finish", "experts_times_ep", 0, "times what it should be"),
-        ("week15.own-weights", "experts_by_tp", 0, "ep splits the experts"),
+        ("week15.own-weights", "experts_by_tp", 0, "Only ep splits the experts"),
         ("week15.backward", "only_the_last", 0, "A sum over all microbatches"),
         ("week15.update", "sums_again", 0, "the formula says 0 B"),
         ("week15.update", "whole_sums_with_zero_1", 0, "ZeRO-1 scatters a sum"),

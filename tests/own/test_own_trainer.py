@@ -38,7 +38,7 @@ Weights = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Run:
-    """What one rank reports of a recipe."""
+    """The report of one rank about a recipe."""
 
     losses: list[float]
     weights: Weights
@@ -49,7 +49,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> list[list[Run]]:
-    """What each of 8 ranks reports, for every recipe."""
+    """The reports of 8 ranks, for every recipe."""
     folder = tmp_path_factory.mktemp("own")
     compose(folder)
     (folder / "recipes.json").write_text(json.dumps([MODEL | one for one in RECIPES]))

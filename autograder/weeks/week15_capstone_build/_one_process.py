@@ -1,4 +1,4 @@
-"""The training of week 15 in one process: what the learner's trainer must equal on every mesh.
+"""The training of week 15 in one process. The learner's trainer must equal it on every mesh.
 
 A plain GPT with the weights of `mine.model`, written without it: whole tensors, autograd, gradient descent, and losses
 from torch's own cross entropy. It also counts the rows that each expert parallel rank would send.

@@ -78,7 +78,7 @@ def num_away(recipe: dict[str, Any], place: int) -> int:
 
 
 def activation_bytes(recipe: dict[str, Any], rows: int) -> float:
-    """Of a microbatch of `rows` sequences, at all positions of one cp rank."""
+    """Bytes of an activation: a microbatch of `rows` sequences, at all positions of one cp rank."""
     return rows * recipe["sequence"] // recipe["cp"] * recipe["hidden"] * FLOAT
 
 
@@ -128,7 +128,7 @@ def add_sums(sums: Sums, weights: Weights, microbatches: int) -> None:
 
 
 def _own_ring_bytes(size: int, rank: int, num: int) -> float:
-    """What a rank sends in week 1's ring for `num` numbers of 8 bytes: all chunks but one, twice."""
+    """Bytes that a rank sends in week 1's ring for `num` numbers of 8 bytes: all chunks but one, twice."""
     if size == 1:
         return 0
     chunks = [len(chunk) for chunk in torch.arange(num).tensor_split(size)]
@@ -136,7 +136,7 @@ def _own_ring_bytes(size: int, rank: int, num: int) -> float:
 
 
 def _expert_bytes(recipe: dict[str, Any], places: dict[str, int], chosen: Tensor, microbatches: int) -> float:
-    """What a rank sends over ep for a layer: of its own tokens in the forward, of others' in the backward."""
+    """Bytes that a rank sends over ep for a layer: its own tokens' rows in the forward, others' in the backward."""
     ep, per_rank = recipe["ep"], recipe["experts"] // recipe["ep"]
     row, total = recipe["hidden"] * FLOAT, 0.0
     for number in range(microbatches):

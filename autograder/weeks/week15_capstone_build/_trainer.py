@@ -1,6 +1,6 @@
 """Shared by the five checks of the trainer: recipes, fresh weights and text, the groups of a mesh, and its units.
 
-A case is a recipe, {"tp": 2, "zero": 1}; what it leaves out is `SMALL`. A unit is called "block kind": "0 split".
+A case is a recipe, {"tp": 2, "zero": 1}; `SMALL` has the other values. A unit is called "block kind": "0 split".
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def adders(recipe: Mapping[str, Any], rank: int, key: str) -> list[int]:
 
 
 def returned(reply: Reply, rank: int) -> Any:
-    """What a rank returned, as plain data, or None."""
+    """The value that a rank returned, as plain data, or None."""
     value = reply.ranks[rank].get("value")
     return value.get("plain") if isinstance(value, dict) else None
 

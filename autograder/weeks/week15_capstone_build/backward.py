@@ -25,7 +25,7 @@ BYTES = {
 
 
 def output(x: Tensor, weight: Tensor) -> Tensor:
-    """What one block of the check's model does, x [rows, N], weight [N]; the page has the same in `toy_stage`."""
+    """One block of the check's model, x [rows, N], weight [N]; the page has the same in `gradients_of`."""
     return torch.tanh(x * weight)
 
 

@@ -13,9 +13,9 @@ from autograder.weeks.week15_capstone_build._step_bytes import COPIES, EDP
 
 SCHEDULES = {"1f1b": 1, "interleaved": 2, "v": 2}  # stages per rank
 WHY = {
-    "expert": "ep splits the experts, dimension 0, and nothing else does.",
+    "expert": "Only ep splits the experts, in dimension 0.",
     "split": "tp splits the columns of q, k, v, up and head, and the rows of out and down.",
-    "norm": "What every rank of tp needs whole stays whole.",
+    "norm": "Norms, embeddings and routers stay whole on every rank of tp.",
 }
 
 

@@ -148,7 +148,7 @@ CHECK = Check(
     masked=_trainer.MASKED,
     timeout=30.0,
     hints=(
-        "A stage is a loop over its blocks. What differs between embed, a layer and last is only which function of "
+        "A stage is a loop over its blocks. Embed, a layer and last differ only in which function of "
         "mine.model takes the weights.",
         "named: cut the unit into pieces with the sizes of its shapes and view each; the rest is padding. With ZeRO-3 "
         "Gather.apply(unit, torch.Size([____]), group) comes first, inside what is recomputed.",

@@ -88,7 +88,7 @@ def _whole(recipe: dict[str, Any], rank: int, key: str, own: list[dict[str, Tens
 
 
 def _given(recipe: dict[str, Any], rank: int, key: str, own: list[Tensor]) -> Tensor:
-    """What `backward` leaves on a rank: a sum of its own, or of DDP, ZeRO-2 and 3 a mean over the sharers."""
+    """The gradient that `backward` leaves on a rank: its own sum, or with DDP, ZeRO-2 and 3 a mean over the sharers."""
     if not is_averaged(recipe) and recipe["zero"] != 3:
         return own[rank]
     mean = torch.stack([own[other] for other in _trainer.sharers(recipe, rank, key)]).mean(0)

@@ -26,7 +26,7 @@ DEFAULTS |= {"lr": 0.1, "optimizer": "sgd", "backend": "gloo"}
 
 @dataclass
 class Trainer:
-    """What one rank has. A unit is one flat tensor: all weights of a block that are of one kind."""
+    """The state of one rank. A unit is one flat tensor: all weights of a block that are of one kind."""
 
     recipe: SimpleNamespace
     groups: dict
@@ -78,7 +78,7 @@ def recipe_of(given, world):
 
 
 def refusals(one, world):
-    """What is wrong with a recipe, one sentence each."""
+    """The reasons why a recipe cannot be trained, one sentence each."""
     sizes = [getattr(one, axis) for axis in AXES] + [one.microbatches, one.layers, one.batch]
     if min(sizes) < 1:
         return ["axes, microbatches, layers and batch must be at least 1"]
