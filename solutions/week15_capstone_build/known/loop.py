@@ -63,10 +63,7 @@ Not in sight: in a few steps they seldom change a choice.
 # +    loss, gradients = backward(trainer, lambda stage, m, x: stage_output(trainer, batch[0], stage, x), like)
 
 # %% same_step_again of="right_as_taught"
-"""Wrong: from the second step on it divides by twice the tokens.
-
-Not in sight: the public cases that read `valid` have two steps, and few show the second update.
-"""
+"""Wrong: from the second step on it divides by twice the tokens."""
 
 # -    update(trainer, gradients, tokens, float(sums[1]))
 # +    update(trainer, gradients, tokens, float(sums[1]) * (2 if step else 1))
