@@ -44,6 +44,8 @@ def wrong_options(program: str, name: str, rest: list[str]) -> list[str]:
     command = COMMANDS[program].get(name)
     if command is None:
         return [f"{program} {name}"]
+    if rest and rest[0] in getattr(command, "commands", {}):
+        command, name = command.commands[rest[0]], f"{name} {rest[0]}"
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     typed = {word.partition("=")[0] for word in rest if word.startswith("--")}
     return [f"{program} {name} {option}" for option in sorted(typed - known - {"--help"})]

@@ -89,8 +89,7 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does everything
 #
 # > **Fresh cases.** The grade adds cases to those that you see. This week these vary: the numbers; sizes, from one
 # > number (then some chunks are empty) to 60,000, and N divides only some; shapes, flat or a matrix; dtypes (float32,
-# > float64, bfloat16 and int64); 1 to 6 ranks; and the group, often only a part of the world, such as ranks 1 and 3.
-# > A group of one rank sends nothing: gloo cannot send to itself.
+# > float64, bfloat16, int64); 1 to 6 ranks; and the group, often a part of the world, such as ranks 1 and 3.
 
 
 # %% exercise="week01.naive-bill"
@@ -178,7 +177,7 @@ except shardlab.RanksFailed as report:
 #
 # ### Hang hunt: `exchange`
 #
-# Even and odd ranks are partners: 0 with 1, 2 with 3; `rank ^ 1` is the partner, and every rank has one.
+# Even and odd ranks are partners: 0 with 1, 2 with 3; `rank ^ 1` is the partner.
 # **`exchange(tensor, *, group)`** returns the partner's tensor, of the same shape and dtype, and leaves `tensor` alone;
 # one message per rank, made of send and receive only. Ranks are ranks *in the group*: ask for `dist.get_rank(group)`
 # and `dist.get_world_size(group)`, and address them by `group_dst=` and `group_src=`. Wait for every `isend`: a message

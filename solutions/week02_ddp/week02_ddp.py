@@ -245,25 +245,24 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)`. With it, a message can leave in the
 # middle of the backward.
 #
-# **`same_start(model, *, group)`** is called once, before the first step. It broadcasts the weights of the group's
-# first rank. *2 lines.*
+# **`same_start(model, *, group)`**, called once at the start, broadcasts the weights of the group's first rank. *2
+# lines.*
 #
 # **`ddp_backward(model, microbatches, buckets, *, group)`** leaves in `parameter.grad` the mean over the ranks of the
 # gradient of `sum over microbatches of model(rows).sum()`:
 #
 # 1. all microbatches but the last: a plain backward; gradients add up, nothing is sent (frameworks: `no_sync`);
-# 2. the last one: when all gradients of a bucket have come, all-reduce them as one flat tensor. One call per bucket, in
+# 2. the last one: when a bucket's gradients have come, all-reduce them as one flat tensor. One call per bucket, in
 #    the order of `buckets` on every rank, whatever order the gradients come in (a forward need not use layers in the
-#    order of `model.parameters()`, nor in the same order on all ranks): no name travels with a call;
+#    order of `model.parameters()`, nor all ranks in the same order): no name travels;
 # 3. after the backward: wait, divide, copy back, and remove the hooks, or they pile up step by step.
 #
 # **By hand**, two ranks, one weight w, `model(rows)` = w · rows, two microbatches each: rank 0 has the rows 1 and 2,
 # rank 1 has 3 and 4. The gradient of a sum over rows is the sum of the rows: rank 0 adds up 1, then 1 + 2 = 3, and now
 # its bucket is full and leaves; rank 1 sends 7. Both end with `w.grad` = (3 + 7)/2 = 5, after one message.
 #
-# *About 20 lines.* No other collectives. `start_and_backward` is given: it calls both. The check proves overlap by the
-# order of events: it lets the other ranks into a layer's backward only when rank 0 is one layer ahead. A rank that
-# waits inside a hook waits forever.
+# *About 20 lines.* No other collectives. The given `start_and_backward` calls both. The check proves overlap: other
+# ranks enter a layer's backward only when rank 0 is one layer ahead. A rank that waits inside a hook waits forever.
 #
 # <details><summary>Hint 1: what a hook does</summary>
 #

@@ -296,10 +296,9 @@ for name, (operator, copies_in) in operators.items():
 #
 # ## 5 · Columns, then rows
 #
-# From here on f and g are called `copy_to_tp(x, group=group)` and `reduce_from_tp(x, group=group)`. They are yours if your
-# check has passed, and the course's otherwise. There are two biases: `up_bias` is split like the columns. And
-# `down_bias`? By hand, from section 2, with `down_bias = [10 10]`: if each rank adds it to its part, the sum has it
-# twice, `[25 40]` instead of `[15 30]`.
+# From here on f and g are `copy_to_tp(x, group=group)` and `reduce_from_tp(x, group=group)`: yours once your check
+# passes. There are two biases: `up_bias` is split like the columns. And `down_bias`? By hand, from section 2, with
+# `down_bias = [10 10]`: if each rank adds it to its part, the sum has it twice, `[25 40]` instead of `[15 30]`.
 
 
 # %%
@@ -343,8 +342,7 @@ for ranks in (1, 2, 4):
 # `up_bias` and `down` are this rank's parts; `x` and `down_bias` are whole. One all-reduce forward, one backward.
 # *About 2 lines.*
 #
-# `mlp_step` is given: it calls your `mlp`, and runs the backward from the gradient of the output. It returns the output
-# and the gradients of the five inputs, which the check compares with those of one process.
+# `mlp_step` is given: it runs your `mlp` forward and backward, for the check.
 
 
 # %% exercise="week05.mlp"

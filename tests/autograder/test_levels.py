@@ -118,6 +118,7 @@ def test_a_page_needs_five_imports_at_most(week):
     code = [cell.source for cell in notebooks.read_source(week).cells if cell.cell_type == "code"]
     trees = [ast.parse("\n".join(line for line in one.splitlines() if not line.startswith("!"))) for one in code]
     found = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    found = [node for node in found if not ast.unparse(node).startswith("from mine")]  # what the reader wrote
     assert len(found) <= MOST_IMPORTS, [ast.unparse(node) for node in found]
 
 
