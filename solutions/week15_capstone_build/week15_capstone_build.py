@@ -49,7 +49,7 @@ from shardlab import RanksFailed, costs, figures, hybrid, mesh, meter, run, trai
 from autograder import check
 
 dist = torch.distributed
-from mine import collectives, ddp, fsdp, long_context, model, moe, pipeline, program, sequence_parallel, zero  # yours
+from mine import collectives, ddp, fsdp, long_context, model, moe, pipeline, program, sequence_parallel, zero
 
 # %% [markdown]
 # ## 1 · The problem in numbers

@@ -139,6 +139,36 @@ def sent_by_axes(run: Run, recipe: dict[str, Any]) -> dict[frozenset[str], float
     return found
 
 
+REFUSED = {
+    '{"tp": 2}': "but there are 1 ranks",
+    '{"tpp": 2}': "no key 'tpp'",
+    '{"tp": "2"}': "must be like 1",
+    '{"pp": 2, "zero": 2}': "ZeRO-2 and 3 need pp = tp = 1",
+    '{"tp": 2, "zero": 3}': "ZeRO-2 and 3 need pp = tp = 1",
+    '{"tp": 8}': "4 heads cannot be split over tp = 8",
+    '{"dp": 2, "batch": 6}': "batch must be a multiple",
+    '{"pp": 0}': "must be at least 1",
+    '{"schedule": "1b1f"}': "schedule must be one of",
+    '{"ep": 2}': "0 experts cannot be split",
+}
+REFUSE = """
+import json, sys
+from mine import program
+for given in json.loads(sys.argv[1]):
+    try:
+        print("trained", program.recipe_of(json.loads(given), 1))
+    except ValueError as error:
+        print(str(error).replace("\\n", " "))
+"""
+
+
+def test_wrong_recipes_are_refused_with_a_sentence(tmp_path):
+    command = [sys.executable, "-c", REFUSE, json.dumps(list(REFUSED))]
+    told = subprocess.run(command, cwd=compose(tmp_path).parent, check=True, capture_output=True, text=True).stdout
+    for line, sentence in zip(told.splitlines(), REFUSED.values(), strict=True):
+        assert sentence in line
+
+
 def test_what_the_trainer_runs_is_at_most_900_lines():
     trees = {name: ast.parse(source) for name, source in modules().items()}
     assert sum(code_lines(source) for source in reached(trees).values()) <= 900
