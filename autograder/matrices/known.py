@@ -18,7 +18,8 @@ may. An answer that is another one with a few changed lines is written as a diff
     # +    piece = tensor
 
 A block of the diff replaces its unchanged lines (`#  `, two spaces) and its old ones (`# -`), which must occur exactly
-once in the answer. `# %% right_as_taught from="page"` is the page's own solution, below the imports in the cell.
+once in the answer. `# %% right_as_taught from="page"` is the page's own solution, below the imports in the cell, and
+with `also="week15.finish"` below the solutions of other exercises that it calls.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _read(path: Path, exercise: str) -> Iterator[Known]:
 
 def _docstring(cell: percent.Cell) -> str:
     """The docstring of an answer. Raises ValueError if a cell is not Python, has no docstring or has unknown marks."""
-    if cell.marks.keys() - {"of"} and cell.marks != {"from": "page"}:
+    if cell.marks.keys() - {"of"} and {**cell.marks, "also": ""} != {"from": "page", "also": ""}:
         raise ValueError('has unknown marks: write of="another_answer", from="page", or none')
     try:
         told = ast.get_docstring(ast.parse(cell.text))
@@ -111,9 +112,11 @@ def _of_the_page(cell: percent.Cell, path: Path, exercise: str) -> str:
     if "from" not in cell.marks:
         return ""
     page = path.parents[1] / f"{path.parents[1].name}.py"
-    texts = [one.text for one in percent.cells_of(page) if one.marks.get("exercise") == exercise]
-    if not texts:
-        raise ValueError(f'takes the solution of {page.name}, which has no cell exercise="{exercise}"')
+    wanted = [*cell.marks.get("also", "").split(), exercise]
+    found = {one.marks.get("exercise"): one.text for one in percent.cells_of(page)}
+    if missing := [one for one in wanted if one not in found]:
+        raise ValueError(f'takes the solution of {page.name}, which has no cell exercise="{missing[0]}"')
+    texts = [found[one] for one in wanted]
     return "\n\n" + SOLUTION.sub("", "\n\n".join(texts))
 
 

@@ -16,6 +16,9 @@ from shardlab.own.pieces import PIECES, Piece, pieces
 
 FORMAT = 1
 MARK = re.compile(r"(?m)^# ---- (week\d\d\.[\w-]+) \(([0-9a-f]{6})\) -+$")  # digest of the signatures
+PROGRAMS = {  # what makes `python -m mine.train` a program, once this exercise is part of it
+    "week15.loop": 'if __name__ == "__main__":\n    program.main(new_trainer, train_step)'
+}
 ALIAS = re.compile(r"\w+ = [\w.]+")  # `dist = torch.distributed`: it belongs with the imports
 
 
@@ -62,7 +65,8 @@ def module_source(module: str, blocks: Mapping[str, Block]) -> str:
     head = [f'"""{module.replace("_", " ").capitalize()}: my answers of {weeks}."""']
     head += _imports({line for block in found.values() for line in block.imports})
     head += ["\n".join(dict.fromkeys(aliases))] if aliases else []
-    return "\n\n\n".join(["\n\n".join(head), *sections]) + "\n"
+    programs = [PROGRAMS[exercise] for exercise in found if exercise in PROGRAMS]
+    return "\n\n\n".join(["\n\n".join(head), *sections, *programs]) + "\n"
 
 
 def _imports(lines: set[str]) -> list[str]:

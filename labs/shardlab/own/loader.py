@@ -113,7 +113,9 @@ def course_names(module: str) -> dict[str, Any]:
 def course_source(module: str) -> str:
     """The course's own version of a module, "" where there is none."""
     if module in GIVEN:
-        return Path(__file__).resolve().parents[1].joinpath("model", f"{module}.py").read_text(encoding="utf-8")
+        here = Path(__file__).resolve().parent
+        path = here / "given" / f"{module}.py"
+        return (path if path.is_file() else here.parent / "model" / path.name).read_text(encoding="utf-8")
     blocks = {name: one for name, one in _course().items() if name in PIECES.get(module, {})}
     return module_source(module, blocks) if blocks else ""
 

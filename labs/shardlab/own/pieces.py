@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-GIVEN = ("adam",)  # modules that the course gives, for everybody
+GIVEN = ("adam", "model", "program")  # modules that the course gives, for everybody
 
 PIECES: dict[str, dict[str, tuple[str, ...]]] = {
     "collectives": {
@@ -89,10 +89,17 @@ PIECES: dict[str, dict[str, tuple[str, ...]]] = {
         "week14.ulysses": ("ulysses_attention",),
     },
     "build": {
-        "week15.data-order": ("sequences",),
-        "week15.finish": ("finish_gradients",),
         "week15.reshard": ("reads",),
         "week15.newest": ("newest_complete",),
+    },
+    "train": {
+        "week15.data-order": ("sequences",),
+        "week15.finish": ("finish_gradients",),
+        "week15.own-weights": ("own_stages", "own_weights", "new_units"),
+        "week15.stage": ("named", "run_block", "stage_output"),
+        "week15.backward": ("overlaps", "Losses", "backward"),
+        "week15.update": ("move", "update"),
+        "week15.loop": ("new_trainer", "own_batch", "train_step"),
     },
 }
 

@@ -1,0 +1,132 @@
+"""The whole trainer: losses and weights of a few steps of SGD equal one process, and bytes the formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from shardlab.costs import traffic
+from torch import Tensor
+
+from autograder.checks.base import Case, Check, Reply, Task, close, trouble
+from autograder.weeks.week15_capstone_build import _step_bytes, _trainer
+from autograder.weeks.week15_capstone_build._one_process import OneProcess
+from autograder.weeks.week15_capstone_build._step_bytes import num_stages_of, stages_of
+
+WHY = {
+    "norm": "Compare the gradients of one step, name by name, on a mesh of one axis.",
+    "split": "Does a step read the sequences that one process reads?",
+    "expert": "Do the routers' biases move by the loads of all ranks?",
+}
+BYTES = {
+    "tp": "Section 3 has the terms.",
+    "cp": "Section 3 has the terms.",
+    "pp": "Section 3 has the terms.",
+    "dp": "Section 3 has the terms.",
+}
+
+
+def _make(case: Case, rng: Random) -> Task:
+    recipe = _trainer.recipe_of(case)
+    weights = _trainer.fresh_weights(recipe, rng)
+    text = _trainer.fresh_text(recipe, rng, recipe["batch"])
+    whole = OneProcess(recipe, weights, text)
+    everything = list(range(recipe["batch"]))  # an epoch a step: every order of reading has the same gradient
+    losses = [whole.step(everything) for _ in range(recipe["steps"])]
+    args, expected, sent = [], [], []
+    for place in _trainer.places(recipe):
+        args.append([recipe, weights, text])
+        stages = stages_of(recipe, place["pp"])
+        blocks = [block for stage in stages for block in _trainer.blocks_of(recipe, num_stages_of(recipe), stage)]
+        parts = _trainer.parts_of(whole.weights, blocks, place, recipe)
+        expected.append((losses, parts))
+        sent.append(_scaled(recipe, place, parts))
+    return _trainer.task_of("trained", recipe, args, expected, sent)
+
+
+def _scaled(recipe: dict[str, Any], place: dict[str, int], parts: dict[str, Tensor]) -> _step_bytes.Sums:
+    """Bytes of all steps; the rows of experts depend on the order of reading, and ep is left out."""
+    sums = _step_bytes.Sums(recipe)
+    one_step = _step_bytes.sent_bytes(recipe, place, parts)
+    sums.found = {axes: recipe["steps"] * num for axes, num in one_step.items()}
+    if recipe["zero"] == 3:  # the weights that it returns are gathered, too
+        copies = _trainer.grid_of(recipe | {"tp": 1, "pp": 1}).world
+        total = sum(_step_bytes.unit_bytes(recipe, parts).values())
+        sums.add(_step_bytes.COPIES, traffic.ring_all_gather_bytes(copies, total))
+    return sums
+
+
+def _judge(case: Case, task: Task, reply: Reply) -> str | None:
+    if problem := trouble(reply):
+        return problem
+    recipe = _trainer.recipe_of(case)
+    for rank, (losses, parts) in enumerate(task.expected):
+        received = _trainer.returned(reply, rank)
+        if not isinstance(received, list | tuple) or len(received) != 2 or not isinstance(received[0], list | tuple):
+            return f"Rank {rank} must return a list of losses and its weights."
+        if problem := _wrong_losses(rank, received[0], losses) or _wrong_weights(rank, received[1], parts):
+            return problem
+    return _trainer.wrong_bytes(recipe, task, reply, BYTES, unknown="ep")
+
+
+def _wrong_losses(rank: int, received: Sequence[Any], losses: list[float]) -> str | None:
+    if len(received) != len(losses):
+        return f"Rank {rank} returns {len(received)} losses for {len(losses)} steps."
+    for step, (mine, wanted) in enumerate(zip(received, losses, strict=True)):
+        if not close(mine, wanted, _trainer.SAME):
+            return f"On rank {rank} the loss of step {step} is {mine}, in one process {wanted:.6f}."
+    return None
+
+
+def _wrong_weights(rank: int, received: Any, parts: dict[str, Tensor]) -> str | None:
+    if not isinstance(received, dict) or received.keys() != parts.keys():
+        return f"Rank {rank} must have its parts of {', '.join(list(parts)[:3])}, … and no other weights."
+    for name, wanted in parts.items():
+        one = received[name]
+        if not isinstance(one, Tensor) or one.shape != wanted.shape:
+            return f"On rank {rank} the part of {name} has not the shape {list(wanted.shape)}."
+        if not float((one - wanted).abs().max()) <= _trainer.SAME:
+            off, why = float((one - wanted).abs().max()), WHY[_step_bytes.kind_of(name)]
+            return f"On rank {rank} {name} is off by {off:.0e} after the last step. {why}"
+    return None
+
+
+def _draw(rng: Random) -> list[Case]:
+    few = {"hidden": 16, "layers": 2, "sequence": 16}  # so that the packets of eight ranks can be read
+    return _trainer.one_of_each(
+        rng,
+        {"seed": rng.randint(1, 99)},
+        {"dp": 2, "pp": 2, "tp": 2, "seed": rng.randint(1, 99), **few},
+        {"dp": 2, "cp": 2, "tp": 2, "zero": 1, **few},
+        {"dp": 2, "pp": 2, "ep": 2, "experts": 4, **few},
+        {"dp": 4, "zero": rng.choice((2, 3)), **few},
+        {"dp": 2, "cp": 2, "zero": 3, **few},
+    )
+
+
+CHECK = Check(
+    exercise="week15.loop",
+    points=4,
+    names=("new_trainer", "own_batch", "train_step", "trained"),
+    public=(
+        {},
+        {"dp": 2},
+        {"tp": 2, "pp": 2},
+        {"cp": 2, "dp": 2, "zero": 3},
+        {"dp": 2, "ep": 2, "experts": 4, "steps": 3},
+    ),
+    draw=_draw,
+    make=_make,
+    judge=_judge,
+    masked=_trainer.MASKED,
+    timeout=40.0,
+    hints=(
+        "In which order: the batch, the gradients, the tokens of all, the update, the biases. Which of these numbers "
+        "must every rank of the mesh know, and which only some?",
+        "Replicas are numbered over dp and ep: dp · ep_size + ep. The number of valid tokens and the sum of the losses "
+        "go over `copies`; only the last stage has losses, so one more sum goes over ____.",
+        "sums = ring_all_reduce(torch.tensor([loss, tokens], dtype=torch.float64), group=copies); update(trainer, "
+        "gradients, tokens, float(sums[1])); return ring_all_reduce(sums[:1], group=pp) / sums[1].",
+    ),
+)

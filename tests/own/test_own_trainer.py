@@ -1,0 +1,215 @@
+"""Week 15's trainer, made of the course's answers: 8 ranks of torchrun equal one process, and bytes their formulas."""
+
+import ast
+import io
+import json
+import subprocess
+import sys
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+from autograder.weeks.week15_capstone_build import _one_process, _step_bytes
+from tests.own.compose import compose, modules
+
+pytestmark = pytest.mark.timeout(900)  # eight ranks on few cores
+SAME = 1e-5
+STEPS = 10
+MODEL = {"layers": 4, "hidden": 32, "heads": 4, "sequence": 32, "vocabulary": 64, "batch": 16, "steps": STEPS}
+RECIPES: list[dict[str, Any]] = [
+    {"dp": 2, "pp": 2, "tp": 2},
+    {"dp": 2, "cp": 2, "tp": 2},
+    {"dp": 2, "pp": 2, "ep": 2, "experts": 4},
+    {"dp": 8},
+    *({"dp": 8, "zero": zero} for zero in (1, 2, 3)),
+    {"dp": 2, "pp": 2, "tp": 2, "zero": 1, "schedule": "zb-h1", "steps": 2},
+    {"dp": 4, "pp": 2, "schedule": "interleaved", "steps": 2},
+    {"ep": 2, "cp": 2, "pp": 2, "experts": 4, "schedule": "dualpipe-v", "microbatches": 4, "steps": 2},
+    {"tp": 2, "cp": 2, "ep": 2, "experts": 4, "zero": 1, "steps": 2},
+    {"cp": 2, "dp": 4, "zero": 3, "steps": 2},
+]
+Weights = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The report of one rank about a recipe."""
+
+    losses: list[float]
+    weights: Weights
+    places: dict[str, int]
+    sent: list[tuple[list[int], float]]
+    seconds: float
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> list[list[Run]]:
+    """The reports of 8 ranks, for every recipe."""
+    folder = tmp_path_factory.mktemp("own")
+    compose(folder)
+    (folder / "recipes.json").write_text(json.dumps([MODEL | one for one in RECIPES]))
+    ranks = Path(__file__).with_name("ranks.py")
+    command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "8"]
+    subprocess.run(
+        [sys.executable, "-m", *command, str(ranks), str(folder / "recipes.json"), str(folder)],
+        check=True,
+        timeout=500,
+        cwd=folder,
+    )
+    by_rank = [[Run(*one) for one in torch.load(folder / f"rank{rank}.pt")] for rank in range(8)]
+    return [list(ranks) for ranks in zip(*by_rank, strict=True)]
+
+
+def numbers_of(recipe: dict[str, Any], step: int) -> list[int]:
+    """The sequences of a step's batch, in the order of the page's solution."""
+    found = []
+    for number in range(step * recipe["batch"], (step + 1) * recipe["batch"]):
+        epoch, at = divmod(number, 64)
+        order = list(range(64))
+        Random(f"{recipe['seed']}/{epoch}").shuffle(order)
+        found.append(order[at])
+    return found
+
+
+def one_process(recipe: dict[str, Any], folder: Path) -> tuple[list[float], _one_process.OneProcess]:
+    """Losses and the state at the end; the weights are drawn by the given module, which needs no ranks."""
+    drawn = subprocess.run(
+        [sys.executable, "-c", DRAW, json.dumps(recipe), str(folder / "drawn.pt")],
+        cwd=compose(folder).parent,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert drawn.returncode == 0, drawn.stderr
+    weights, text = torch.load(folder / "drawn.pt")
+    whole = _one_process.OneProcess(recipe, weights, text)
+    return [whole.step(numbers_of(recipe, step)) for step in range(recipe["steps"])], whole
+
+
+DRAW = """
+import json, sys, torch
+from types import SimpleNamespace
+from mine import model
+recipe = SimpleNamespace(**json.loads(sys.argv[1]))
+torch.save((model.new_weights(recipe), model.new_text(recipe)), sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(RECIPES)), ids=lambda number: str(RECIPES[number]))
+def test_eight_ranks_equal_one_process_and_send_what_the_formulas_say(number, runs, tmp_path):
+    recipe = _one_process.DEFAULTS | MODEL | RECIPES[number]
+    losses, whole = one_process(recipe, tmp_path)
+    for rank, run in enumerate(runs[number]):
+        assert run.losses == pytest.approx(losses, abs=SAME)
+        assert run.places == places_of(recipe, rank)
+        for name, weight in run.weights.items():
+            part = _one_process.own_part(name, whole.weights[name], run.places, recipe)
+            assert (weight - part).abs().max() <= SAME, name
+        expected = _step_bytes.sent_bytes(recipe, run.places, run.weights, whole.chosen)
+        sent = sent_by_axes(run, recipe)
+        if recipe["schedule"] in ("zb-h1", "dualpipe-v"):  # W runs the backward's messages within a stage again
+            expected, sent = ({axes: one[axes] for axes in one if "pp" in axes} for one in (expected, sent))
+        assert sent == pytest.approx(expected), rank
+    names = {name for run in runs[number] for name in run.weights}
+    assert names == whole.weights.keys()
+    print(recipe["zero"], RECIPES[number], max(run.seconds for run in runs[number]))
+
+
+def places_of(recipe: dict[str, Any], rank: int) -> dict[str, int]:
+    places = {}
+    for axis in _step_bytes.AXES:
+        rank, places[axis] = divmod(rank, recipe[axis])
+    return places
+
+
+def sent_by_axes(run: Run, recipe: dict[str, Any]) -> dict[frozenset[str], float]:
+    """Bytes by the axes in which the members of a group differ."""
+    found: dict[frozenset[str], float] = {}
+    for members, sent_bytes in run.sent:
+        places = [places_of(recipe, rank) for rank in members]
+        axes = frozenset(axis for axis in _step_bytes.AXES if len({one[axis] for one in places}) > 1)
+        if sent_bytes:
+            found[axes] = found.get(axes, 0) + sent_bytes
+    return found
+
+
+REFUSED = {
+    '{"tp": 2}': "but there are 1 ranks",
+    '{"tpp": 2}': "no key 'tpp'",
+    '{"tp": "2"}': "must be like 1",
+    '{"pp": 2, "zero": 2}': "ZeRO-2 and 3 need pp = tp = 1",
+    '{"tp": 2, "zero": 3}': "ZeRO-2 and 3 need pp = tp = 1",
+    '{"tp": 8}': "4 heads cannot be split over tp = 8",
+    '{"dp": 2, "batch": 6}': "batch must be a multiple",
+    '{"pp": 0}': "must be at least 1",
+    '{"schedule": "1b1f"}': "schedule must be one of",
+    '{"ep": 2}': "0 experts cannot be split",
+}
+REFUSE = """
+import json, sys
+from mine import program
+for given in json.loads(sys.argv[1]):
+    try:
+        print("trained", program.recipe_of(json.loads(given), 1))
+    except ValueError as error:
+        print(str(error).replace("\\n", " "))
+"""
+
+
+def test_wrong_recipes_are_refused_with_a_sentence(tmp_path):
+    command = [sys.executable, "-c", REFUSE, json.dumps(list(REFUSED))]
+    told = subprocess.run(command, cwd=compose(tmp_path).parent, check=True, capture_output=True, text=True).stdout
+    for line, sentence in zip(told.splitlines(), REFUSED.values(), strict=True):
+        assert sentence in line
+
+
+def test_what_the_trainer_runs_is_at_most_900_lines():
+    trees = {name: ast.parse(source) for name, source in modules().items()}
+    assert sum(code_lines(source) for source in reached(trees).values()) <= 900
+
+
+def reached(trees: dict[str, ast.Module]) -> dict[tuple[str, str], str]:
+    """{(module, name): source} of what `mine.train` may run: by the names that appear in it, and in those in turn."""
+    homes = {(module, name): node for module, tree in trees.items() for node in tree.body for name in binds(node)}
+    todo = [key for key in homes if key[0] == "train"] + [("program", "main"), ("model", "new_weights")]
+    found: dict[tuple[str, str], str] = {}
+    while todo:
+        key = todo.pop()
+        if key in found or key not in homes:
+            continue
+        found[key] = ast.unparse(homes[key])
+        names = {one.id for one in ast.walk(homes[key]) if isinstance(one, ast.Name)}
+        names |= {one.attr for one in ast.walk(homes[key]) if isinstance(one, ast.Attribute)}
+        imported = {
+            a.name: n.module or "" for n in trees[key[0]].body if isinstance(n, ast.ImportFrom) for a in n.names
+        }
+        others = [one for one in (*imported, *(one.removeprefix("mine.") for one in imported.values())) if one in trees]
+        todo += [(module, name) for module in (key[0], *others) for name in names]
+    return found
+
+
+def binds(node: ast.stmt) -> set[str]:
+    """The names that a statement of a module defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Assign | ast.AugAssign):
+        return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return set()
+
+
+def code_lines(source: str) -> int:
+    """Lines without blank ones, comments and docstrings."""
+    bodies = [node.body for node in ast.walk(ast.parse(source)) if isinstance(getattr(node, "body", None), list)]
+    texts = [
+        one for body in bodies for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
+    ]
+    skipped = {line for one in texts for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
+    empty = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    tokens = [one for one in tokenize.generate_tokens(io.StringIO(source).readline) if one.type not in empty]
+    return len({line for one in tokens for line in range(one.start[0], one.end[0] + 1)} - skipped)
