@@ -28,7 +28,7 @@ def main(recipes: str, folder: str) -> None:
 
     sys.meta_path.insert(0, Hidden())
     sys.path.insert(0, folder)
-    from mine import mesh, model, program, train  # type: ignore[import-not-found]
+    from mine import mesh, model, program, train
     from shardlab import meter
 
     torch.set_num_threads(1)
