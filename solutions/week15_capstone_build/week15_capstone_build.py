@@ -17,10 +17,8 @@
 # *4 hours · 1 to 8 ranks · no GPU needed*
 #
 # Your answers of fourteen weeks become one trainer: a small GPT over data, pipeline, context, tensor and expert
-# parallel
-# ranks. It must do what one rank does, up to rounding, and run without this notebook. Then a rank is killed, and
-# training
-# continues on *other* axes.
+# parallel ranks. It must do what one rank does, up to rounding, and run without this notebook. Then a rank is killed,
+# and training continues on *other* axes.
 #
 # After this week you can
 #
@@ -44,7 +42,7 @@
 from random import Random
 
 import torch
-from shardlab import RanksFailed, costs, figures, hybrid, mesh, meter, run, train
+from shardlab import RanksFailed, costs, figures, hybrid, mesh, meter, own, run, train
 
 from autograder import check
 
@@ -159,8 +157,7 @@ check("week15.bill", five_axis_bill, cases=[mesh | sizes for mesh in axes])
 #
 # **`sequences(seed, step, replica, dp, batch, num)`** returns the list of batch/dp numbers of sequences, 0 to num − 1,
 # that a replica reads. Every epoch reads each once, in its own order; another seed gives other orders.
-# (`Random(f"{seed}
-# {epoch}")` keeps no state; seed 7 in epoch 1 is not seed 8 in epoch 0.) *About 7 lines.*
+# (`Random(f"{seed}/{epoch}")` keeps no state; seed 7 in epoch 1 is not seed 8 in epoch 0.) *About 7 lines.*
 
 
 # %% exercise="week15.data-order"
@@ -231,13 +228,12 @@ check("week15.finish", finish_gradients, cases=[{"mesh": mesh, "numbers": 250} f
 # %% [markdown]
 # ## 6 · Your own trainer
 #
-# Two modules are given: `mine.model`, a GPT as functions of a dict of weights, and `mine.program`, which reads recipes.
-# You write the rest, in five rounds.
+# Given are `mine.model`, a GPT as functions of a dict of weights, and `mine.program`, which reads recipes. You write
+# the rest.
 #
 # A model is a list of **blocks**: `embed`, the layers `0`, `1`, …, and `last`, a norm and the loss. A weight is called
 # `block.name`, such as `0.up`. A **unit**, `"block kind"` such as `"0 split"`, is one flat tensor of all weights of a
-# block
-# that are of one kind: few messages, as in week 4.
+# block that are of one kind: few messages, as in week 4.
 
 
 # %%
@@ -251,13 +247,11 @@ for name, weight in model.new_weights(dense).items():
 # **By hand.** pp 2, 3 layers: stage 0 has `embed`, `0`, `1`; stage 1 has `2`, `last`. With tp 2, `up` (32, 128) becomes
 # (32, 64), as `model.SPLIT_BY_TP` says. ep splits the first dimension of what begins with `expert`. Norms stay whole.
 #
-# - **`own_stages(schedule, rank, layers)`** returns `{stage: blocks}` of a rank of a schedule such as `[["0F0", …],
-#   …]`;
+# - **`own_stages(schedule, rank, layers)`** returns `{stage: blocks}` of a rank of a schedule such as `[["0F0", …]]`;
 #   your `pipeline.split_stages([1] * layers, num_stages)` divides layers.
 # - **`own_weights(weights, blocks, places, sizes)`** returns this rank's parts of the weights of these blocks.
 # - **`new_units(weights, sharers, zero_stage)`** returns units, and `{name: shape}` of each. `sharers(key)` is (rank,
-#   size)
-#   in the group that shares a unit: it is padded for that size, and with ZeRO-3 a rank keeps its slice.
+#   size) in the group that shares a unit: it is padded for that size, and with ZeRO-3 a rank keeps its slice.
 #
 # *About 28 lines.*
 
@@ -339,8 +333,7 @@ check("week15.own-weights", units_of_ranks, cases=[*cases, {"pp": 2, "stages": "
 # **`named(trainer, key, unit)`** returns a unit's weights by name, **`run_block(trainer, block, compute, *x)`**
 # `compute(*x, weights)`, and **`stage_output(trainer, microbatch, stage, x)`** what a stage passes on, or the sum of
 # losses. A microbatch is (inputs, labels, positions). **By hand:** 10 numbers with shapes `a` (2, 3) and `b` (3,) are
-# a,
-# b and one of padding. *About 30 lines.*
+# a, b and one of padding. *About 30 lines.*
 
 
 # %% exercise="week15.stage"
@@ -416,14 +409,11 @@ check("week15.stage", loss_and_gradients, cases=[*cases, {"dp": 2, "zero": 3, "s
 # - only dp, ZeRO-0: `ddp.ddp_backward(module, microbatches, buckets, group=…)`; here microbatches are numbers;
 # - ZeRO-2: `zero.zero2_backward(units, loss, group=…)` returns slices of means, for one microbatch;
 # - else `pipeline.run_slots(schedule, forward, weights, like, group=…)` returns losses by microbatch;
-#   `weights(stage)` lists
-#   a stage's units.
+#   `weights(stage)` lists a stage's units.
 #
 # **`backward(trainer, forward, like)`** returns the sum of this rank's losses and `{key: gradient}`: sums over its
-# tokens,
-# or (DDP, ZeRO-2 and 3) means of these over the sharers. Then no unit has a `grad`. **By hand:** dp 2, sums 6 and 2:
-# DDP
-# leaves 4 on both ranks. *About 28 lines.*
+# tokens, or (DDP, ZeRO-2 and 3) means of these over the sharers. Then no unit has a `grad`. **By hand:** dp 2, sums 6
+# and 2: DDP leaves 4 on both ranks. *About 28 lines.*
 
 
 # %% exercise="week15.backward"
@@ -573,11 +563,9 @@ check("week15.update", after_updates, cases=[one, *(one | other for other in [*m
 # - **`new_trainer(recipe, groups, weights, text)`** ends with `program.trainer_of(vars(recipe), groups, units,
 #   stages.items(), shapes, text)`; `program.SCHEDULES[recipe.schedule](pp, microbatches)` is the schedule.
 # - **`own_batch(trainer, step)`** returns microbatches, by `long_context.my_part`. Replicas are numbered over dp and
-#   ep, ep
-#   fastest; your `sequences` says what each reads of `trainer.text`.
+#   ep, ep fastest; your `sequences` says what each reads of `trainer.text`.
 # - **`train_step(trainer, step)`** returns the mean loss on every rank. Your ring sums losses and tokens over
-#   `copies`, and
-#   loads over `stage`, for `moe.moved_bias` with rate 0.01. Only the last stage has losses.
+#   `copies`, and loads over `stage`, for `moe.moved_bias` with rate 0.01. Only the last stage has losses.
 #
 # **By hand.** dp 2, ep 2, a batch of 8: dp 1, ep 0 is replica 2, with sequences 4 and 5. *About 35 lines.*
 
@@ -646,18 +634,22 @@ check("week15.loop", trained, cases=[*cases, {"dp": 2, "ep": 2, "experts": 4, "s
 # %% [markdown]
 # ### From one process to three axes at once
 #
-# All lines train one model on real ranks. SGD, never Adam: it divides a gradient by its own size, and so forgives a
-# factor. **Predict:** which round sends most?
+# One model on real ranks, with SGD: Adam divides a gradient by its own size, and so forgives a factor. **Predict:**
+# which round sends most?
 
 
 # %%
+from mine import train as assembled  # yours, once the checks above have passed
+
+
 def lap_on(given):
     """Losses of three steps, and bytes of the last one by axes."""
     recipe = program.recipe_of({"steps": 3} | given, dist.get_world_size())
-    trainer = new_trainer(recipe, program.groups_of(recipe), model.new_weights(recipe), model.new_text(recipe))
-    losses = [train_step(trainer, step) for step in range(2)]
+    weights, text = model.new_weights(recipe), model.new_text(recipe)
+    trainer = assembled.new_trainer(recipe, program.groups_of(recipe), weights, text)
+    losses = [assembled.train_step(trainer, step) for step in range(2)]
     with meter.record() as bill:
-        losses.append(train_step(trainer, 2))
+        losses.append(assembled.train_step(trainer, 2))
     sent = {}
     for event in bill.events:
         places = [program.places_of(recipe, rank) for rank in event.members]
@@ -677,8 +669,7 @@ for given in laps:
 
 # %% [markdown]
 # All agree to about 1e-6. Each formula is of a term of section 3, with a backward: eight halves of a · h numbers per
-# dense
-# layer over tp, and two before the loss; over pp one activation and one gradient per microbatch; ZeRO-3 gathers twice.
+# dense layer over tp, and two before the loss; over pp one activation and one gradient per microbatch; ZeRO-3 gathers twice.
 #
 # **It leaves the notebook.** When all checks pass, `work/mine/` is a program that needs only torch:
 #
@@ -686,7 +677,11 @@ for given in laps:
 # torchrun --standalone --nproc-per-node 8 -m mine.train recipe.toml
 # ```
 #
-# The recipe has lines such as `dp = 2`, `pp = 2`, `tp = 2`, `steps = 20`.
+# The recipe has lines such as `dp = 2`, `tp = 2`, `steps = 20`. The next cell puts your modules into this page, for
+# the grade: run it last, then save.
+
+# %%
+own.pack()
 
 # %% [markdown]
 # ## 7 · Hunt: which axis broke the loss?

@@ -7,12 +7,14 @@ from shardlab.costs import traffic
 from shardlab.figures.bars import draw_bars, draw_traffic
 from shardlab.figures.measured import draw_ring_against_tree
 from shardlab.figures.mesh import draw_groups
+from shardlab.figures.own import draw_own_trainer
 from shardlab.figures.page import new_axes, png
 from shardlab.figures.profile import draw_profile
 from shardlab.figures.ring import draw_ring_step
 from shardlab.figures.timeline import draw_timeline
 from shardlab.figures.units import written_bytes, written_seconds
 from shardlab.mesh.axes import Mesh
+from shardlab.own.uses import rows
 from shardlab.pipeline_parallel import builders
 
 GRADIENT_BYTES = 14e9  # 7B parameters in bf16
@@ -31,6 +33,11 @@ def draw_problem(ax) -> str:
         title=f"Adding up {written_bytes(GRADIENT_BYTES)} of gradients on 8 GPUs: rank 0 is the bottleneck",
         notes=[written_seconds(seconds) for seconds in (received / speed, sent / speed, ring / speed)],
     )
+
+
+def draw_own(ax) -> str:
+    """Which week writes and uses each module of a learner's own trainer."""
+    return draw_own_trainer(ax, rows(), title="Fourteen weeks write the parts that week 15 makes into a trainer")
 
 
 def draw_traces(ax, week: str, name: str) -> str:
@@ -52,6 +59,7 @@ def main(folder: Path) -> None:
         "profile-1f1b": (9.0, 3.9, lambda ax: draw_traces(ax, "week07", "1F1B on one H200")),
         "profile-dualpipe-v": (9.0, 4.9, lambda ax: draw_traces(ax, "week13", "DualPipeV on one H200")),
         "groups-of-rank-37": (8.2, 3.0, lambda ax: draw_groups(ax, Mesh(tp=8, pp=4, dp=2), 37)),
+        "own-trainer": (8.2, 4.4, draw_own),
         "ring-against-tree": (6.5, 3.2, lambda ax: draw_ring_against_tree(ax, 8, 77e-6, 1 / 227e9)),
     }
     for name, (width, height, draw) in figures.items():
