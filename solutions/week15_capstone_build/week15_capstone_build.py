@@ -42,7 +42,7 @@
 from random import Random
 
 import torch
-from shardlab import RanksFailed, costs, figures, hybrid, mesh, meter, own, run, train
+from shardlab import RanksFailed, costs, figures, hybrid, mesh, meter, run, train
 
 from autograder import check
 
@@ -668,8 +668,8 @@ for given in laps:
     print(f"{given}: losses off by at most {off:.0e}; bytes that rank 0 sends: {sent}")
 
 # %% [markdown]
-# All agree to about 1e-6. Each formula is of a term of section 3, with a backward: eight halves of a · h numbers per
-# dense layer over tp, and two before the loss; over pp one activation and one gradient per microbatch; ZeRO-3 gathers twice.
+# All agree to about 1e-6. The bytes are section 3's, with a backward: eight halves of a · h numbers per dense layer over
+# tp, and two before the loss; over pp one activation and one gradient per microbatch; ZeRO-3 gathers twice.
 #
 # **It leaves the notebook.** When all checks pass, `work/mine/` is a program that needs only torch:
 #
@@ -681,7 +681,9 @@ for given in laps:
 # the grade: run it last, then save.
 
 # %%
-own.pack()
+from shardlab.own import pack
+
+pack()
 
 # %% [markdown]
 # ## 7 · Hunt: which axis broke the loss?
