@@ -668,8 +668,8 @@ for given in laps:
     print(f"{given}: losses off by at most {off:.0e}; bytes that rank 0 sends: {sent}")
 
 # %% [markdown]
-# All agree to about 1e-6. The bytes are section 3's, with a backward: eight halves of a · h numbers per dense layer over
-# tp, and two before the loss; over pp one activation and one gradient per microbatch; ZeRO-3 gathers twice.
+# All agree to about 1e-6. The bytes are section 3's, and the backward's: eight halves of a · h numbers per dense layer
+# over tp, two before the loss; over pp an activation and a gradient per microbatch; ZeRO-3 gathers twice.
 #
 # **It leaves the notebook.** When all checks pass, `work/mine/` is a program that needs only torch:
 #
@@ -677,8 +677,8 @@ for given in laps:
 # torchrun --standalone --nproc-per-node 8 -m mine.train recipe.toml
 # ```
 #
-# The recipe has lines such as `dp = 2`, `tp = 2`, `steps = 20`. The next cell puts your modules into this page, for
-# the grade: run it last, then save.
+# The recipe has lines such as `dp = 2`, `tp = 2`, `steps = 20`. The next cell puts your modules into this page for
+# the grade: run it, then save.
 
 # %%
 from shardlab.own import pack

@@ -19,6 +19,7 @@ USES: dict[str, tuple[int, ...]] = {
     "expert_parallel": (15,),
     "dualpipe": (15,),
     "long_context": (15,),
+    "train": (15,),
 }
 
 
