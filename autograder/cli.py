@@ -99,15 +99,15 @@ def measure(exercise: Annotated[str, typer.Argument(help="week02.assign-buckets"
         _fail(str(error))
 
 
-@app.command()
-def collect(folder: Annotated[Path, typer.Argument(help="A learner's folder, such as work/")]) -> None:
+@app.command("own-collect")
+def own_collect(folder: Annotated[Path, typer.Argument(help="A learner's folder, such as work/")]) -> None:
     """Write a learner's mine/ again, from the answers on their pages that have passed."""
     from shardlab.study.folder import find
 
-    from autograder.judging.keeping import collect as collected
+    from autograder.judging.keeping import collect
 
     try:
-        print("\n".join(collected(find(folder))) or "No answer for mine/ has passed yet.")
+        print("\n".join(collect(find(folder))) or "No answer for mine/ has passed yet.")
     except ValueError as error:
         _fail(str(error))
 

@@ -8,6 +8,7 @@ import os
 import platform
 import tokenize
 from collections import defaultdict
+from contextlib import chdir
 from dataclasses import dataclass
 from datetime import date
 from statistics import median
@@ -20,7 +21,7 @@ from shardlab.ranks.run import run
 from shardlab.study import page
 from shardlab.study.folder import Folder
 
-STEPS = 10
+STEPS, RANKS = 10, 8
 TIMEOUT = 120.0  # seconds of one recipe
 RECIPES: dict[str, dict[str, Any]] = {
     "dp 2 · pp 2 · tp 2": {"dp": 2, "pp": 2, "tp": 2},
@@ -70,19 +71,22 @@ def axes_of(program: Any, recipe: Any, members: Any) -> str:
 
 def write(folder: Folder) -> str:
     """Measure every recipe and write `mine/README.md`; returns its text. Raises ValueError for a trainer that fails."""
-    rows = []
-    for name, axes in RECIPES.items():
-        given = axes | {"steps": STEPS}
-        ranks = 8
-        try:
-            many = run(train, given, ranks=ranks, timeout=TIMEOUT)
-            (one,) = run(train, {"experts": axes.get("experts", 0), "steps": STEPS}, ranks=1, timeout=TIMEOUT)
-        except Exception as error:
-            raise ValueError(f"{name} did not train: {str(error).strip().splitlines()[-1]}") from None
-        rows.append(_row(name, many, one))
-    text = _text(folder, rows)
+    if not (folder.path / PACKAGE).is_dir():
+        raise ValueError(f"{folder.path / PACKAGE} is empty: pass a check that feeds your trainer first")
+    with chdir(folder.path):  # ranks import `mine` from the working folder
+        text = _text(folder, [_measured(name, axes) for name, axes in RECIPES.items()])
     page.write(folder.path / PACKAGE / "README.md", text)
     return text
+
+
+def _measured(name: str, axes: dict[str, Any]) -> str:
+    alone = {"experts": axes.get("experts", 0), "steps": STEPS}
+    try:
+        many = run(train, axes | {"steps": STEPS}, ranks=RANKS, timeout=TIMEOUT)
+        (one,) = run(train, alone, ranks=1, timeout=TIMEOUT)
+    except Exception as error:
+        raise ValueError(f"{name} did not train: {str(error).strip().splitlines()[-1]}") from None
+    return _row(name, many, one)
 
 
 def _row(name: str, many: list[Measured], one: Measured) -> str:

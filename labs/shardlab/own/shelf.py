@@ -104,7 +104,7 @@ def yours(folder: Folder) -> dict[str, list[tuple[Piece, bool]]]:
 
 def collected(folder: Folder) -> str:
     """Write `mine/` again from the saved pages and say what was written. Raises ValueError where that fails."""
-    program = [sys.executable, "-m", "autograder.cli", "collect", str(folder.path)]  # the package knows no grader
+    program = [sys.executable, "-m", "autograder.cli", "own-collect", str(folder.path)]  # the package knows no grader
     ended = subprocess.run(program, capture_output=True, text=True, timeout=COLLECT_SECONDS, check=False)
     if ended.returncode:
         raise ValueError((ended.stderr.strip() or ended.stdout.strip() or "it ended without a word").splitlines()[-1])
