@@ -37,6 +37,7 @@ ON_REQUEST = (  # minutes or hours, a GPU, or Megatron
     "one-gpu-long-context",
     "one-gpu-pipelines",
     "one-gpu-tensor-parallel",
+    "own-trainer",
     "planned-trainings",
     "tensor-parallel",
     "week-notebooks",
