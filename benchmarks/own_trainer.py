@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from random import Random
@@ -24,7 +25,7 @@ from shardlab.model.gpt import GPT, GPTConfig
 
 from benchmarks.row import Row, at_least_times
 
-SIZES: dict[str, Any] = {"layers": 4, "hidden": 256, "heads": 8, "sequence": 256, "vocabulary": 512}
+SIZES = {"layers": 4, "hidden": 256, "heads": 8, "sequence": 256, "vocabulary": 512}
 BATCH, MICROBATCHES, ROUNDS, WARM_UP = 16, 2, 9, 2
 MOST_TIMES = 1.25  # of the package's step
 LAYOUTS: list[dict[str, int]] = [
@@ -78,7 +79,7 @@ def packages(layout: dict[str, int]) -> Callable[[int], Any]:
     torch.manual_seed(0)
     mesh = Mesh(**{axis: size for axis, size in layout.items() if axis != "zero"})
     settings = Settings(num_microbatches=MICROBATCHES, zero=layout.get("zero", 0), sequence_parallel=mesh.tp > 1)
-    whole = GPT(GPTConfig(**SIZES, tied=False))
+    whole = GPT(replace(GPTConfig(tied=False), **SIZES))
     trainer = MeshTrainer(whole, create_process_groups(mesh), partial(torch.optim.SGD, lr=0.01), settings)
     tokens = torch.randint(SIZES["vocabulary"], (BATCH // mesh.dp, SIZES["sequence"]))
     return lambda number: trainer.step(tokens, next_tokens(tokens))
