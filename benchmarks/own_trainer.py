@@ -25,10 +25,10 @@ from shardlab.model.gpt import GPT, GPTConfig
 
 from benchmarks.row import Row, at_least_times
 
-SIZES = {"layers": 4, "hidden": 256, "heads": 8, "sequence": 256, "vocabulary": 512}
+SIZES: dict[str, Any] = {"layers": 4, "hidden": 256, "heads": 8, "sequence": 256, "vocabulary": 512}
 BATCH, MICROBATCHES, ROUNDS, WARM_UP = 16, 2, 9, 2
 MOST_TIMES = 1.25  # of the package's step
-LAYOUTS: list[dict[str, int]] = [
+LAYOUTS: list[dict[str, Any]] = [
     {"dp": 2, "pp": 2, "tp": 2},
     {"dp": 2, "cp": 2, "tp": 2},
     {"dp": 8},
@@ -49,7 +49,7 @@ def measure() -> list[Row]:
     return rows
 
 
-def race(layout: dict[str, int]) -> tuple[list[float], list[float]]:
+def race(layout: dict[str, Any]) -> tuple[list[float], list[float]]:
     """Seconds of the own trainer's steps and of the package's, in turn."""
     torch.set_num_threads(1)
     both = own(layout), packages(layout)
@@ -64,7 +64,7 @@ def race(layout: dict[str, int]) -> tuple[list[float], list[float]]:
     return seconds
 
 
-def own(layout: dict[str, int]) -> Callable[[int], Any]:
+def own(layout: dict[str, Any]) -> Callable[[int], Any]:
     """A step of `mine`."""
     program, model, train = (import_module(f"mine.{name}") for name in ("program", "model", "train"))
     given = SIZES | layout | {"batch": BATCH, "microbatches": MICROBATCHES, "lr": 0.01}
@@ -74,7 +74,7 @@ def own(layout: dict[str, int]) -> Callable[[int], Any]:
     return lambda number: train.train_step(trainer, number)
 
 
-def packages(layout: dict[str, int]) -> Callable[[int], Any]:
+def packages(layout: dict[str, Any]) -> Callable[[int], Any]:
     """A step of `MeshTrainer`."""
     torch.manual_seed(0)
     mesh = Mesh(**{axis: size for axis, size in layout.items() if axis != "zero"})

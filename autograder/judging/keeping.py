@@ -34,9 +34,10 @@ def keep(folder: Folder, piece: Piece, cells: Sequence[str]) -> str:
     except (ValueError, OSError) as error:
         return f"Not in mine/ yet: {error}"
     line = f"mine/{done.path.name} has your {', '.join(done.names)}."
-    if done.backup is None:
+    if not done.backups:
         return line
-    return f"{line} You had edited that file by hand: it was moved to {done.backup.relative_to(folder.path)} first."
+    copies = ", ".join(str(path.relative_to(folder.path)) for path in done.backups)
+    return f"{line} What you had edited by hand is kept in {copies}."
 
 
 def collect(folder: Folder) -> list[str]:

@@ -36,11 +36,11 @@ class Shelf:
 
 @dataclass(frozen=True)
 class WrittenModule:
-    """A module that was written; `backup` is where a hand-edited file went, None where there was none."""
+    """A module that was written, and the copies of files that had been edited by hand."""
 
     path: Path
     names: tuple[str, ...]
-    backup: Path | None
+    backups: list[Path]
 
 
 def store(folder: Folder) -> Path:
@@ -65,30 +65,34 @@ def read(folder: Folder) -> Shelf:
 def keep(folder: Folder, piece: Piece, block: Block) -> WrittenModule:
     """Put a block on the shelf and write its module. Raises Clash, before anything changes, for a name used twice."""
     shelf = read(folder)
-    written = replace(block, signatures=standing_for(piece, course_blocks(folder.course)))
-    blocks = shelf.blocks | {piece.exercise: written}
+    block = replace(block, signatures=standing_for(piece, course_blocks(folder.course)))
+    blocks = shelf.blocks | {piece.exercise: block}
     source = module_source(piece.module, blocks)
-    path = folder.path / PACKAGE / f"{piece.module}.py"
-    backup = _set_aside(folder, path, shelf.digests.get(piece.module), source)
-    files = {path: source, folder.path / PACKAGE / "__init__.py": ABOUT}
-    files |= {folder.path / PACKAGE / f"{name}.py": course_source(name) for name in GIVEN}
-    for place, text in files.items():
-        if place == path or not place.is_file():
-            page.write(place, text)
-    digests = shelf.digests | {piece.module: _digest(source)}
+    sources = {piece.module: source, **{name: course_source(name) for name in GIVEN}}
+    backups = [kept for name, text in sources.items() if (kept := _write(folder, name, text, shelf.digests.get(name)))]
+    digests = shelf.digests | {name: _digest(text) for name, text in sources.items()}
     page.write(store(folder), json.dumps({"blocks": json.loads(dumped(blocks)), "digests": digests}, indent=1) + "\n")
     finder.forget(piece.module)
-    return WrittenModule(path, piece.names, backup)
+    return WrittenModule(_path(folder, piece.module), piece.names, backups)
 
 
-def _set_aside(folder: Folder, path: Path, digest: str | None, source: str) -> Path | None:
-    """Copy a file to attempts/ if it is neither what was written last nor what is about to be written."""
-    if not path.is_file() or _digest(text := path.read_text(encoding="utf-8", errors="replace")) == digest:
-        return None
+def _path(folder: Folder, module: str) -> Path:
+    return folder.path / PACKAGE / f"{module}.py"
+
+
+def _write(folder: Folder, module: str, source: str, digest: str | None) -> Path | None:
+    """Write a module whose text has changed; returns the copy of a file that was edited by hand, or None."""
+    if not (about := _path(folder, "__init__")).is_file():
+        page.write(about, ABOUT)
+    path = _path(folder, module)
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
     if text == source:
         return None
-    kept = page.free(folder.attempts / PACKAGE / path.name)
-    page.write(kept, path.read_bytes())
+    kept = None
+    if text is not None and _digest(text) != digest:
+        kept = page.free(folder.attempts / PACKAGE / path.name)
+        page.write(kept, path.read_bytes())
+    page.write(path, source)
     return kept
 
 

@@ -18,11 +18,9 @@ from nbformat import NotebookNode
 
 from shardlab.meant import instead
 from shardlab.study import page
+from shardlab.study.where import INSTALLED, NAME, ROOT, around
 
-NAME = ".study"
 FORMAT = 1
-ROOT = Path(__file__).resolve().parents[3]
-INSTALLED = Path(__file__).resolve().parents[1] / "pages"
 MOST_TWICE = 50  # times that a page says the same in a cell
 
 
@@ -93,11 +91,6 @@ def course_folder() -> Path:
 def _usual(source: Path) -> Path:
     """Where a learner's folder lies unless another is named: beside the course, or here if that is inside a package."""
     return (Path.cwd() if source == INSTALLED else source.parent) / "work"
-
-
-def around(place: Path) -> Path | None:
-    """The learner's folder that a path lies in, or None."""
-    return next((one for one in (place, *place.parents) if (one / NAME / "folder.json").is_file()), None)
 
 
 def find(path: Path | None = None, course: Path | None = None) -> Folder:

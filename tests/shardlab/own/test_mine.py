@@ -5,13 +5,12 @@ import importlib
 from random import Random
 
 import pytest
+from own_course import TIMES_TWO, USES
 from shardlab.own import blocks, finder, loader, shelf
 from shardlab.own.blocks import Block, Clash, module_source
 from shardlab.own.pieces import PIECES, piece_of, pieces
 from shardlab.study import bundle
 from shardlab.study.folder import begin
-
-from conftest import TIMES_TWO, USES
 
 SCATTER, REDUCE = "week01.ring-reduce-scatter", "week01.ring-all-reduce"
 
