@@ -78,7 +78,7 @@ def imports_mine(answer: Mapping[str, Any]) -> bool:
     """Whether an answer's cells import `mine`, or its pickle refers to it."""
     if "cells" in answer:
         return any(_IMPORTS_MINE.search(cell[1]) for cell in answer["cells"])
-    return any(f"mine.{name}".encode() in answer["pickle"] for name in (*PIECES, *GIVEN))
+    return any(f"mine.{name}".encode() in answer.get("pickle", b"") for name in (*PIECES, *GIVEN))
 
 
 @lru_cache
