@@ -1,12 +1,14 @@
 """An answer leaves its page for `mine/` with exactly what it needs, or a sentence says why it cannot."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from shardlab.own.blocks import module_source
 from shardlab.own.pieces import piece_of
 
-from autograder import check, weeks
+from autograder import weeks
 from autograder.judging import keeping, submission
 from autograder.judging.judge import Judge
 from autograder.matrices import kill_matrix
@@ -28,7 +30,7 @@ def names(block):
     return [name for name, _ in block.parts]
 
 
-def test_helpers_constants_and_needed_imports_come_along_and_demonstrations_do_not():
+def test_helpers_constants_and_imports_come_along_demonstrations_do_not():
     cells = [IMPORTS, "x = torch.randn(4)\nprint(x)", HELPER, "SIZE = 2**10", TWO, "flatten_and_pad([x], 2)"]
     block = block_of(FLATTEN, cells)
     assert names(block) == ["padded", "SIZE", "flatten_and_pad", "unflatten"]
@@ -110,16 +112,25 @@ def test_a_graded_answer_may_use_the_courses_answers_of_earlier_weeks(of_week_1)
         assert "No module named 'mine.ddp'" in judge.judge(found, answer, 1).text
 
 
-def test_a_checked_function_finds_the_same(of_week_1, capsys, monkeypatch):
-    import sys
-    from types import ModuleType
+AT_THE_DESK = """
+import sys
+from types import ModuleType
+from autograder import check
+from autograder.reading import stand_ins
 
-    module = ModuleType("mine.collectives")
-    exec(stand_ins.before("week02")["collectives"], module.__dict__)
-    monkeypatch.setitem(sys.modules, "mine.collectives", module)
-    space = {"__name__": "__main__"}
-    exec(SUM, space)
-    assert check("week02.average-gradients", space["average_gradients"]) == 2, capsys.readouterr().out
+ring, page = sys.argv[1:]
+stand_ins.before = lambda exercise: {"collectives": ring}
+sys.modules["mine.collectives"] = module = ModuleType("mine.collectives")
+exec(ring, module.__dict__)
+exec(page)
+check("week02.average-gradients", average_gradients)
+"""
+
+
+def test_a_checked_function_finds_the_same(of_week_1):
+    program = [sys.executable, "-c", AT_THE_DESK, stand_ins.before("week02")["collectives"], SUM]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+    assert "2 of 2 points" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_outside_of_a_learners_folder_nothing_is_kept(tmp_path, monkeypatch):
@@ -163,7 +174,7 @@ def judged(judge, own):
     return submission._judged(judge, found, answer, 1)
 
 
-def test_a_mine_that_was_handed_in_is_used_and_one_that_costs_points_is_replaced(of_week_1, monkeypatch):
+def test_a_mine_that_was_handed_in_is_used_or_replaced(of_week_1, monkeypatch):
     monkeypatch.setattr(stand_ins, "ASSEMBLES", "week02")
     ring = stand_ins.before("week02")["collectives"]
     with Judge() as judge:

@@ -26,10 +26,16 @@ def install() -> None:
         sys.meta_path.insert(0, Finder())
 
 
-def serve(modules: Mapping[str, str], own: Mapping[str, str] | None = None) -> None:
-    """From now on these modules, {name: source}, are all that `mine` has: no file is read. `own` goes over them."""
+def serve(modules: Mapping[str, str] | None, own: Mapping[str, str] | None = None) -> None:
+    """From now on these modules, {name: source}, are all that `mine` has: no file is read. `own` goes over them.
+
+    None: the files again.
+    """
     global _served  # noqa: PLW0603 - one process, one sandbox
-    _served = {name: (text, (own or {}).get(name, "")) for name, text in ({**(own or {}), **modules}).items()}
+    own = own or {}
+    _served = None
+    if modules is not None:
+        _served = {name: (text, own.get(name, "")) for name, text in {**own, **modules}.items()}
     forget()
 
 

@@ -36,7 +36,7 @@ def test_the_course_stands_in_and_says_so_once(folder, capsys):
     assert not capsys.readouterr().out
 
 
-def test_the_learners_function_is_taken_also_by_the_courses_of_the_same_module(folder, capsys):
+def test_the_learners_function_is_taken_also_by_the_courses(folder, capsys):
     keep(folder, SCATTER, scatter_block(3))
     module = collectives()
     assert module.ring_reduce_scatter([1], group=None) == [3]
@@ -99,7 +99,7 @@ def test_a_sandbox_has_what_it_is_served_and_nothing_else(folder):
         importlib.import_module("mine.collectives")
 
 
-def test_two_answers_that_define_a_helper_differently_are_refused_before_anything_is_written(folder):
+def test_two_answers_with_different_helpers_of_a_name_are_refused(folder):
     keep(folder, SCATTER, Block((), (("half", "def half(x):\n    return x / 2"), *scatter_block().parts)))
     before = (folder.path / "mine" / "collectives.py").read_text()
     with pytest.raises(Clash, match="`half` differently"):

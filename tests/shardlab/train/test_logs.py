@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from shardlab.costs.models.flops import model_flops_per_token
 from shardlab.costs.models.model import num_parameters
 from shardlab.figures import draw_losses
-from shardlab.train import Row, build, read_log
+from shardlab.train import LoggedStep, build, read_log
 from shardlab.train.curve import runs_of
 from shardlab.train.logs import FILE, Logs, entries
 from shardlab.train.loop import Training
@@ -66,7 +66,7 @@ def test_a_log_that_cannot_be_written_costs_no_step(tmp_path, capsys, monkeypatc
 
     monkeypatch.setattr(Path, "open", full)
     monkeypatch.setattr(logs._events, "scalars", full)
-    logs.row(Row(1, 2.0, 1.0, 0.1, 128, 0.5, None, 2**20), steps=4, show=True)
+    logs.row(LoggedStep(1, 2.0, 1.0, 0.1, 128, 0.5, None, 2**20), steps=4, show=True)
     told = capsys.readouterr()
     assert "step 1/4  loss 2.0000" in told.out and "256 tokens/s" in told.out
     assert told.err.count("No space left on device") == 2
