@@ -1,9 +1,12 @@
 """Which tests run, in which order, and what a run says at its end.
 
 `--cases 2`, as CI runs, is a fixed set, so that a regression fails its own commit: every test function but those of
-`WHOLE_ONLY`, the first of its cases and others at equal distances, more where points and secrets are protected, one of
-a slow test.
+`whole_only.toml`, the first of its cases and others at equal distances, more where points and secrets are protected,
+one of a slow test.
 """
+
+import tomllib
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
@@ -11,12 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 TRUST = ("tests/attacks/", "tests/autograder/test_plain.py", "tests/autograder/test_wire.py")
 SHARE_OF_TRUST = 6  # of a test that protects trust, a sixth of the cases runs
-WHOLE_ONLY = {  # a minute or more alone, on a busy machine; what else covers it in the fixed set
-    "test_from_the_release_to_the_tables_of_the_lms": "a class of 40, four minutes; test_attacks grades a class of 12",
-    "test_a_student_works_through_the_week": "95 s of browser; test_study drives a week's page as well",
-    "test_a_grade_and_its_page_reach_the_student_alone": "95 s; the other tests of three accounts",
-    "test_each_message_has_a_line_a_function_and_a_module": "70 s; the other Megatron comparisons of lab 2",
-}
+WHOLE_ONLY = tomllib.loads(Path(__file__).with_name("whole_only.toml").read_text(encoding="utf-8"))
 APART = ("tests/autograder/test_kill_matrix.py", "tests/autograder/test_own_solutions.py")  # each test by itself
 LONGEST = (*APART, "tests/attacks/", "tests/browser/")  # first, so that no process is left alone with one in the end
 
