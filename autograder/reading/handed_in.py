@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shardlab.own.blocks import unusable
 from shardlab.own.pieces import PIECES
 
-from autograder.jobs.statements import NOT_PYTHON, PARSING
+from autograder.jobs.statements import PARSING
 
 MOST_LETTERS = 200_000  # of all modules; the course's have 40,000
 
@@ -29,20 +29,10 @@ def modules_in(cells: Sequence[Mapping[str, Any]]) -> tuple[dict[str, str], list
         return {}, [f"Your mine/ has more than {MOST_LETTERS:,} characters, and was left out."]
     modules, notes = {}, []
     for name in PIECES:
-        if name in found and (reason := _unusable(found[name])):
+        with PARSING:
+            reason = unusable(found.get(name, ""))
+        if reason:
             notes.append(f"Your mine/{name}.py was replaced by the course's: {reason}.")
         elif name in found:
             modules[name] = found[name]
     return modules, notes
-
-
-def _unusable(source: str) -> str:
-    """Why the text of a module cannot be used, "" where it can."""
-    try:
-        with PARSING:
-            tree = ast.parse(source)
-    except NOT_PYTHON as error:
-        return f"it is not Python ({str(error)[:80]})"
-    defined = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
-    twice = next((name for name in defined if defined.count(name) > 1), None)
-    return f"it defines {twice} twice" if twice else ""

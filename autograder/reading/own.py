@@ -48,7 +48,7 @@ def block_of(piece: Piece, cells: Sequence[str]) -> Block:
     due = _closure(piece, placed, last)
     imports = tuple(placed[place].source for place in due if placed[place].statement.is_import)
     parts = tuple(
-        (next(iter(placed[place].statement.binds)), placed[place].source)
+        (min(placed[place].statement.binds), placed[place].source)
         for place in due
         if not placed[place].statement.is_import
     )
@@ -57,7 +57,7 @@ def block_of(piece: Piece, cells: Sequence[str]) -> Block:
 
 
 def _is_from_itself(piece: Piece, statement: Statement) -> bool:
-    """Whether it imports from the module that the piece belongs to, where the name is anyway."""
+    """Whether it imports from the module that the piece is written to, which has the name already."""
     return isinstance(statement.tree, ast.ImportFrom) and statement.tree.module == f"{PACKAGE}.{piece.module}"
 
 

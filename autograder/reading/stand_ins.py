@@ -65,7 +65,8 @@ _IMPORTS_MINE = re.compile(r"\b(from|import)\s+mine\b")
 def with_mine(answer: Mapping[str, Any], exercise: str) -> dict[str, Any]:
     """An answer with the modules of `mine` that it may import, if it imports any.
 
-    Its own modules, handed in with the page, are kept from the week on that assembles them; earlier they play no part.
+    exercise: "week03.zero1", or any name that begins with the week. The student's own modules, which came with the
+    page, are kept from the week on that assembles them; earlier ones are graded without.
     """
     kept = {key: value for key, value in answer.items() if key != "own"}
     if not imports_mine(answer):
@@ -87,7 +88,7 @@ def before(exercise: str, root: Path = ROOT) -> dict[str, str]:
 
     So an earlier mistake costs nothing later, and no exercise finds its own answer there.
     """
-    order = _on_page(exercise.partition(".")[0], root)
+    order = _on_page(exercise[:6], root)
     earlier = {name: one for name, one in course_blocks(pages(root)).items() if _comes_before(name, exercise, order)}
     modules = {name: {key: earlier[key] for key in PIECES[name] if key in earlier} for name in PIECES}
     sources = {name: module_source(name, blocks) for name, blocks in modules.items() if blocks}

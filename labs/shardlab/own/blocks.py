@@ -98,6 +98,17 @@ def signature_digest(block: Block, names: tuple[str, ...]) -> str:
     return hashlib.sha256("\n".join(functions).encode()).hexdigest()[:6]
 
 
+def unusable(source: str) -> str:
+    """Why the text of a module cannot be used, as the end of a sentence; "" where it can."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return f"it is not Python ({str(error)[:80]})"
+    defined = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+    twice = next((name for name in defined if defined.count(name) > 1), None)
+    return f"it defines {twice} twice: delete one of the two" if twice else ""
+
+
 def dumped(blocks: Blocks) -> str:
     """Blocks as JSON text."""
     return json.dumps({name: asdict(one) for name, one in sorted(blocks.items())}, indent=1, ensure_ascii=False) + "\n"
@@ -147,6 +158,6 @@ def course_blocks(pages: Path) -> Blocks:
     return unpacked(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def standing_for(piece: Piece, blocks: Mapping[str, Block]) -> str:
+def course_digest(piece: Piece, blocks: Mapping[str, Block]) -> str:
     """The digest of the course's signatures for a piece, "000000" where the course came without its answers."""
     return blocks[piece.exercise].signatures if piece.exercise in blocks else "000000"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,12 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shardlab.own.blocks import MARK, Blocks, module_source, standing_for, unpacked
+from shardlab.own.blocks import MARK, Blocks, course_digest, module_source, unpacked, unusable
 from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
 from shardlab.study.where import around, packed_answers
-
-NOT_ITS_OWN = (SyntaxError, ValueError, OSError, UnicodeDecodeError)
 
 
 def spec(module: str, served: Mapping[str, tuple[str, str]] | None) -> ModuleSpec | None:
@@ -79,7 +76,7 @@ class _Own(Loader):
         text, trouble = _text(self._path), ""
         if text is not None:
             before = dict(space)
-            trouble = _refusal(text, self._module) or _run(text, space, str(self._path))
+            trouble = unusable(text) or _run(text, space, str(self._path))
             if trouble:
                 space.clear()
                 space.update(before)
@@ -140,7 +137,7 @@ def _run(text: str, space: dict[str, Any], path: str) -> str:
     try:
         run(text, space, path)
     except Exception as error:
-        return f"{Path(path).name} cannot be imported ({type(error).__name__}: {error})"
+        return f"it cannot be imported ({type(error).__name__}: {error})"
     return ""
 
 
@@ -149,18 +146,8 @@ def _text(path: Path | None) -> str | None:
         return None
     try:
         return path.read_text(encoding="utf-8")
-    except NOT_ITS_OWN:
-        return ""
-
-
-def _refusal(text: str, module: str) -> str:
-    """Why a learner's file is not used: it is not Python, or defines a function twice."""
-    try:
-        defined = [one.name for one in ast.parse(text).body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
-    except NOT_ITS_OWN as error:
-        return f"{module}.py is not Python ({error})"
-    twice = sorted({name for name in defined if defined.count(name) > 1})
-    return f"{module}.py defines {twice[0]} twice: delete one of the two" if twice else ""
+    except (OSError, ValueError) as error:
+        return f"{error}"  # no Python: the module is replaced, and says so
 
 
 def _put_back_stale(text: str, module: str, space: dict[str, Any], course: Mapping[str, Any]) -> None:
@@ -168,7 +155,7 @@ def _put_back_stale(text: str, module: str, space: dict[str, Any], course: Mappi
     written = dict(MARK.findall(text))
     blocks = _course()
     for piece in _pieces_in(module):
-        now = standing_for(piece, blocks)
+        now = course_digest(piece, blocks)
         if written.get(piece.exercise, now) not in (now, "000000"):
             space.update({name: course[name] for name in piece.names if name in course})
 
@@ -196,7 +183,7 @@ def _say(module: str, missing: list[str], trouble: str) -> None:
     if own_folder() is None:
         return
     if trouble:
-        print(f"mine.{module}: {trouble}. The course's version stands in.")
+        print(f"mine/{module}.py was replaced by the course's: {trouble}.")
     elif missing:
         due = dict.fromkeys(piece.exercise for piece in _pieces_in(module) if set(piece.names) & set(missing))
         print(f"mine.{module}: {', '.join(missing)} from the course, until you pass {', '.join(due)}.")

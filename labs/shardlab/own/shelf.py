@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardlab.own import finder
-from shardlab.own.blocks import Block, Blocks, course_blocks, dumped, loaded, module_source, standing_for
+from shardlab.own.blocks import Block, Blocks, course_blocks, course_digest, dumped, loaded, module_source
 from shardlab.own.loader import course_source
 from shardlab.own.names import PACKAGE
 from shardlab.own.pieces import GIVEN, PIECES, Piece, pieces
@@ -65,7 +65,7 @@ def read(folder: Folder) -> Shelf:
 def keep(folder: Folder, piece: Piece, block: Block) -> WrittenModule:
     """Put a block on the shelf and write its module. Raises Clash, before anything changes, for a name used twice."""
     shelf = read(folder)
-    block = replace(block, signatures=standing_for(piece, course_blocks(folder.course)))
+    block = replace(block, signatures=course_digest(piece, course_blocks(folder.course)))
     blocks = shelf.blocks | {piece.exercise: block}
     source = module_source(piece.module, blocks)
     sources = {piece.module: source, **{name: course_source(name) for name in GIVEN}}
