@@ -33,14 +33,18 @@ def from_solutions(root: Path = ROOT) -> Blocks:
     return {piece.exercise: block_of(piece, cells[piece.week]) for piece in pieces()}
 
 
+def sources_of(blocks: Blocks) -> dict[str, str]:
+    """{module: source} of the modules that these blocks make, and of the given ones."""
+    modules = {name: {key: blocks[key] for key in PIECES[name] if key in blocks} for name in PIECES}
+    sources = {name: module_source(name, own) for name, own in modules.items() if own}
+    return sources | {name: course_source(name) for name in GIVEN}
+
+
 def write_source(folder: Path, root: Path = ROOT) -> Path:
     """Write the course's own `mine` as plain files into a folder and return the package."""
-    blocks = from_solutions(root)
-    sources = {name: module_source(name, {key: blocks[key] for key in PIECES[name]}) for name in PIECES}
-    sources |= {name: course_source(name) for name in GIVEN}
     target = folder / PACKAGE
     target.mkdir(parents=True, exist_ok=True)
-    for name, source in {"__init__": "", **sources}.items():
+    for name, source in {"__init__": "", **sources_of(from_solutions(root))}.items():
         (target / f"{name}.py").write_text(source, encoding="utf-8")
     return target
 
@@ -89,10 +93,8 @@ def before(exercise: str, root: Path = ROOT) -> dict[str, str]:
     So an earlier mistake costs nothing later, and no exercise finds its own answer there.
     """
     order = _on_page(exercise[:6], root)
-    earlier = {name: one for name, one in course_blocks(pages(root)).items() if _comes_before(name, exercise, order)}
-    modules = {name: {key: earlier[key] for key in PIECES[name] if key in earlier} for name in PIECES}
-    sources = {name: module_source(name, blocks) for name, blocks in modules.items() if blocks}
-    return sources | {name: course_source(name) for name in GIVEN}
+    every = course_blocks(pages(root))
+    return sources_of({name: one for name, one in every.items() if _comes_before(name, exercise, order)})
 
 
 def _comes_before(piece: str, exercise: str, order: list[str]) -> bool:

@@ -189,3 +189,17 @@ def test_before_the_week_that_assembles_it_a_mine_plays_no_part(of_week_1):
     with Judge() as judge:
         verdict = judged(judge, "def ring_all_reduce(tensor, *, group):\n    return 0 * tensor")
     assert verdict.is_right and "replaced" not in verdict.text
+
+
+def test_a_name_that_begins_with_the_week_is_enough():
+    """As `exhibits` has it: the cell of a page, not an exercise."""
+    assert "mean_slice" in stand_ins.before("week04 given 4")["zero"]
+    assert "fsdp" not in stand_ins.before("week04 given 4")
+
+
+@pytest.mark.parametrize("week", sorted(weeks.WEEKS))
+def test_no_exercise_finds_its_own_answer(week):
+    for found in weeks.of_week(week):
+        piece = piece_of(found.exercise)
+        source = stand_ins.before(found.exercise).get(piece.module, "") if piece else ""
+        assert f"# ---- {found.exercise} (" not in source

@@ -1,11 +1,9 @@
 """Week 15's trainer, made of the course's answers: 8 ranks of torchrun equal one process, and bytes their formulas."""
 
 import ast
-import io
 import json
 import subprocess
 import sys
-import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -13,9 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+from shardlab.own.report import code_lines
 
+from autograder.reading import stand_ins
 from autograder.weeks.week15_capstone_build import _one_process, _step_bytes
-from tests.own.compose import compose, modules
 
 pytestmark = pytest.mark.timeout(900)  # eight ranks on few cores
 SAME = 1e-5
@@ -51,7 +50,7 @@ class Run:
 def runs(tmp_path_factory) -> list[list[Run]]:
     """The reports of 8 ranks, for every recipe."""
     folder = tmp_path_factory.mktemp("own")
-    compose(folder)
+    stand_ins.write_source(folder)
     (folder / "recipes.json").write_text(json.dumps([MODEL | one for one in RECIPES]))
     ranks = Path(__file__).with_name("ranks.py")
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "8"]
@@ -80,7 +79,7 @@ def one_process(recipe: dict[str, Any], folder: Path) -> tuple[list[float], _one
     """Losses and the state at the end; the weights are drawn by the given module, which needs no ranks."""
     drawn = subprocess.run(
         [sys.executable, "-c", DRAW, json.dumps(recipe), str(folder / "drawn.pt")],
-        cwd=compose(folder).parent,
+        cwd=stand_ins.write_source(folder).parent,
         check=False,
         capture_output=True,
         text=True,
@@ -164,13 +163,15 @@ for given in json.loads(sys.argv[1]):
 
 def test_wrong_recipes_are_refused_with_a_sentence(tmp_path):
     command = [sys.executable, "-c", REFUSE, json.dumps(list(REFUSED))]
-    told = subprocess.run(command, cwd=compose(tmp_path).parent, check=True, capture_output=True, text=True).stdout
+    told = subprocess.run(
+        command, cwd=stand_ins.write_source(tmp_path).parent, check=True, capture_output=True, text=True
+    ).stdout
     for line, sentence in zip(told.splitlines(), REFUSED.values(), strict=True):
         assert sentence in line
 
 
 def test_what_the_trainer_runs_is_at_most_900_lines():
-    trees = {name: ast.parse(source) for name, source in modules().items()}
+    trees = {name: ast.parse(source) for name, source in stand_ins.sources_of(stand_ins.from_solutions()).items()}
     assert sum(code_lines(source) for source in reached(trees).values()) <= 900
 
 
@@ -201,15 +202,3 @@ def binds(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.Assign | ast.AugAssign):
         return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
     return set()
-
-
-def code_lines(source: str) -> int:
-    """Lines without blank ones, comments and docstrings."""
-    bodies = [node.body for node in ast.walk(ast.parse(source)) if isinstance(getattr(node, "body", None), list)]
-    texts = [
-        one for body in bodies for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
-    ]
-    skipped = {line for one in texts for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
-    empty = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-    tokens = [one for one in tokenize.generate_tokens(io.StringIO(source).readline) if one.type not in empty]
-    return len({line for one in tokens for line in range(one.start[0], one.end[0] + 1)} - skipped)
