@@ -8,8 +8,9 @@ from rich.text import Text
 
 from shardlab.own import shelf
 from shardlab.own.names import PACKAGE
-from shardlab.own.pieces import Piece
 from shardlab.study.folder import Folder, find
+
+WIDTH = 76  # characters that fit next to JupyterLab's files
 
 
 def show() -> None:
@@ -21,13 +22,16 @@ def show() -> None:
 
 
 def table(folder: Folder) -> Group:
-    """A row for each module of `mine`: the functions that are the learner's, and the exercises still to pass."""
-    found = Table(title="Your own trainer")
-    for name in ("module", "yours", "the course's, until you pass"):
-        found.add_column(name, overflow="fold")
+    """A row for each module of `mine`: how many functions are the learner's, and the exercises still to pass."""
+    found = Table(title="Your own trainer", width=WIDTH)
+    found.add_column("module", no_wrap=True)
+    found.add_column("yours", justify="right", no_wrap=True)
+    found.add_column("the course's, until you pass", overflow="fold")
     for module, rows in shelf.yours(folder).items():
-        left = [piece.exercise for piece, is_own in rows if not is_own]
-        found.add_row(f"{PACKAGE}/{module}.py", _functions([piece for piece, own in rows if own]), ", ".join(left))
+        own, every = (sum(len(piece.names) for piece, is_own in rows if is_own or both) for both in (False, True))
+        left = [piece for piece, is_own in rows if not is_own]
+        to_pass = f"{left[0].week}: {', '.join(one.exercise.partition('.')[2] for one in left)}" if left else ""
+        found.add_row(f"{PACKAGE}/{module}.py", f"{own} of {every}", to_pass)
     return Group(found, Text(summary(folder)))
 
 
@@ -36,7 +40,3 @@ def summary(folder: Folder) -> str:
     rows = [row for module in shelf.yours(folder).values() for row in module]
     num = sum(len(piece.names) for piece, is_own in rows if is_own)
     return f"{num} of {sum(len(piece.names) for piece, _ in rows)} functions of your trainer are yours."
-
-
-def _functions(own: list[Piece]) -> str:
-    return ", ".join(name for piece in own for name in piece.names)
