@@ -83,10 +83,9 @@ def _with_stand_ins(judge: Judge, check: Check, answer: dict, seed: int) -> Verd
     if without.points <= verdict.points:
         return verdict
     used = [name for name in own if any(f"mine.{name}" in cell[1] for cell in answer["cells"])] or list(own)
+    why = verdict.text.split("\nHint")[0]  # the exercise itself is right
     for name in used:
         others = {other: text for other, text in own.items() if other != name}
         if (found := judge.judge(check, answer | {"own": others}, seed)).points >= without.points:
-            return replace(
-                found, text=f"{found.text}\nYour mine/{name}.py was replaced by the course's: {verdict.text}"
-            )
-    return replace(without, text=f"{without.text}\nYour mine/ was replaced by the course's: {verdict.text}")
+            return replace(found, text=f"{found.text}\nThe course's mine/{name}.py was used, because with yours: {why}")
+    return replace(without, text=f"{without.text}\nThe course's mine/ was used, because with yours: {why}")
