@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 import torch
+from shardlab.own import finder
 
 from autograder import weeks
 from autograder.judging.judge import Judge, Verdict
@@ -37,6 +38,13 @@ def nothing_is_left() -> Iterator[None]:
         with suppress(psutil.NoSuchProcess):  # ZombieProcess is one of them
             commands.append(" ".join(child.cmdline()))
     assert [one for one in commands if "shardlab" in one] == [], "left behind"
+
+
+@pytest.fixture(autouse=True)
+def mine_is_read_from_files_again() -> Iterator[None]:
+    """Forget what a sandbox job in this process served as `mine`: it would hide the course's from the next test."""
+    yield
+    finder.serve(None)
 
 
 @pytest.fixture(scope="session")

@@ -166,12 +166,12 @@ def test_the_interviews_numbers():
     assert -(-16 * total // costs.find_accelerator("h100").memory_bytes) == 125 and round((1 - 1 / 32) ** 64, 2) == 0.13
 
 
-def trained(rate):
+def trained(rate, seed):
     """As the page trains, but longer: how full the fullest expert is over the mean, and bits of it about a character.
 
     After the page's 250 steps that was 1.4 with two threads and 1.8 with one: their sums differ in the last digit.
     """
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     text, choice = model.read_text(ROOT / "docs"), model.Choice(8, 2, score=torch.sigmoid, renormalise=True)
     config = model.GPTConfig(layers=2, hidden=32, heads=4, sequence=32)
     network = model.MoEGPT(config, MoEConfig(32, 32, choice, shared=1, gated=True))
@@ -191,7 +191,10 @@ def trained(rate):
 
 @pytest.mark.slow
 def test_a_bias_evens_the_load_and_experts_specialise_more():
-    (full, bits), (full_with, bits_with) = trained(0.0), trained(0.005)
+    """Medians of three seeds: one seed moves by 0.4 bits when the text in docs/ changes."""
+    full, bits, full_with, bits_with = torch.tensor(
+        [[*trained(0.0, seed), *trained(0.005, seed)] for seed in range(3)]
+    ).median(0)[0]
     assert full > 2 and full_with < 1.6 and bits_with > bits + 0.3
 
 

@@ -4,7 +4,6 @@ import ast
 import sys
 
 import pytest
-from shardlab.own import finder
 
 from autograder import weeks
 from autograder.jobs import student
@@ -19,8 +18,6 @@ from tests.autograder.habits import TABLES
 def own_main(monkeypatch):
     """Cells run in a module called `__main__`: here and now, in this process."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    yield
-    finder.serve(None)
 
 
 def run(cells, names=("answer",)):
