@@ -862,8 +862,8 @@ check("week15.newest", newest_complete, cases=cases)
 # %% [markdown]
 # ## 9 · Kill a rank
 #
-# Your trainer with dp 2 · tp 2 saves its pieces every four steps. In step 11 rank 2 gets a SIGKILL; then your
-# `newest_complete` and `reads` load a checkpoint. **Predict:** from which step does training continue, and what is lost?
+# Your trainer with dp 2 · tp 2 saves every four steps; your `newest_complete` and `reads` load. In step 11 rank 2 gets
+# a SIGKILL. **Predict:** from which step does training continue, and what is lost?
 
 
 # %%
