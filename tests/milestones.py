@@ -1,6 +1,6 @@
-"""`python -m tests.milestones` writes docs/milestones.md: what the notes behind the course say, and where it stands.
+"""`python -m tests.milestones` writes docs/milestones.md: claims in the notes behind the course, and whether they hold.
 
-Each row is in our own words. What holds is computed by the functions of `shardlab` that the week uses.
+Each row is in our own words. The column *what holds* is computed by the functions of `shardlab` that the week uses.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ SMALL, TP2 = gpt("twelve layers", 12, 512, 8, sequence=512), Layout(tp=2, microb
 
 @dataclass(frozen=True)
 class Row:
-    """said: as notes have it. holds: a text with numbers in braces. where: exercises of weeks, or labs."""
+    """said: the notes' claim. holds: a text with numbers in braces. where: exercises of weeks, or labs."""
 
     said: str
     holds: str
@@ -188,8 +188,8 @@ ROWS = (
         False,
     ),
     Row(
-        "send the largest gradients only, or a bit of each, and keep the rest for later",
-        "1% of a million fp32 numbers, with their places: {top_k:.0f} times fewer bytes; one bit of each: "
+        "send only the largest gradients, or one bit of each, and keep the rest for later",
+        "1% of a million fp32 numbers, with their indices: {top_k:.0f} times fewer bytes; one bit of each: "
         "{one_bit:.0f} times",
         lambda: {
             "top_k": 4e6 / compression.top_k_bytes(compression.kept_elements(10**6, 0.01)),
@@ -213,7 +213,7 @@ ROWS = (
     Row(
         "mixed precision halves memory and communication",
         "communication: {gradients:.0f} times less; the *states* are {mixed} bytes per parameter, and {fp32} in fp32; "
-        "activations are what it halves",
+        "it halves activations",
         lambda: {
             "gradients": RECIPES["fp32"].gradients / RECIPES["mixed"].gradients,
             "mixed": RECIPES["mixed"].total,
@@ -355,8 +355,7 @@ ROWS = (
     ),
     Row(
         "interview: how does DualPipe hide communication?",
-        "on 8 ranks with 20 microbatches a rank idles {dualpipe:.0f} of {of:.0f}; what hides what is measured in week "
-        "13",
+        "on 8 ranks with 20 microbatches a rank idles {dualpipe:.0f} of {of:.0f}; week 13 measures what is hidden",
         _schedules,
         ("week13.bill", "week13.dualpipe", "week13.pair-seconds"),
         True,
@@ -364,7 +363,7 @@ ROWS = (
     # ---- all together, weeks 9 and 10 ----
     Row(
         "64 GPUs: TP 8 × PP 4 × DP 2",
-        "{world} ranks; which ranks share a server is what matters",
+        "{world} ranks; it matters which ranks share a server",
         lambda: {"world": Layout(tp=8, pp=4, dp=2).world},
         ("week09.coordinates", "week09.rank-37"),
         True,
@@ -397,14 +396,14 @@ ROWS = (
     ),
     Row(
         "interview: one trillion parameters on 1,024 H100",
-        "a plan, its memory, its utilisation and what to check first, from your own planner",
+        "a plan, its memory, its utilization and what to check first, from your own planner",
         _nothing,
         ("week10.fits", "week10.trillion"),
         True,
     ),
     Row(
         "Dolma's 7B, Yi, Gemma 2, Llama 3 and DeepSeek: which parallelism, and why",
-        "section 10 of week 10, each beside what the planner would have tried first; older notes give DeepSeek-V3 "
+        "section 10 of week 10 compares each with the planner's first choice; older notes give DeepSeek-V3 "
         "tensor parallelism, which it does not use",
         _nothing,
         ("week10.ranked",),
@@ -424,7 +423,7 @@ ROWS = (
     ),
     Row(
         "context parallelism and ring attention split the sequence",
-        "their bytes beside those of Ulysses and of gathered keys, and the work of each rank",
+        "their bytes compared with those of Ulysses and of gathered keys, and the work of each rank",
         _nothing,
         ("week14.bill", "week14.ring", "week14.ulysses"),
         True,
@@ -438,8 +437,8 @@ ROWS = (
         True,
     ),
     Row(
-        "capstone: design a training and defend it",
-        "the cheapest layout that fits and is in time, every number of its document, and a review of changes",
+        "capstone: design a training run and defend it",
+        "the cheapest layout that fits and meets the deadline, every number of its document, and a review of changes",
         _nothing,
         ("week16.bill", "week16.published", "week16.review", "week16.design"),
         True,
@@ -448,7 +447,7 @@ ROWS = (
     Row(
         "labs: each parallelism simulated, with a memory calculator; Megatron's own layers and pipelines; the stages "
         "of ZeRO",
-        "commands that print the prediction beside the measurement",
+        "commands that print the prediction next to the measurement",
         _nothing,
         ("labs/lab01-parallelism-sim/", "labs/lab02-megatron/", "labs/lab03-zero/"),
         True,
@@ -467,8 +466,8 @@ HEAD = """# Numbers from lecture notes, and what holds
 
 <!-- written by `python -m tests.milestones`; tests/test_milestones.py computes it again -->
 
-The course grew out of lecture notes, study plans and interview lists. Every number and milestone in them has a place
-in a week; some are wrong, and the week shows why. The column *what holds* is computed by the functions of the weeks.
+The course grew out of lecture notes, study plans and interview lists. A week covers every number and milestone in
+them; some are wrong, and the week shows why. The functions of the weeks compute the column *what holds*.
 **✓** it holds as stated · **✗** it does not, or only under a condition that the notes do not name.
 """
 

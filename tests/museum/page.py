@@ -13,23 +13,23 @@ HEAD = """# The bug museum
 
 <!-- written by `python -m tests.museum.page`, which measures every number again; the texts are in tests/museum/ -->
 
-Nobody here was careless. People who build the frameworks that you use wrote these bugs, others reviewed them, and
-models were trained with them. Almost all have the right shapes and a falling loss. What they have in common is that
-**somebody compared the wrong thing, or nothing**.
+Nobody here was careless. The people who build the frameworks that you use wrote these bugs, others reviewed them, and
+models were trained with them. Almost all have the right shapes and a falling loss. In all of them, **somebody compared
+the wrong thing, or nothing**.
 
-So every exhibit has a number first, then what happened, and then the question that matters when you write your own:
-*which check would have found it?* Before you read on in an exhibit, look at its number and guess.
+Each exhibit starts with a number, then says what happened, and then which checks find the bug. That is the question
+that matters when you write your own code. Before you read an exhibit, look at its number and guess.
 
-The numbers are measured by code of this repository, most of them by the cell "as found" of the week's own page, on
-real ranks. The threads are where the bug, or a close relative, is public; a part of each was read for this page, not
-all. Where a hunt is graded, the museum tells the symptom, and the repair is yours.
+Code in this repository measures the numbers on real ranks, mostly the cell "as found" of the week's own page. The
+threads are where the bug, or a closely related one, is public; we read part of each for this page, not all. Where a
+hunt is graded, the museum describes the symptom, and the fix is yours.
 """
 CHECKS = "## Six checks"
-LAST = """## What to take home
+LAST = """## Takeaways
 
-Short tests would have found most of these: **run the same step on one process and on two, three and four
-ranks, and compare gradients, not losses; compare rank with rank; count the bytes; and do it with sizes that do not
-divide, with a rank that has nothing, and with a tensor that is not contiguous.** Then change the mesh and do it again.
+Short tests would have found most of these bugs. **Run the same step on one process and on two, three and four ranks.
+Compare gradients, not losses. Compare rank with rank. Count the bytes. Use sizes that do not divide, a rank that has no
+data, and a tensor that is not contiguous.** Then change the mesh and do it again.
 """
 
 
@@ -42,7 +42,7 @@ def counted() -> str:
         lines.append(f"| **{check.name.lower()}** | {check.value} | {finds} | {first} |")
     silent = sum(Check.RESULT not in one.found_by for one in EXHIBITS)
     text = (
-        f"Of {len(EXHIBITS)} exhibits, {silent} are not found by the result of a step: it is right, or it never comes."
+        f"The result of a step does not reveal {silent} of {len(EXHIBITS)} exhibits: it is right, or it never arrives."
     )
     return "\n".join([*lines, "", text])
 
@@ -76,13 +76,13 @@ def linked(threads: Iterable[str]) -> list[str]:
 
 
 def by_exhibit(titles: Iterable[str]) -> str:
-    """Who would have found what: a row for each exhibit, a column for each check."""
+    """Which check finds which bug: a row for each exhibit, a column for each check."""
     names = [check.name.lower() for check in Check]
     lines = [f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     for number, (title, exhibit) in enumerate(zip(titles, EXHIBITS, strict=True), 1):
         marks = ["●" if check is exhibit.found_by[0] else "○" if check in exhibit.found_by else "" for check in Check]
         lines.append(f"| {number} · {title} | {' | '.join(marks)} |")
-    return "\n".join([*lines, "", "● the cheapest check, ○ finds it, too."])
+    return "\n".join([*lines, "", "● the cheapest check, ○ also finds it."])
 
 
 def rooms() -> dict[Check, list[int]]:
@@ -106,14 +106,14 @@ def whole() -> str:
     for check, numbers in rooms().items():
         parts += [ROOMS[check], *(sections[number] for number in numbers)] if numbers else []
     titles = [text.splitlines()[0].split(" · ", 1)[1] for text in sections.values()]
-    parts += ["## Who would have found what?", by_exhibit(titles), others(), LAST.rstrip()]
+    parts += ["## Which check finds which bug?", by_exhibit(titles), others(), LAST.rstrip()]
     return "\n\n".join(parts) + "\n"
 
 
 def others() -> str:
-    """Hunts of the weeks that are no exhibit."""
+    """Hunts of the weeks that are not exhibits."""
     text = ", ".join(f"`{one}`" for one in WITHOUT_A_THREAD)
-    text = f"Three more hunts have no thread here, because everybody writes these bugs at home: {text}."
+    text = f"Three more hunts have no public thread, because these bugs rarely leave the author's machine: {text}."
     return textwrap.fill(text, 120, break_on_hyphens=False)
 
 
