@@ -1,4 +1,4 @@
-"""Schedules that come from a student: read safely, refused with a sentence, compared with a reference."""
+"""Schedules that come from a student: read safely, refused with a sentence, held against a reference."""
 
 import re
 from random import Random

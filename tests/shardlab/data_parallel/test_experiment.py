@@ -10,7 +10,7 @@ from shardlab.model.gpt import GPT, GPTConfig
 from shardlab.model.text import batch_of, read_text
 
 DOCS = Path(__file__).parents[3] / "docs"
-TEXT = torch.tensor(list(b"One rank sends, another receives; no rank may wait forever.\n" * 200))  # the docs change
+TEXT = torch.tensor(list(b"One rank sends, another receives; no rank may wait for ever.\n" * 200))  # the docs change
 SMALL = GPTConfig(layers=2, hidden=24, heads=2, sequence=16)
 
 
