@@ -9,10 +9,10 @@ from tests.shardlab.generated.meshes import compared, draw_mesh_case, train_mesh
 
 CASES = [(world, range(first, first + 8)) for world, last in ((2, 24), (4, 16)) for first in range(0, last, 8)]
 REFUSALS = (
-    "sends gradients from hooks of a whole backward",
+    "sends gradients from hooks of a full backward",
     "a tied embedding in two stages of one rank",
     "by Ulysses: use ranks among",
-    "scores drop out",
+    "attention scores with dropout",
 )
 
 

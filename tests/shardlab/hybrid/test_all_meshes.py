@@ -8,7 +8,7 @@ from autograder.matrices.sample import fixed, some
 from tests.shardlab.hybrid.all_meshes import cases, meshes
 from tests.shardlab.hybrid.five_axes import differences, trained
 
-REFUSALS = "sends gradients from hooks of a whole backward", "a tied embedding in two stages of one rank"
+REFUSALS = "sends gradients from hooks of a full backward", "a tied embedding in two stages of one rank"
 SAMPLE = some(fixed("all-meshes"), cases(), 5)
 
 

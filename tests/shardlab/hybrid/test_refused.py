@@ -19,17 +19,17 @@ from tests.shardlab.hybrid.five_axes import DENSE, EXPERTS, Case, adam, new_mode
 TWO = Settings(num_microbatches=2)
 REFUSED = {
     "use 1 to 4 stages": Case(Mesh(pp=4), replace(TWO, schedule=interleaved), replace(DENSE, layers=4)),
-    r"4 heads and 1 key-value heads over tp = 8: use a tp among \[1, 2, 4\]": Case(
+    r"4 heads and 1 key-value heads cannot be split over tp = 8: use a tp among \[1, 2, 4\]": Case(
         Mesh(tp=8), TWO, replace(DENSE, kv_heads=1)
     ),
     "cannot be shared out to 4 ranks by Ulysses": Case(
         Mesh(cp=4, tp=2), replace(TWO, context=Ulysses()), replace(DENSE, heads=4, kv_heads=4)
     ),
-    r"4 experts over ep = 8: use an ep among \[1, 2, 4\]": Case(Mesh(dp=8, ep=8), TWO, moe=EXPERTS),
-    "experts of width 6 over etp = 4": Case(Mesh(tp=4), TWO, moe=replace(EXPERTS, width=6)),
-    "a model without experts: use ep = 1": Case(Mesh(dp=2, ep=2), TWO),
+    r"4 experts cannot be split over ep = 8: use an ep among \[1, 2, 4\]": Case(Mesh(dp=8, ep=8), TWO, moe=EXPERTS),
+    "experts of width 6 cannot be split over etp = 4": Case(Mesh(tp=4), TWO, moe=replace(EXPERTS, width=6)),
+    "the model has no experts: use ep = 1": Case(Mesh(dp=2, ep=2), TWO),
     "places each stage once, such as dualpipe_v": Case(Mesh(pp=2), replace(TWO, schedule=dualpipe, num_microbatches=4)),
-    "zero = 2 sends gradients from hooks of a whole backward": Case(Mesh(pp=2), replace(TWO, schedule=zb_h1, zero=2)),
+    "zero = 2 sends gradients from hooks of a full backward": Case(Mesh(pp=2), replace(TWO, schedule=zb_h1, zero=2)),
     "zero = 3 sends gradients from hooks": Case(Mesh(pp=2), replace(TWO, schedule=zbv, zero=3)),
     "use zero = 1, 2 or 3": Case(Mesh(dp=2), replace(TWO, replicas=2)),
     "3 replicas do not divide the 2 ranks of dp-cp": Case(Mesh(dp=2), replace(TWO, replicas=3, zero=1)),
@@ -80,12 +80,12 @@ def test_a_batch_that_does_not_fit_is_refused_by_all():
     by_rank = shardlab.run(steps_that_cannot_be, ranks=4, timeout=60)
     assert all(one == by_rank[0] for one in by_rank)
     rows, fewer, others, shape, token, nothing, long = by_rank[0][0]
-    assert "1 sequences cannot be cut into 2 microbatches: use 2 sequences" in rows
-    assert "rank 3 brings 1 sequences of 16 tokens, rank 0 2 of 16" in fewer
-    assert "rank 3 has other tokens or labels than rank 1, though both work on replica 1" in others
+    assert "1 sequences cannot be split into 2 microbatches: use 2 sequences" in rows
+    assert "rank 3 has 1 sequences of 16 tokens, but rank 0 has 2 of 16" in fewer
+    assert "rank 3 has different tokens or labels from rank 1, but both work on replica 1" in others
     assert "rank 1: tokens [2, 16] with labels [2, 15]" in shape
-    assert "rank 2: token" in token and "outside of a vocabulary of 13" in token
-    assert "every label of every rank is -100" in nothing
+    assert "rank 2: token" in token and "outside the vocabulary of 13" in token
+    assert "every label on every rank is -100" in nothing
     assert "32 tokens for a model with 16 positions: use 16 or fewer" in long
 
 
