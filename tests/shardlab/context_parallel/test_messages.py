@@ -120,15 +120,15 @@ def refusals():
 def test_bad_input_ends_in_a_sentence_on_every_rank():
     first, *others = shardlab.run(refusals, ranks=4, timeout=60)
     assert all(other == first for other in others)
-    assert first[0] == "4 tokens on a rank for a layout of 32 over 4 ranks: give 8, or a layout of 16"
-    assert first[1].startswith("rank 3 calls with 7 tokens") and "as many tokens" in first[1]
-    assert first[2] == "a layout for 2 ranks in a group of 4: make it for 4"
+    assert first[0] == "4 tokens on a rank do not fit a layout of 32 over 4 ranks: give 8, or a layout of 16"
+    assert first[1].startswith("rank 3 calls with 7 tokens") and "the same number of tokens" in first[1]
+    assert first[2] == "a layout for 2 ranks in a group of 4: make a layout for 4"
     assert first[3].startswith("rank 3 calls with SequenceLayout(")
-    assert first[4] == "6 heads cannot be shared out to 4 ranks by Ulysses: use ranks among [1, 2, 3, 6]"
+    assert first[4] == "6 heads cannot be split over 4 ranks by Ulysses: use ranks among [1, 2, 3, 6]"
     assert first[5].startswith("12 heads cannot share 8 key-value heads: use one of")
     assert first[6] == "groups of 2 and 2 ranks do not span 4: make them with two_level_groups, inner sizes [1, 2, 4]"
-    assert "3 heads cannot be shared out to 2 ranks" in first[7]
-    assert first[8] == "documents of 31 tokens in a sequence of 32: their lengths add up to 32"
+    assert "3 heads cannot be split over 2 ranks" in first[7]
+    assert first[8] == "documents of 31 tokens in a sequence of 32: let the lengths sum to 32"
     assert first[9] == "documents of 3 sequences for a batch of 2: give 1 list, or 2"
     assert first[10].startswith("rank 2 calls with Mask(causal=False")
     assert first[11].startswith("rank 0 has position ids [0, 1, 2, 3, 4, 5]... for tokens at [0, 1, 2, 3, 28, 29]")
@@ -154,7 +154,7 @@ def test_lengths_that_cannot_be_cut_are_told_what_would_work(make, sizes, told):
     ("chunks", "told"),
     [
         (((range(2),), (range(2, 5),)), "same number"),
-        (((range(2),), (range(1, 3),)), "each of the positions 0 to 3 once"),
+        (((range(2),), (range(1, 3),)), "each position 0 to 3 once"),
         (((range(2, 4), range(2)), (range(4, 8),)), "ascending"),
         ((), "same number"),
     ],

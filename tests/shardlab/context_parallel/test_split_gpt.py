@@ -184,9 +184,9 @@ def test_labels_end_with_their_documents():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="one for each token"):
+    with pytest.raises(ValueError, match="one label per token"):
         split_batch(torch.zeros(1, 8), torch.zeros(1, 7), layout=zigzag(8, 2), rank=0)
-    with pytest.raises(ValueError, match="8 tokens for a layout of 16"):
+    with pytest.raises(ValueError, match="8 tokens do not fit a layout of 16"):
         split_batch(torch.zeros(1, 8), torch.zeros(1, 8), layout=zigzag(16, 2), rank=0)
     with pytest.raises(ValueError, match="flash=True"):
         split_attention(GPT(GPTConfig(**CONFIG, dropout=0.1, flash=False)), layout=zigzag(32, 2), group=None)

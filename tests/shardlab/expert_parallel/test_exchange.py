@@ -79,9 +79,9 @@ def refused(wrong):
     ("wrong", "sentence"),
     [
         ("other counts", "rank 0 sends 1 rows to rank 1, which expects 2: exchange the counts first"),
-        ("too few rows", "rank 1 sends [1, 2] of 2 rows: give counts from 0 that add up to its rows"),
-        ("a count short", "rank 1 gives 1 and 2 counts to 2 ranks: give one per rank"),
-        ("negative", "rank 1 sends [4, -1] of 3 rows: give counts from 0 that add up to its rows"),
+        ("too few rows", "rank 1 sends [1, 2] of 2 rows: give counts of 0 or more that add up to its rows"),
+        ("a count short", "rank 1 has 1 and 2 counts for 2 ranks: give one per rank"),
+        ("negative", "rank 1 sends [4, -1] of 3 rows: give counts of 0 or more that add up to its rows"),
     ],
 )
 def test_counts_that_disagree_are_refused_everywhere_before_sending(wrong, sentence):
@@ -224,12 +224,12 @@ def trouble(what):
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
-        ("experts", "9 experts cannot be spread over 2 ranks: use an expert-parallel size among [1, 3, 9]"),
-        ("layers", "rank 1 has another layer than rank 0: experts.up [8, 8, 16]"),
+        ("experts", "9 experts cannot be split over 2 ranks: use an expert-parallel size among [1, 3, 9]"),
+        ("layers", "rank 1 has a different layer from rank 0: experts.up [8, 8, 16]"),
         ("nan", "rank 1: the router's scores of token 0 are not numbers"),
         ("dtype", "rank 1: an input of width 8 and torch.float64 meets experts of 8 and torch.float32"),
         ("width", "rank 1: an input of width 6 and torch.float32 meets experts of 8"),
-        ("gradient", "the input of rank 1 has none, that of rank 0 has a gradient"),
+        ("gradient", "the input of rank 1 has none, but the input of rank 0 has a gradient"),
     ],
 )
 def test_trouble_of_one_rank_is_a_sentence_on_all_before_a_row_is_sent(what, sentence):

@@ -22,7 +22,7 @@ REFUSED = {
     r"4 heads and 1 key-value heads cannot be split over tp = 8: use a tp among \[1, 2, 4\]": Case(
         Mesh(tp=8), TWO, replace(DENSE, kv_heads=1)
     ),
-    "cannot be shared out to 4 ranks by Ulysses": Case(
+    "cannot be split over 4 ranks by Ulysses": Case(
         Mesh(cp=4, tp=2), replace(TWO, context=Ulysses()), replace(DENSE, heads=4, kv_heads=4)
     ),
     r"4 experts cannot be split over ep = 8: use an ep among \[1, 2, 4\]": Case(Mesh(dp=8, ep=8), TWO, moe=EXPERTS),
@@ -35,7 +35,7 @@ REFUSED = {
     "3 replicas do not divide the 2 ranks of dp-cp": Case(Mesh(dp=2), replace(TWO, replicas=3, zero=1)),
     "use one of none, selective, full, stage": Case(Mesh(), replace(TWO, recompute="all")),
     "zero = 4: use 0": Case(Mesh(), replace(TWO, zero=4)),
-    "cannot be cut into 8 pieces": Case(Mesh(cp=4), TWO, replace(DENSE, sequence=12)),
+    "cannot be split into 8 pieces": Case(Mesh(cp=4), TWO, replace(DENSE, sequence=12)),
 }
 
 

@@ -249,15 +249,15 @@ def test_what_cannot_be_split_ends_in_a_sentence_on_every_rank():
     assert first[0] == "8 heads cannot be split over 3 ranks: use a tensor-parallel size among [1, 2, 4, 8]"
     assert first[1].startswith("12 heads and 4 key-value heads cannot be split over 3 ranks")
     assert first[1].endswith("[1, 2, 4, 12]")
-    assert first[2].startswith("attention.out lies in attention, which is split as Heads")
-    assert first[3].startswith("up is to be split as Column") and "name it in one pattern" in first[3]
+    assert first[2].startswith("attention.out is inside attention, which is split as Heads")
+    assert first[3].startswith("up is split both as Column") and "match it with one pattern" in first[3]
     assert first[4].startswith("no module is called 'gate': use paths among attention")
     assert first[5] == "token.weight and head.weight are one parameter: split both in the same way, or neither"
     assert first[6] == ""  # the number of layers is no matter of a block's
-    assert first[7].startswith("rank 1 has another model or plan than rank 0: norm_1.weight [16]")
-    assert first[8].startswith("rank 2 has another model or plan than rank 0: up: Column(")
-    assert first[9].startswith("rank 1 has another model or plan than rank 0: seed 1 where rank 0 has seed 0")
-    assert "torch.bfloat16 where rank 0 has norm_1.weight [16] torch.float32" in first[10]
+    assert first[7].startswith("rank 1 has a different model or plan from rank 0: norm_1.weight [16]")
+    assert first[8].startswith("rank 2 has a different model or plan from rank 0: up: Column(")
+    assert first[9].startswith("rank 1 has a different model or plan from rank 0: seed 1, but rank 0 has seed 0")
+    assert "torch.bfloat16, but rank 0 has norm_1.weight [16] torch.float32" in first[10]
 
 
 def other_batches():
@@ -274,7 +274,7 @@ def other_batches():
 def test_ranks_with_other_batches_are_told_so():
     (*told,), *others = shardlab.run(other_batches, ranks=3, timeout=30)
     assert all(other == told for other in others)
-    begin = "rank 1 has another batch than rank 0: input 1: "
+    begin = "rank 1 has a different batch from rank 0: input 1: "
     assert told == [f"{begin}[2, 7] torch.int64", f"{begin}[2, 8] torch.int64", f"{begin}[2, 8] torch.int32"]
 
 
@@ -304,8 +304,8 @@ def test_bad_tokens_targets_and_lengths_are_refused_before_sending(sequence_para
     (told, kinds), other = shardlab.run(bad_inputs, sequence_parallel, ranks=2, timeout=60)
     assert other == (told, kinds) and kinds == []
     outside, label, logits, *lengths = told
-    assert outside.startswith("token 1") and "is outside of a vocabulary of 13: use 0 to 12" in outside
-    assert label.startswith("target -") and "each of 2 ranks gives its own 7 of 13 columns" in logits
+    assert outside.startswith("token 1") and "is outside the vocabulary of 13: use 0 to 12" in outside
+    assert label.startswith("target -") and "each of 2 ranks its own 7 of 13 columns" in logits
     if sequence_parallel:
         short, odd = lengths
         assert short == "a sequence of 1 cannot be split over 2 ranks: use 2, or a tensor-parallel size among [1]"

@@ -209,8 +209,8 @@ def test_what_does_not_fit_is_refused_everywhere_before_sending():
     assert told == [
         "10 cannot be split over 3 ranks: use a tensor-parallel size among [1, 2, 5, 10]",
         "10 cannot be split over 3 ranks: use a tensor-parallel size among [1, 2, 5, 10]",
-        "an input of torch.float64 meets a weight of torch.float32: convert one, x.to(torch.float32)",
-        "an input of width 5 meets a weight of 4 inputs: use that width",
+        "the input is torch.float64, but the weight is torch.float32: convert one, x.to(torch.float32)",
+        "the input has width 5, but the weight takes 4: use that width",
         "a sequence of 5 cannot be split over 3 ranks: use 3 or 6, or a tensor-parallel size among [1, 5]",
         "a sequence of 2 cannot be split over 3 ranks: use 3, or a tensor-parallel size among [1, 2]",
     ]
