@@ -118,9 +118,9 @@ def try_to_load(folder, options):
 @pytest.mark.parametrize(
     ("harm", "options", "words"),
     [
-        (None, {"with_unused": True}, "of another model"),
-        (None, {"stage": "zero2"}, "cut in other vectors"),
-        ("short", {}, "cut short"),
+        (None, {"with_unused": True}, "belongs to another model"),
+        (None, {"stage": "zero2"}, "another model or layout"),
+        ("short", {}, "truncated"),
         ("lost", {}, "there is no complete checkpoint"),
         ("garbled", {}, "cannot be read"),
     ],

@@ -129,7 +129,7 @@ def test_packing_loses_nothing(bits, num):
     packed = pack(codes, bits)
     assert packed.numel() == costs.packed_bytes(num, bits)
     assert torch.equal(unpack(packed, bits, num), codes)
-    with pytest.raises(ValueError, match="those take"):
+    with pytest.raises(ValueError, match="bits: give"):
         unpack(packed, bits, num + 8)
 
 

@@ -118,9 +118,9 @@ def refused(case):
 @pytest.mark.parametrize(
     ("case", "words"),
     [
-        ("differs", r"rank 1 has another model than rank 0: weight \[3, 2\]"),
-        ("longer", "rank 1 has another model than rank 0"),
-        ("frozen", "no parameter needs a gradient"),
+        ("differs", r"rank 1 has a different model from rank 0: weight \[3, 2\]"),
+        ("longer", "rank 1 has a different model from rank 0"),
+        ("frozen", "no parameter requires a gradient"),
     ],
 )
 def test_a_model_that_cannot_be_wrapped_is_refused_on_every_rank(case, words):

@@ -47,7 +47,7 @@ def test_all_ranks_are_told(kind, prefetch, right_steps, training):
     told = shardlab.run(one_goes_astray, kind, prefetch, right_steps, training, ranks=RANKS, timeout=60)
     assert len({sentence for sentence, _ in told}) == 1, told
     sentence = told[0][0]
-    of_1, of_0 = sentence.split(" where rank 0 ")
+    of_1, of_0 = sentence.split(", but rank 0 ")
     assert of_1.startswith("rank 1 gathered first, ") and of_0.startswith("gathered first, ")
     assert "branches.2" in of_1 and "branches.2" not in of_0
     assert all(unchanged for _, unchanged in told)
@@ -75,7 +75,7 @@ def test_orders_that_all_have_used_before_do_not_mix(right_steps, training):
 @pytest.mark.slow
 def test_a_rank_that_gathers_more_than_the_others_ends_in_a_sentence():
     with pytest.raises(
-        shardlab.RanksFailed, match=r"gathered first, .*, and others still gather\. No weight was changed"
+        shardlab.RanksFailed, match=r"gathered first, .*, but other ranks are still gathering\. No weight was changed"
     ):
         shardlab.run(one_gathers_more, ranks=RANKS, timeout=100)
 

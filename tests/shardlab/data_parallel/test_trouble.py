@@ -126,7 +126,7 @@ def turn_into_bfloat16(name):
 
 @pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3"])
 def test_a_model_that_was_turned_into_another_type(name):
-    due = "cannot be moved or turned" if name == "zero3" else "was torch.float64 and became torch.bfloat16"
+    due = "cannot be moved or converted" if name == "zero3" else "was torch.float64 and became torch.bfloat16"
     for sentence in shardlab.run(turn_into_bfloat16, name, ranks=2, timeout=30):
         assert due in sentence
 
@@ -134,7 +134,7 @@ def test_a_model_that_was_turned_into_another_type(name):
 def read_freed_weights():
     model, call, optimizer = engine("zero3")
     step(call, optimizer)
-    with pytest.raises(ValueError, match="are in shards on all ranks"):
+    with pytest.raises(ValueError, match="are sharded over all ranks"):
         model.state_dict()
     with optimizer.gathered():
         found = {name: value.clone() for name, value in model.state_dict(keep_vars=False).items() if "head" not in name}

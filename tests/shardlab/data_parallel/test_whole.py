@@ -192,7 +192,7 @@ def refusal(engine, kind, options, layout):
         (ShardedOptimizer, Adafactor, {}, None, "layout=WholeParameters"),
         (Zero2, Adafactor, {}, None, "layout=WholeParameters"),
         (Zero1, Muon, {}, None, "layout=WholeParameters"),
-        (Zero1, LayerWise, {}, None, "LayerWise looks at more than one number at a time"),
+        (Zero1, LayerWise, {}, None, "LayerWise is not elementwise"),
         (Zero1, LBFGS, {}, WholeParameters, "LBFGS searches along one line"),
         (ShardedOptimizer, LBFGS, {}, None, "LBFGS searches along one line"),
         (ShardedOptimizer, SparseAdam, {}, WholeParameters, "sparse gradients"),
@@ -208,7 +208,7 @@ def test_what_does_not_suit_is_refused_on_every_rank(engine, kind, options, layo
 
 def save_whole(folder):
     zero = Zero1(twin.new_model(), AdamW, layout=WholeParameters)
-    with pytest.raises(ValueError, match="whole parameters has no vectors to save"):
+    with pytest.raises(ValueError, match="WholeParameters has no vectors to save"):
         checkpoint.save(zero, folder, step=1)
 
 
