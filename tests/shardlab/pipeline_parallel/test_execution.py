@@ -198,7 +198,7 @@ def with_two_messages_swapped(verify):
 
 
 def test_a_swapped_message_is_named_in_debug_mode():
-    with pytest.raises(shardlab.RanksFailed, match=r"waits for 0F. and got 0F."):
+    with pytest.raises(shardlab.RanksFailed, match=r"waits for 0F. but got 0F."):
         shardlab.run(with_two_messages_swapped, True, ranks=2)
 
 
@@ -248,7 +248,7 @@ def test_what_cannot_run_is_refused_before_any_message():
     for function, words in (
         (wrong_size, "build it for 2"),
         (no_stages, "no such stage"),
-        (circle, "no rank can go on"),
+        (circle, "no rank can continue"),
     ):
         with pytest.raises(shardlab.RanksFailed, match=words):
             shardlab.run(function, ranks=2)
