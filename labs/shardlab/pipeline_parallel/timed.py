@@ -1,7 +1,7 @@
 """Time plans slot by slot, with whole layers in each chunk, so that the printed seconds are simulated ones.
 
-Formulas rank thousands of layouts using average stages. Here the fastest layouts are split into whole layers, each
-split is simulated, and a plan takes the seconds of its best split.
+Formulas rank thousands of layouts using average stages. Here the fastest layouts are cut into whole layers, each
+cut is simulated, and a plan takes the seconds of its best cut.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ MOST_SLOTS = 1_500_000  # for all simulated plans together; plans beyond this ke
 
 
 def timed(model: Transformer, plans: Sequence[Plan], setup: Setup) -> list[Plan]:
-    """The same plans, each with its best split and that split's seconds, fastest first.
+    """The same plans, each with its best cut into chunks and that cut's seconds, fastest first.
 
-    A plan without a pipeline is unchanged, and so is one whose schedule would exceed MOST_SLOTS; it gets no split.
+    A plan without a pipeline is unchanged, and so is one whose schedule would exceed MOST_SLOTS; it gets no cut.
     """
     left, done = MOST_SLOTS, []
     for one in plans:
@@ -43,12 +43,12 @@ def timed(model: Transformer, plans: Sequence[Plan], setup: Setup) -> list[Plan]
 
 
 def slots_of(layout: Layout) -> int:
-    """The number of forwards and backwards needed to simulate one split of a layout."""
+    """The number of forwards and backwards needed to simulate one cut of a layout."""
     return 2 * (2 * ROUNDS - 1) * layout.pp * layout.chunks
 
 
 def time_plan(model: Transformer, plan: Plan, setup: Setup) -> Plan:
-    """The plan with its fastest split and that split's seconds. The step's parts are those of the busiest rank."""
+    """The plan with its fastest cut and that cut's seconds. The step's parts are those of the busiest rank."""
     kinds = _kinds(model, replace(plan.layout, zero=0), setup)
     output = next(iter(kinds.values())).output
     order = [False] * (model.layers - model.moe_layers) + [True] * model.moe_layers
@@ -102,7 +102,7 @@ def _schedule(layout: Layout, num_microbatches: int) -> Schedule:
     )
 
 
-@lru_cache(maxsize=4)  # splits and recomputations are simulated on the same schedule, which is never modified
+@lru_cache(maxsize=4)  # cuts and recomputations are simulated on the same schedule, which is never modified
 def _built(name: str, num_ranks: int, num_microbatches: int, num_chunks: int) -> Schedule:
     chunks = {"num_chunks": num_chunks} if name == "interleaved" else {}
     return BUILDERS[name](num_ranks, num_microbatches, **chunks)

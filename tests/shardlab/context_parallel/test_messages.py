@@ -1,4 +1,4 @@
-"""Bytes are the formulas', messages run beside compute, bad input ends in a sentence on every rank."""
+"""Bytes match the formulas, messages overlap with compute, and bad input raises one sentence on every rank."""
 
 import time
 from dataclasses import replace
@@ -32,7 +32,7 @@ def inputs(heads, kv_heads, dtype=torch.float32, num=None):
 
 
 def sent(method, heads, kv_heads, dtype):
-    """Bytes of a forward and of a backward by the meter, and the kinds of the calls."""
+    """The meter's bytes of a forward and of a backward, and the kinds of calls."""
     bills = []
     q, k, v = inputs(heads, kv_heads, dtype)
     with meter.record() as bill:
@@ -64,7 +64,7 @@ def test_bytes_are_the_formulas(ranks, heads, kv_heads, dtype):
 
 
 def order_of_events():
-    """'pass' where a block begins to travel, 'attend' where one is attended to, 'wait' where the next is waited for."""
+    """'pass' when a block starts to be sent, 'attend' when one is attended to, 'wait' when waiting for the next."""
     told, ring = [], Ring()
 
     def pass_on(tensors, group):
@@ -80,7 +80,7 @@ def order_of_events():
 
 
 def test_each_block_travels_while_the_one_before_is_attended_to():
-    """And what a causal mask hides is not attended to: rank 0 has its own block alone to look at."""
+    """Blocks that a causal mask hides are not attended to: rank 0 attends only to its own block."""
     by_rank = shardlab.run(order_of_events, ranks=4, timeout=30)
     assert by_rank[3] == [*["pass", "attend", "wait"] * 3, "attend"]
     assert by_rank[0] == ["pass", "attend", "wait", *["pass", "wait"] * 2]
@@ -171,7 +171,7 @@ def test_documents_have_tokens():
 
 
 def linked():
-    """Over an emulated link the numbers are the same, and nothing comes before its time."""
+    """Over an emulated link the numbers are the same, and no message arrives early."""
     q, k, v = inputs(2, 2)
     layout = zigzag(LENGTH, dist.get_world_size())
     plain = attend(q, k, v, layout=layout, group=None)

@@ -1,4 +1,4 @@
-"""Trouble on one rank is a sentence on every rank, names the parameter, changes no weight, and nobody waits."""
+"""Trouble on one rank raises a sentence on every rank that names the parameter. No weight changes, no rank hangs."""
 
 import re
 
@@ -25,7 +25,7 @@ NAMED = "blocks.1.down.weight"
 
 
 def engine(name, **options):
-    """Something to call, something to step, and something that forgets gradients."""
+    """A function to call, an optimizer to step, and a function that drops gradients."""
     model = twin.new_model()
     if name == "ddp":
         wrapped = DataParallel(model, bucket_bytes=400, first_bucket_bytes=100, **options)
@@ -98,7 +98,7 @@ def change_and_step(name, change, who):
     try:
         optimizer.zero_grad()
         if name == "zero1" and change in (resize, move, remove) and dist.get_rank() in who:
-            optimizer.step()  # no forward can be made with it
+            optimizer.step()  # a forward is not possible with it
         step(call, optimizer)
     except ValueError as error:
         return str(error)
@@ -164,7 +164,7 @@ def test_a_parameter_that_no_longer_lies_in_its_vector(name):
 
 
 def poison(model, where, value):
-    """From now on the gradient of one number of one parameter is `value`."""
+    """From now on, the gradient of one element of one parameter is `value`."""
     parameter = dict(model.named_parameters())[where]
 
     def hook(gradient):

@@ -1,4 +1,4 @@
-"""Random meshes, schedules and models against one process: losses, norms and updated weights, or one sentence."""
+"""Random meshes, schedules and models match one process in losses, norms and updated weights, or are refused."""
 
 from collections import Counter
 
@@ -28,7 +28,7 @@ def test_a_random_mesh_trains_as_one_process(world, seeds):
 
 
 def test_cases_are_of_every_sort():
-    """The generator reaches what it is meant to reach."""
+    """The generator covers everything it is meant to cover."""
     cases = [draw_mesh_case(seed, world) for world, seeds in CASES for seed in seeds]
     counts = Counter()
     for case in cases:

@@ -1,4 +1,4 @@
-"""A sample of all meshes, other ones with every commit; `python -m benchmarks all-meshes` trains them all."""
+"""A sample of all meshes, which changes with every commit. `python -m benchmarks all-meshes` trains them all."""
 
 import pytest
 import shardlab

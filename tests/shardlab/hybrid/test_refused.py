@@ -1,4 +1,4 @@
-"""What cannot be trained ends in one sentence, the same on every rank, and nobody waits."""
+"""Unsupported training raises one sentence, the same on every rank, and no rank hangs."""
 
 from dataclasses import replace
 from functools import partial
@@ -55,7 +55,7 @@ def test_a_combination_is_refused_alike_on_every_rank(sentence):
 
 
 def steps_that_cannot_be():
-    """What a trainer says to batches that do not belong together; then it trains on."""
+    """A trainer's errors for batches that do not match. Afterwards it continues to train."""
     case = Case(Mesh(dp=2, pp=2), TWO, rows=2)
     trainer, replica = started(case)
     rank = dist.get_rank()
@@ -63,8 +63,8 @@ def steps_that_cannot_be():
     told = []
     for wrong_tokens, wrong_labels in (
         (tokens[:1], labels[:1]),  # one sequence for two microbatches
-        (tokens[: 2 - rank // 3], labels[: 2 - rank // 3]),  # rank 3 alone brings fewer
-        (tokens.roll(rank // 3, 1), labels),  # or others than its pipeline's first rank
+        (tokens[: 2 - rank // 3], labels[: 2 - rank // 3]),  # only rank 3 has fewer
+        (tokens.roll(rank // 3, 1), labels),  # or different ones from its pipeline's first rank
         (tokens, labels[:, :-1]) if rank == 1 else (tokens, labels),
         (tokens + 13 * (rank == 2), labels),
         (tokens, torch.full_like(labels, IGNORED)),

@@ -1,4 +1,4 @@
-"""Legal schedules pass; each broken one fails with a sentence that names rank, slot and remedy."""
+"""Legal schedules pass. Each broken one fails with a sentence that names rank, slot and remedy."""
 
 import time
 
@@ -21,7 +21,7 @@ def slots(text):
 
 
 def build(name, ranks, microbatches):
-    """The schedule, at the nearest size that it allows."""
+    """The schedule at the nearest size that it allows."""
     if name == "interleaved":
         microbatches = max(microbatches // ranks, 1) * ranks
     if name == "dualpipe":
@@ -64,7 +64,7 @@ def test_a_schedule_without_one_slot_or_with_one_twice_is_refused(size, seed, na
     place = seed.randrange(len(schedule[rank]))
     slot = schedule[rank].pop(place)
     whole = num_stages(schedule) == num_stages(BUILDERS[name](*size))
-    if whole:  # else the last stage vanished with its only forward
+    if whole:  # otherwise the last stage disappears with its only forward
         assert problems(schedule, microbatches=size[1])
     schedule[rank][place:place] = [slot, slot]
     assert problems(schedule, microbatches=size[1])

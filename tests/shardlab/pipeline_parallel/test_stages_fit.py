@@ -1,4 +1,4 @@
-"""Stages that do not fit each other end in a sentence with the stage in it; frozen ones have nothing to do."""
+"""Stages that do not fit together raise a sentence that names the stage. Frozen stages have nothing to do."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import nn
 
 
 class Does(nn.Module):
-    """A layer inside a function of it and its input."""
+    """A function of a layer and its input."""
 
     def __init__(self, function):
         super().__init__()
@@ -25,7 +25,7 @@ class Does(nn.Module):
 
 
 def train(builder, functions, changes, count=3):
-    """One step of stages that each are a function of a layer; changes: other arguments of a stage."""
+    """Run one step of stages that are each a function of a layer. changes: other arguments of a stage."""
     rank, schedule = dist.get_rank(), builder(len(functions), count)
     x = torch.ones(4, 3)
     options: dict[str, Any] = {"inputs": [x] * count} if rank == 0 else {"input_like": x}
@@ -97,7 +97,7 @@ def test_stages_that_do_not_fit_are_named(name):
 
 
 def frozen_in_front(names, num_frozen):
-    """By schedule, whether the frozen stages kept no gradients and the others have those of one process."""
+    """By schedule, whether frozen stages have no gradients and the others match one process."""
     torch.set_num_threads(1)
     right = {}
     for name in names:
@@ -136,13 +136,13 @@ def frozen_in_front(names, num_frozen):
 
 @pytest.mark.parametrize("num_frozen", [1, 3])
 def test_frozen_first_stages_have_nothing_to_do_in_any_schedule(num_frozen):
-    names = [name for name in BUILDERS if name != "interleaved"]  # it wants a multiple of the ranks
+    names = [name for name in BUILDERS if name != "interleaved"]  # it needs a multiple of the ranks
     for right in shardlab.run(frozen_in_front, names, num_frozen, ranks=4, timeout=60):
         assert right == dict.fromkeys(names, True)
 
 
 def uneven(name):
-    """Rows 3, 3, 2 through two stages, with buffers made like the first: gradients of this rank's weights."""
+    """Gradients of this rank's weights for rows 3, 3, 2 in two stages whose buffers fit the first microbatch."""
     rank = dist.get_rank()
     torch.manual_seed(0)
     layers, batches = [nn.Linear(3, 3), nn.Linear(3, 3)], list(torch.randn(8, 3).chunk(3))
