@@ -51,7 +51,7 @@ def split_attention(
     for one in found:
         if not isinstance(one.core, ContextParallelCore) and one.core.dropout.p > 0:
             raise ValueError(
-                f"attention scores with dropout p = {one.core.dropout.p} are not supported: "
+                f"dropout on attention scores (p = {one.core.dropout.p}) is not supported: "
                 "build the model with flash=True"
             )
         one.core = ContextParallelCore(layout, group, method, mask, agreed)  # type: ignore[assignment]

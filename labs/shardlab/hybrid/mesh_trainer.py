@@ -7,7 +7,7 @@ and the norm of the whole gradient (`clipping`). `pieces` names every tensor for
 The loss is divided by the valid tokens of the whole batch before the first backward. Gradients are therefore summed and
 never averaged: dense ones over dp and cp, those of experts over edp, partial ones over tp, and a tied embedding's over
 the two stages that hold it. MoE layers have their own losses, computed per microbatch over all ranks and averaged over
-the microbatches. The result equals that of one process whose j-th microbatch joins the replicas' j-th microbatches.
+the microbatches. The result equals that of one process whose j-th microbatch contains the replicas' j-th microbatches.
 """
 
 from __future__ import annotations

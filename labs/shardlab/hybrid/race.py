@@ -92,7 +92,7 @@ def from_dict(given: Mapping[str, object]) -> RaceEntry:
     known = {field.name: field.type for field in fields(RaceEntry)}
     for name, value in given.items():
         if name not in known:
-            raise ValueError(f"a recipe has no {name!r}: choose from {', '.join(known)}")
+            raise ValueError(f"a recipe has no {name!r}: use one of {', '.join(known)}")
         wanted = type(getattr(REFERENCE, name))
         if type(value) is not wanted and not (wanted is float and type(value) is int):
             raise ValueError(f"{name} = {value!r}: give a value like {getattr(REFERENCE, name)!r}")

@@ -124,7 +124,7 @@ def _check_heads(whole: Whole, mesh: Mesh, settings: Settings) -> None:
         raise ValueError(problem)
     if mesh.cp > 1 and whole.config.dropout > 0 and not whole.config.flash:
         raise ValueError(
-            f"attention scores with dropout p = {whole.config.dropout} do not support cp = {mesh.cp}: use flash=True"
+            f"dropout on attention scores (p = {whole.config.dropout}) is not supported with cp > 1: use flash=True"
         )
 
 

@@ -12,7 +12,7 @@ REFUSALS = (
     "sends gradients from hooks of a full backward",
     "a tied embedding in two stages of one rank",
     "by Ulysses: use ranks among",
-    "attention scores with dropout",
+    "dropout on attention scores",
 )
 
 
