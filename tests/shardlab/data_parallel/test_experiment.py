@@ -11,7 +11,7 @@ from shardlab.model.text import batch_of, read_text
 
 DOCS = Path(__file__).parents[3] / "docs"
 # Not the text of docs/, which changes.
-TEXT = torch.tensor(list(b"One rank sends, another receives; no rank may wait for ever.\n" * 200))
+TEXT = torch.tensor(list(b"One rank sends, another receives; no rank may wait forever.\n" * 200))
 SMALL = GPTConfig(layers=2, hidden=24, heads=2, sequence=16)
 
 

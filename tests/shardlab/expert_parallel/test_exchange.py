@@ -174,7 +174,7 @@ def test_a_link_that_carries_nothing_is_refused():
 
 
 def bytes_of_shared_experts(ep, k, num_tokens):
-    """Bytes a rank sends in a forward, and how many of a token's k rows its own expert-parallel ranks received."""
+    """Bytes that each rank sends in a forward, and how many of a token's k rows its expert-parallel ranks received."""
     size = dist.get_world_size()
     tensor = [list(range(first, first + size // ep)) for first in range(0, size, size // ep)]
     expert = [list(ranks) for ranks in zip(*tensor, strict=True)]

@@ -49,7 +49,7 @@ CASES = [
 
 
 def measured(case):
-    """Bytes a rank sent in its second step by axis, the same by formula, bytes of states, and those by formula."""
+    """This rank's bytes sent in the second step, by axis, and bytes of states, each measured and by formula."""
     trainer, replica = started(case)
     trainer.step(*own_rows(case, 0, replica))
     with meter.record() as bill:
