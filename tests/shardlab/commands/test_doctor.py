@@ -1,4 +1,4 @@
-"""`shardlab doctor`: true findings on this machine, and a problem with advice where something is missing."""
+"""`shardlab doctor`: true findings on this machine, and a problem with advice if something is missing."""
 
 import json
 import socket

@@ -82,7 +82,7 @@ def test_uneven_experts_take_longer_and_even_ones_are_the_default():
     )
     assert even == same and even["plans"][0]["layout"]["ep"] > 1
     assert uneven["plans"][0]["step_seconds"] > even["plans"][0]["step_seconds"]
-    assert uneven["neighbours"] != even["neighbours"]  # they have the same fullest experts
+    assert uneven["neighbours"] != even["neighbours"]  # their fullest experts are the same
     dense = ("plan", "--model", "llama2-7b", "--gpus", "8")
     assert shardlab(*dense).stdout == shardlab(*dense, "--imbalance", "2").stdout
 
@@ -179,7 +179,7 @@ def test_the_layout_that_llamas_authors_chose_is_the_plan_or_a_tie():
     ties = [one for one in data["plans"] if one["tie"]]
     theirs = [one for one in ties if {axis: one["layout"][axis] for axis in AUTHORS} == AUTHORS]
     assert theirs and all(one["layout"]["tp"] <= 8 for one in data["plans"])
-    assert theirs[0]["chunks"] == [0, *[1] * 126, 0]  # their cut, too: the ends alone
+    assert theirs[0]["chunks"] == [0, *[1] * 126, 0]  # their split, too: only the ends differ
     low, high = (data["plans"][0][f"step_seconds_{end}"] for end in ("low", "high"))
     assert low < data["plans"][0]["step_seconds"] < high and f"{(high - low) / 2:.2g}" in text
     assert "Measure them before you choose" in text
@@ -360,7 +360,7 @@ FILES = st.fixed_dictionaries(
 @given(sizes=FILES, gpus=st.sampled_from([1, 7, 64, 1000, 1024]), tokens=st.integers(1, 10**12), plain=st.booleans())
 @pytest.mark.slow
 def test_any_model_file_gives_a_finite_answer_or_a_sentence(tmp_path, sizes, gpus, tokens, plain):
-    if plain:  # sizes that agree with each other; the rest still varies
+    if plain:  # consistent sizes; the rest still varies
         sizes |= {"ffn": 64, "vocab": 100, "sequence": 64, "heads": 8, "kv_heads": 8, "hidden": 64}
     path = tmp_path / "any.json"
     path.write_text(json.dumps(sizes))
@@ -392,7 +392,7 @@ def test_degrees_that_are_given_are_not_searched():
     every = json.loads(shardlab(*typed, "--tp", "2", "--pp", "4").stdout)["plans"]
     assert {(one["layout"]["tp"], one["layout"]["pp"]) for one in every} == {(2, 4)}
     assert {one["layout"]["dp"] for one in json.loads(shardlab(*typed, "--dp", "4").stdout)["plans"]} == {4}
-    (one,) = json.loads(shardlab(*typed, "--tp", "32", "--best", "1").stdout)["plans"]  # beyond the search's own bound
+    (one,) = json.loads(shardlab(*typed, "--tp", "32", "--best", "1").stdout)["plans"]  # beyond the bound of the search
     assert one["layout"]["tp"] == 32
     free, fixed = (
         json.loads(shardlab(*typed, "--best", "1", *more).stdout)["plans"][0] for more in ((), ("--cp", "2"))

@@ -1,4 +1,4 @@
-"""`shardlab predict` on files that are not what they should be, and with every reported column taken out."""
+"""`shardlab predict` on malformed files, and with every reported column removed."""
 
 import csv
 import math
@@ -30,7 +30,7 @@ def write(path, rows, columns=None):
 
 @pytest.fixture(scope="module")
 def rows():
-    """One run of every family of sources."""
+    """One run from each family of sources."""
     return list({row["id"].split("-")[0]: row for row in read_rows(RUNS)}.values())
 
 
@@ -189,7 +189,7 @@ def texts():
 
 @pytest.mark.parametrize("name", ["tp", "pp", "dp", "cp"])
 def test_a_degree_of_nothing_is_named(rows, name):
-    """Of a run with one whole batch per rank, dp = 0 ended in "integer division or modulo by zero"."""
+    """For a run with one whole batch per rank, dp = 0 used to raise "integer division or modulo by zero"."""
     reasons = {_answer(row | {name: "0"})["not_predicted"] for row in rows}
     assert reasons == {f"{name} = '0' is not a degree: use 1 or more"}
 

@@ -1,4 +1,4 @@
-"""The command prints what the package computes, and refuses with sizes that work."""
+"""The command prints what the package computes, and its refusals name sizes that work."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_the_text_names_bubble_and_memory():
 
 
 def test_lengths_and_activations_of_all_schedules_compare():
-    """ZBV has half of the layers in each of its two chunks: 51 of its slots are 25.5 of those of 1F1B."""
+    """ZBV has half of the layers in each of its two chunks, so 51 of its slots equal 25.5 slots of 1F1B."""
     made = {name: json.loads(call(name, "--json").stdout) for name in ("1f1b", "zb-h1", "zb-h2", "zbv", "v-half")}
     assert {name: one["makespan"] for name, one in made.items()} == {
         "1f1b": 33,

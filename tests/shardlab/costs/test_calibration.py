@@ -1,4 +1,4 @@
-"""The file of a calibration, what is wrong with bad ones, and the predictions that read it."""
+"""Calibration files, what is wrong with bad ones, and the predictions that read them."""
 
 import json
 from dataclasses import asdict, replace
@@ -107,7 +107,7 @@ def test_what_was_measured_comes_out_of_the_accelerator(calibration):
 
 @pytest.mark.parametrize(("ranks", "slowdown"), [(1, 1), (2, 1.1), (3, 1.1 * 3 / 2), (4, 2.2), (8, 2.2 * 2)])
 def test_more_ranks_than_cores_take_turns(calibration, ranks, slowdown):
-    """They were planned as if each had a core: four on two cores took twice as long as their plan."""
+    """Plans used to assume one core per rank: four ranks on two cores took twice as long as planned."""
     here = as_accelerator(calibration, ranks=ranks)
     assert here.bf16_flops * FITTED.matmul("cpu") == pytest.approx(1.5e11 / slowdown)
     assert here.memory_bandwidth * FITTED.memory == pytest.approx(2e10 / slowdown)
@@ -188,7 +188,7 @@ def test_a_step_of_zero_is_its_parts(stage, ranks, calibration):
         stage, ["reduce_scatter", "all_gather"]
     )
     messages = sum(collective_seconds(calibration, kind, ranks, 4 * size) for kind in kinds for size in VECTORS)
-    if stage == 3:  # the rest, last of the vectors, is gathered once
+    if stage == 3:  # the rest, the last vector, is gathered once
         messages -= collective_seconds(calibration, "all_gather", ranks, 4 * VECTORS[-1])
     step = zero_step_seconds(calibration, ranks, stage, MODEL, VECTORS)
     assert step == pytest.approx(compute * slowdown + messages)  # nothing is hidden on this machine

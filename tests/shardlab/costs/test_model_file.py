@@ -1,4 +1,4 @@
-"""Model files and degrees that cannot be: one sentence each, with what would work; nothing hangs on a huge number."""
+"""Invalid model files and degrees raise one sentence saying what would work. Huge numbers do not hang."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Plans: they fit, they are ranked, nothing is left out, and what cannot be done is said in a sentence."""
+"""Plans fit, they are ranked, none is left out, and impossible requests raise a sentence."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -70,14 +70,14 @@ def test_candidates_fill_the_world_and_the_batch_and_try_every_choice():
 
 def test_tensor_parallel_groups_fill_servers_or_part_them_evenly():
     tried = {one.tp for one in candidates(ZOO["gpt2"], H100, 48, 48, Search())}
-    assert tried == {1, 2, 4}  # 12 heads: 3, 6 and 12 would divide them and cross servers unevenly
+    assert tried == {1, 2, 4}  # 3, 6 and 12 divide the 12 heads but would cross servers unevenly
     assert {one.tp for one in candidates(ZOO["gpt2"], H100, 48, 48, Search(max_tp=2))} == {1, 2}
 
 
 def test_chunks_of_one_layer_and_zero_2_beside_a_pipeline():
     model = ZOO["llama3-405b"]
     tried = list(candidates(model, H100, 16384, 2048, Search()))
-    assert {one.virtual for one in tried if one.pp == 16} >= {1, 2, 4, 7}  # 126 layers are 7 for each of 16 stages
+    assert {one.virtual for one in tried if one.pp == 16} >= {1, 2, 4, 7}  # 126 layers give 7 to each of 16 stages
     assert max(one.virtual for one in tried) <= 8
     wider = list(candidates(model, H100, 16384, 2048, Search(zero_with_pipeline=2)))
     assert {max(one.zero for one in some if one.pp > 1) for some in (tried, wider)} == {1, 2}

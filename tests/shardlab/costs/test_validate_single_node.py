@@ -1,4 +1,4 @@
-"""861 steps on one server: read whole, predicted without their times, better than one utilisation in every family."""
+"""861 steps on one server: read completely, predicted without their times, better than a single utilization."""
 
 import csv
 import statistics
@@ -58,7 +58,7 @@ def test_the_report_prints_these_errors_in_the_style_of_the_published_runs(runs)
 
 
 def test_rows_lie_on_lines_and_leave_no_fixed_cost_of_a_step(runs):
-    """data/README.md says so: a + b m in microbatches m; a, without data and pipeline parallelism, goes with layers."""
+    """As data/README.md says: a + b m in microbatches m. Without data and pipeline parallelism, a grows with layers."""
     lines: dict[tuple, dict[int, float]] = {}
     for run in runs:
         if run.layout.dp == run.layout.pp == 1:
@@ -76,7 +76,7 @@ def test_rows_lie_on_lines_and_leave_no_fixed_cost_of_a_step(runs):
 
 
 def through(points):
-    """Begin and slope of the line through the first and the last point."""
+    """Intercept and slope of the line through the first and the last point."""
     (x, y), *_, (x_last, y_last) = points
     slope = (y_last - y) / (x_last - x)
     return y - slope * x, slope

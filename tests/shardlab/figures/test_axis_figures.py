@@ -19,7 +19,7 @@ from shardlab.figures import (
 from shardlab.figures.pair import BACKWARD, FORWARD, draw_pair, pair_pieces
 from shardlab.figures.palette import PALETTE
 
-# ---- The square of a causal mask: whose blocks they are, in which step, and how much work that is --------------------
+# ---- The square of a causal mask: owners of blocks, their step, and the amount of work -------------------------------
 
 
 def test_each_block_has_its_step_and_hidden_ones_have_none():
@@ -46,7 +46,7 @@ def test_what_cannot_be_drawn_is_named_with_what_can():
         chunk_owners("folded", 2)
 
 
-# ---- The square of an all-to-all: a number for each pair, and what arrives below -------------------------------------
+# ---- The square of an all-to-all: a number for each pair, with arrivals below ----------------------------------------
 
 
 def test_each_pair_has_its_rows_and_each_rank_what_arrives():
@@ -76,7 +76,7 @@ def test_an_exchange_that_cannot_be_drawn_is_named(rows, sentence):
         draw_exchange(ax, rows)
 
 
-# ---- Tokens and experts as pictures: what they say is what they were given, and what cannot be read is refused -------
+# ---- Tokens and experts as pictures: they show what they were given, and unreadable input is refused -----------------
 
 
 SCORES = [[0.9, 0.1, 0.2], [0.8, 0.3, 0.1], [0.7, 0.2, 0.6], [0.1, 0.2, 0.3]]
@@ -121,7 +121,7 @@ def test_experts_that_cannot_be_drawn_are_named():
         draw_visits(ax, {"space": [0, 0]}, title="")
 
 
-# ---- The picture of a block's tensors: what is filled on which rank, its letters and its sentence --------------------
+# ---- The picture of a block's tensors: filled parts per rank, letters and sentence -----------------------------------
 
 
 TENSORS = [Region("norm(x)", "positions"), Region("all of it", "whole", "all-gather"), Region("· A", "columns")]
@@ -166,7 +166,7 @@ def test_what_cannot_be_drawn_is_refused():
         draw_regions(ax, [Region("x", "whole")], ranks=9, title="t")
 
 
-# ---- Inside an overlapped pair: no piece begins before what it waits for, and no lane does two things at once --------
+# ---- Inside an overlapped pair: pieces start after their dependencies, and each lane does one thing at a time --------
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -19,7 +19,7 @@ from shardlab.figures.published import draw_against_published
 from shardlab.mesh import Mesh
 from shardlab.study.interview import QUESTIONS, Setting, asked_in_random_order
 
-# ---- The bars of memory: their numbers, their order, and the sentence ------------------------------------------------
+# ---- Memory bars: numbers, order, and sentence -----------------------------------------------------------------------
 
 
 ROWS = {
@@ -70,7 +70,7 @@ def test_the_name_of_the_limit_stands_where_there_is_room(limit, side):
     assert next(text for text in ax.texts if "the device" in text.get_text()).get_ha() == side
 
 
-# ---- Goodput against the interval as a figure, and the oral exam as text and as a widget -----------------------------
+# ---- Goodput over the interval as a figure, and the oral exam as text and as a widget --------------------------------
 
 
 SETTING = Setting(find_model("llama2-7b"), Layout(dp=8, num_microbatches=4, zero=1), find_accelerator("h100"), 1e12)
@@ -118,7 +118,7 @@ def test_the_widget_asks_every_question_once_before_it_begins_again():
     assert f"Question 1 of {len(QUESTIONS)}" in seen[0]
 
 
-# ---- The picture of groups: which boxes are marked, in its texts, its hatches and its sentence -----------------------
+# ---- The picture of groups: marked boxes in its texts, hatches and sentence ------------------------------------------
 
 
 MESH = Mesh(tp=8, pp=4, dp=2)
@@ -178,7 +178,7 @@ def test_what_cannot_be_drawn_is_refused(mesh, rank, options, says):
         drawn(mesh, rank, **options)
 
 
-# ---- Plans as figures: the front that nothing beats, where a step's seconds go, and the widget's three bars ----------
+# ---- Plans as figures: the Pareto front, where a step's seconds go, and the widget's three bars ----------------------
 
 
 H100 = ACCELERATORS["h100"]
@@ -242,7 +242,7 @@ def test_the_widget_follows_its_sliders_and_says_what_cannot_be():
     assert sum(type(one).__name__.endswith("Slider") for one in widget.children) == 3
 
 
-# ---- Published runs against predictions: every run is a dot, the worst misses have names -----------------------------
+# ---- Published runs and predictions: every run is a dot, and the worst misses are named ------------------------------
 
 
 POINTS = [("good", 10.0, 10.5), ("fair", 4.0, 3.4), ("bad", 1.0, 0.4)]

@@ -1,4 +1,4 @@
-"""A profiler's trace as lanes: whose work a kernel is, and that a real one follows the schedule it was made with."""
+"""A profiler trace as lanes: which action a kernel belongs to, and that a real trace follows its schedule."""
 
 import gzip
 import json
@@ -75,7 +75,7 @@ def test_without_kernels_operators_are_read(written):
 @pytest.mark.parametrize(
     "text",
     [b"no gzip", gzip.compress(b"no json"), gzip.compress(b"[1]"), gzip.compress(b"{}")],
-    ids=["no gzip", "no JSON", "a list", "no events"],  # gzip writes the time, and a name must not
+    ids=["no gzip", "no JSON", "a list", "no events"],  # gzip output contains the time, but a test name must not
 )
 def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "x.json.gz"
@@ -91,14 +91,14 @@ def test_a_trace_without_work_is_refused(written):
 
 def test_shares_of_a_step(written):
     pieces = read_trace(written(GPU))
-    assert shares([pieces], (1.0, 5.0)) == (0.0, 1.0)  # computed from 1 to 5, the message beside it
+    assert shares([pieces], (1.0, 5.0)) == (0.0, 1.0)  # computed from 1 to 5, with the message in parallel
     assert shares([pieces, []], (1.0, 5.0)) == (0.5, 1.0)
     assert joined([(3, 4), (0, 2), (1, 2.5)]) == [(0, 2.5), (3, 4)]
 
 
 @pytest.mark.parametrize("rank", range(4))
 def test_a_real_trace_of_1f1b_follows_the_schedule(rank):
-    """Forwards and backwards in turn, as our schedule lists them: from kernels and who launched them alone."""
+    """Forwards and backwards alternate as in our schedule, inferred only from kernels and their launches."""
     pieces = read_trace(TRACES / f"week07-rank{rank}.json.gz")
     measured = [meaning for meaning, _ in groupby(p.meaning for p in pieces if p.stream is not None)]
     due = [

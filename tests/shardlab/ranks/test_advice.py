@@ -1,4 +1,4 @@
-"""Advice for ranks that no message can wake, that print without end, or whose groups are gone."""
+"""Advice for ranks that no message can wake, that print endlessly, or whose groups are gone."""
 
 import queue
 import subprocess

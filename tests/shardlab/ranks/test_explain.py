@@ -1,4 +1,4 @@
-"""The report of a call, from ends and ledgers alone."""
+"""The report of a call, from only exit states and ledgers."""
 
 import pytest
 from shardlab.meter.ledger import DONE, WAITING, Entry
@@ -75,5 +75,5 @@ def test_a_rank_in_new_group_waits_and_does_not_compute():
 
     pending = ledger(entry("send", 1, state=WAITING))
     report = explain(Outcome([RankEnd(stack=inside)] * 2, 4.0, timed_out=True), [pending, ledger()], 4)
-    assert "rank 0 waits in new_group after 1 call" in report  # an isend that is still out is not what it waits in
+    assert "rank 0 waits in new_group after 1 call" in report  # it is not waiting in the pending isend
     assert "In new_group ranks 0, 1 wait for the others" in report

@@ -1,4 +1,4 @@
-"""Whatever goes wrong ends in one message that names ranks, calls and lines, and the next call works."""
+"""Every failure ends in one message that names ranks, calls and lines, and the next call works."""
 
 import os
 import signal
@@ -204,7 +204,7 @@ def test_without_the_ledger_a_hang_still_names_the_lines():
 def test_a_slow_computation_is_not_a_deadlock():
     def compute():
         if dist.get_rank() == 0:
-            time.sleep(2.5)  # longer than a deadlock takes to be certain
+            time.sleep(2.5)  # longer than it takes to be certain of a deadlock
         dist.all_reduce(torch.ones(1))
         return "done"
 

@@ -1,4 +1,4 @@
-"""What a notebook writes travels to the ranks: functions, what they close over, classes, and the lines of the cell."""
+"""A notebook's code is sent to the ranks: functions, their closures, classes, and the lines of the cell."""
 
 import socket
 import threading
@@ -92,7 +92,7 @@ def test_what_cannot_travel_is_named(make):
 
 
 def test_a_function_travels_that_says_config_beside_dist():
-    """torch.distributed.config is a module with a class of its own, and such a function takes it along."""
+    """torch.distributed.config is a module with its own class, and such a function is sent together with it."""
 
     def width_of_the_model():
         import shardlab.model

@@ -1,4 +1,4 @@
-"""`shardlab study` in a terminal: each command, and a sentence with exit code 1 for whatever is wrong."""
+"""`shardlab study` in a terminal: each command, and for every error a sentence and exit code 1."""
 
 import subprocess
 import sys

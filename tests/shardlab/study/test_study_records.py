@@ -1,4 +1,4 @@
-"""What is recorded, where, and what is computed from it: tries, points, hints, time, cards."""
+"""What is recorded and where, and what is computed from it: tries, points, hints, time, cards."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""The learner's folder on disk: laid out once, updated under the answers, reset with the attempt kept."""
+"""The learner's folder on disk: created once, updated without losing answers, and reset with the attempt kept."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a checkpoint holds, and that every one that does not fit is refused on every rank before anything is changed."""
+"""The contents of a checkpoint. Each one that does not fit is refused on every rank before anything is changed."""
 
 import errno
 import json
@@ -21,7 +21,7 @@ from tests.shardlab.train.small import EXPERTS, recipe, trained
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A checkpoint of dp 2, pp 2 with ZeRO-1, after two steps; tests copy it before they change it."""
+    """A checkpoint of dp 2, pp 2 with ZeRO-1 after two steps. Tests copy it before they change it."""
     folder = tmp_path_factory.mktemp("saved")
     trained(recipe({"dp": 2, "pp": 2}, step={"zero": 1}, checkpoints={"folder": str(folder)}, run={"until": 2}), 4)
     return folder / "step-00000002"
@@ -50,11 +50,11 @@ def test_torchs_own_tools_read_it(checkpoint, tmp_path):
     assert whole["weight.blocks.2.up.weight"].shape == (64, 16) and whole["step.token.weight"] == 2
 
 
-# ---- what is refused -------------------------------------------------------------------------------------------------
+# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 def refusals(checkpoints, one, with_facts=True):
-    """What every rank says to each of some checkpoints, and whether it changed anything."""
+    """Every rank's error for each checkpoint, and whether it changed anything."""
     training = Training(one, quiet=True)
     chunks_to_load(training.trainer)
     before = [chunk.tensor.clone() for chunk in chunks_to_load(training.trainer)]
@@ -153,11 +153,11 @@ def test_another_model_is_known_by_its_tensors(checkpoint, one, sentence):
     assert sentence in told and "Nothing was loaded" in told
 
 
-# ---- names that count in a stage: upstream's silent bug -------------------------------------------------------------
+# ---- names with stage-local indices: a silent upstream bug ----------------------------------------------------------
 
 
 def local_names(chunks, layers_of_stage):
-    """Chunks as a program names them that counts blocks from 0 in every pipeline stage."""
+    """Chunks as named by a program that counts blocks from 0 in every pipeline stage."""
 
     def renamed(key):
         parts = key.split(".")
@@ -189,7 +189,7 @@ def test_blocks_that_are_numbered_in_each_stage_are_not_saved(tmp_path):
 
 
 def test_a_checkpoint_with_such_names_is_refused(checkpoint):
-    """As upstream leaves one: of two stages that both had blocks 0 and 1, one's numbers."""
+    """As left by the upstream bug: both stages had blocks 0 and 1, and only one stage's values remain."""
     contents = read_contents(checkpoint)
     kept = {
         name: one for name, one in contents["tensors"].items() if ".blocks.2." not in name and ".blocks.3." not in name
@@ -199,7 +199,7 @@ def test_a_checkpoint_with_such_names_is_refused(checkpoint):
     assert "it has blocks 0 to 1, this model 0 to 3" in told and "numbered its blocks from 0" in told
 
 
-# ---- the latest that is whole, and how many stay ---------------------------------------------------------------------
+# ---- the latest complete checkpoint, and how many are kept -----------------------------------------------------------
 
 
 def test_latest_skips_what_is_not_whole_and_says_so(tmp_path, saved):
@@ -240,11 +240,11 @@ def test_the_last_ones_are_kept(tmp_path):
     assert len(told[0].checkpoints) == 4 and all(stall > 0 for stall in told[0].stalls)
 
 
-# ---- while the training goes on --------------------------------------------------------------------------------------
+# ---- while training continues ----------------------------------------------------------------------------------------
 
 
 def beside_steps(one):
-    """Steps that are done while a thread holds a save open; what it then writes is of before them."""
+    """Run steps while a thread holds a save open. The save must contain the state from before these steps."""
     training = Training(one, quiet=True)
     training.one_step()
     held = threading.Event()

@@ -1,4 +1,4 @@
-"""What is left of a training: lines, rows, events, a trace, a curve; and what is measured beside its formula."""
+"""The outputs of a training run (lines, rows, events, a trace, a curve), and measurements next to formulas."""
 
 import errno
 import json
@@ -23,7 +23,7 @@ LOG = {"measure": 1, "tensorboard": True, "figure": True}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What two runs on two ranks leave, of which the second resumes the first."""
+    """The output of two runs on two ranks, the second of which resumes the first."""
     folder = tmp_path_factory.mktemp("run")
     one = {"folder": str(folder)}
     trained(recipe({"pp": 2}, run=one | {"until": 2}, log=LOG), 2)
@@ -96,14 +96,14 @@ CASES = [
 
 @pytest.mark.parametrize(("mesh", "step", "experts", "exact"), CASES, ids=str)
 def test_bytes_by_axis_are_the_formulas(mesh, step, experts, exact):
-    """But for the few numbers of agreement, loss and norm, which the group of the whole world sends."""
+    """Except for the few numbers of agreement, loss and norm, which are sent in the world group."""
     ranks = 2 if sum(size > 1 for size in mesh.values()) == 1 else 4
     one = recipe(mesh, step=step, experts=experts, model={"tied": False}, log={"measure": 1})
     by_rank = shardlab.run(measured, one, ranks=ranks, timeout=60, observe=False)[0]
     assert len(by_rank) == ranks
     for found in by_rank:
         for name in exact.split():
-            few = 1000 if len(mesh) == 1 else 0  # an axis alone is the world, which also sends a few numbers
+            few = 1000 if len(mesh) == 1 else 0  # a single axis is the world group, which also sends these numbers
             assert found.predicted[name] <= found.sent[name] <= found.predicted[name] + few, (name, found)
 
 
@@ -116,7 +116,7 @@ def test_memory_is_counted_by_rank():
     for half in halves:
         assert half.states == pytest.approx(
             numbers * (4 + 8 / 2), rel=0.01
-        )  # weights are their masters; half the moments
+        )  # weights are their own masters; half of the moments
         assert half.states < half.peak < whole.peak + numbers * 4
 
 

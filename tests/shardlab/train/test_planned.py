@@ -1,4 +1,4 @@
-"""The planner's layouts as recipes, and a plan that is trained as it is."""
+"""The planner's layouts as recipes, and a plan that is trained unchanged."""
 
 import json
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_what_was_measured_beside_what_was_said(tmp_path, calibration):
     lines = [*rows, {"measured": sent, "names": {"dp-cp": "dp", "ep": "ep"}}]
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
     found = {row.what: row for row in beside(one, SMALL, tmp_path)}
-    assert found["step"].measured == 6.0 and WARM_UP + 2 == 4  # of steps 5, 6, 7
+    assert found["step"].measured == 6.0 and WARM_UP + 2 == 4  # the median of steps 5, 6, 7
     assert found["memory of the fullest rank"].measured == 7 and found["sent on dp"].measured == 6.0
     assert found["step"].predicted == one.step.total
     assert table([Beside("step", "s", 2.0, 1.0), Beside("x", "bytes", 0, 1)])[1].endswith("0.50")
@@ -105,7 +105,7 @@ def test_a_plan_is_trained_as_it_is(calibration_file, tmp_path):
 
 
 LLAMA = replace(SMALL, kv_heads=2, gated=True, tied=False, positions=0, vocab=320)
-HELD = {  # what fills the fullest rank
+HELD = {  # memory of the fullest rank
     "the loss": (SMALL, Layout(microbatch=8)),
     "the end of the last microbatch": (SMALL, Layout(num_microbatches=8, dp=2, zero=1)),
     "layers that ZeRO-3 has gathered": (SMALL, Layout(microbatch=4, dp=2, zero=3)),

@@ -1,4 +1,4 @@
-"""`python -m shardlab.train`, alone and behind torchrun: files, lines, exit codes, no process left."""
+"""`python -m shardlab.train`, alone and under torchrun: files, lines, exit codes, no process left."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""A recipe is read whole, or refused in one sentence that names key, value and what would work."""
+"""A recipe is either accepted or refused in one sentence that names key, value and what would work."""
 
 import subprocess
 import sys
@@ -125,7 +125,7 @@ def test_a_recipe_as_plain_data_is_the_recipe():
 def test_every_schedule_of_a_recipe_exists():
     from shardlab.pipeline_parallel.builders import BUILDERS
 
-    assert {*SCHEDULES} == BUILDERS.keys() - {"dualpipe"}  # which places stages twice
+    assert {*SCHEDULES} == BUILDERS.keys() - {"dualpipe"}  # dualpipe places stages twice
 
 
 def test_reading_loads_no_torch():
