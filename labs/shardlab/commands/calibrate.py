@@ -60,7 +60,7 @@ def show(found: Calibration) -> None:
     for number, one in found.ranks.items():
         alpha, beta = one.links["all_reduce"]
         typer.echo(
-            f"{number} ranks: each computes {one.slowdown:.2f} times as long and hides {one.hidden:.0%} of its messages; "
+            f"{number} ranks: each computes {one.slowdown:.2f} times as long and hides {one.hidden:.0%} of messages; "
             f"all-reduce alpha {alpha * 1e6:.0f} us, {1e-9 / beta if beta else 0:.2f} GB/s"
         )
 

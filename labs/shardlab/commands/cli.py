@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _apart(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the findings. Anything that ranks print meanwhile goes to standard error, as it is not part of the answer."""
+    """Yield the findings. What ranks print meanwhile goes to standard error, as it is not part of the answer."""
     while True:
         with redirect_stdout(sys.stderr):
             finding = next(findings, None)

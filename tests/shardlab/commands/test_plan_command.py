@@ -94,7 +94,7 @@ def test_uneven_experts_take_longer_and_even_ones_are_the_default():
 @pytest.mark.parametrize("wrong", ["0.5", "nan", "inf"])
 def test_an_imbalance_that_is_none(wrong):
     failed = shardlab("plan", "--model", "mixtral-8x7b", "--imbalance", wrong)
-    assert failed.exit_code == 2 and "use 1.0 for even ones, or more" in failed.output
+    assert failed.exit_code == 2 and "use 1.0 for even loads, or more" in failed.output
     assert "busiest expert rank" in shardlab("plan", "--help").output
 
 
@@ -259,7 +259,7 @@ def test_predictions_of_a_file_of_runs(tmp_path):
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [
-        (("plan", "--model", "gpt-9"), "there is no model"),
+        (("plan", "--model", "gpt-9"), "unknown model"),
         (("plan", "--gpu", "tpu"), "use one of v100"),
         (("plan", "--gpus=-4"), "greater than or equal to 1"),
         (("plan", "--gpus", "1000000000"), "less than or equal to 1000000"),
@@ -272,7 +272,7 @@ def test_predictions_of_a_file_of_runs(tmp_path):
         (("plan", "--network", "nan"), "use a number above 0"),
         (("plan", "--recompute", "some"), "use one of none, selective, full, norms"),
         (("plan", "--price", "2"), "add --tokens"),
-        (("plan", "--tokens", "1000", "--gpus", "8"), "less than one step of"),
+        (("plan", "--tokens", "1000", "--gpus", "8"), "fewer than one step of"),
         (("plan", "--tokens", "10000000000", "--price=-1"), "use 0 or more"),
         (("plan", "--export", "deepspeed"), "use megatron or torchtitan"),
         (("plan", "--run", "--export", "megatron"), "remove --export"),
@@ -306,7 +306,7 @@ GOOD = {"layers": 2, "hidden": 64, "heads": 8, "kv_heads": 8, "ffn": 256, "vocab
     ("written", "sentence"),
     [
         ("{", "cannot be read as JSON"),
-        ("[]", "holds no object"),
+        ("[]", "is not a JSON object"),
         (json.dumps({"layers": 2}), "lacks hidden, heads"),
         (json.dumps(GOOD | {"wings": 2}), "has no wings"),
         (json.dumps(GOOD | {"layers": "two"}), "not a whole number"),
@@ -330,11 +330,11 @@ def test_a_bad_model_file_is_answered_with_a_sentence(tmp_path, command, written
     ("written", "sentence"),
     [
         ("[" * 200_000, "recursion"),
-        ("null", "is not a calibration: it holds no object"),
+        ("null", "is not a calibration: it is not a JSON object"),
         ('{"format": 1}', "it lacks machine, measured"),
-        ("{", "is cut off"),
+        ("{", "is truncated"),
     ],
-    ids=["brackets", "null", "no fields", "cut off"],
+    ids=["brackets", "null", "no fields", "truncated"],
 )
 @pytest.mark.parametrize("command", ["memory", "plan"])
 def test_a_bad_file_of_an_accelerator_is_answered_with_a_sentence(tmp_path, command, written, sentence):

@@ -37,7 +37,7 @@ def without(*names):
         (GOOD | {"dense_layers": 1}, "dense_layers without experts"),
         (MOE | {"active_experts": 5}, "4 experts need 1 to 4 active ones"),
         (MOE | {"dense_layers": 3}, "3 dense layers in 2 layers: use 0 to 2"),
-        (MOE | {"dense_layers": 1}, "ffn = 0 makes no MLP"),
+        (MOE | {"dense_layers": 1}, "ffn = 0 is not an MLP"),
         (GOOD | {"positions": 4}, "4 learned positions for a sequence of 8: give as many, or 0"),
         (GOOD | {"latent": 5}, "latent = 5 is not an object: give {q_rank, kv_rank"),
         (GOOD | {"latent": LATENT | {"rank": 3}}, "latent has no rank: latent has the fields q_rank"),
@@ -61,7 +61,7 @@ def test_all_faults_are_told_at_once():
     [
         ("", "cannot be read as JSON"),
         ("{", "cannot be read as JSON"),
-        ("[1]", "holds no object"),
+        ("[1]", "is not a JSON object"),
         ("[" * 100_000, "cannot be read as JSON"),
         ('{"layers": 2, "layers": 4}', "layers stands there more than once: keep one"),
         (f'{{"layers": {"9" * 5000}}}', "cannot be read as JSON"),

@@ -116,7 +116,7 @@ def test_active_parameters_of_mixtures():
         ({"kv_heads": 3}, r"use \[1, 2, 4, 8\]"),
         ({"hidden": 100}, "give head_dim, or a hidden of 96"),
         ({"experts": 4}, "1 to 4 active"),
-        ({"ffn": 0}, "makes no MLP"),
+        ({"ffn": 0}, "is not an MLP"),
     ],
 )
 def test_sizes_that_make_no_model(wrong, sentence):
