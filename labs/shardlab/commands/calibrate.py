@@ -49,7 +49,7 @@ def show(found: Calibration) -> None:
         best = max(rates, key=rates.__getitem__)
         small = min(rates)
         typer.echo(
-            f"{dtype:9} matmul:   {rates[best] / 1e9:8.1f} GFLOP/s at side {best}, {rates[small] / 1e9:.1f} at {small}"
+            f"{dtype:9} matmul: {rates[best] / 1e9:8.1f} GFLOP/s at side {best}, {rates[small] / 1e9:.1f} at {small}"
         )
     small, large = min(found.memory), max(found.memory)
     typer.echo(

@@ -113,7 +113,7 @@ def _verdict(total: float, gpu: Accelerator) -> str:
     free, spare = gpu.memory_bytes - total, gpu.memory_bytes - usable_bytes(gpu)
     has = f"{gpu.name} has {gpu.memory_bytes / GIB:.0f} GiB"
     if free < 0:
-        return f"{has}: does not fit, {-free / GIB:.2f} GiB over"
+        return f"{has}: does not fit, {-free / GIB:.2f} GiB too much"
     if free < spare:
         return (
             f"{has}: leaves {free / GIB:.2f} GiB, too little: the driver, collectives and fragmentation take up to "

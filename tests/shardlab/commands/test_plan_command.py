@@ -135,7 +135,7 @@ def test_memory_shows_the_rows_that_hold_something():
     [
         (("--dp", "8", "--zero", "1"), "leaves 15.83 GiB"),
         (("--dp", "4", "--zero", "1"), "leaves 6.42 GiB"),
-        (("--dp", "2", "--zero", "1"), "GiB over"),
+        (("--dp", "2", "--zero", "1"), "GiB too much"),
         (("--dp", "3", "--zero", "1"), "leaves 0.14 GiB, too little"),
     ],
 )

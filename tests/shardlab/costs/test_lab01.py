@@ -41,7 +41,8 @@ def test_tensor_parallel_traffic_is_as_predicted(calibration_file):
 
 
 def test_a_bad_calibration_is_answered_with_a_sentence(calibration_file):
-    for options, sentence in ((["--calibration", "none.json"], "there is no calibration in"), (["--ranks", "8"], "8 ranks were not")):
+    cases = ((["--calibration", "none.json"], "no calibration in"), (["--ranks", "8"], "8 ranks were not"))
+    for options, sentence in cases:
         typed = ["--calibration", str(calibration_file), *options]
         done = lab("dp_simulation", *typed)
         assert done.returncode == 2 and sentence in " ".join(done.stderr.replace("│", " ").split())

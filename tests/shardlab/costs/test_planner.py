@@ -133,7 +133,7 @@ def test_neighbours_keep_world_and_batch_and_lose_with_a_reason():
         assert one.fits == (one.plan.memory.total <= usable_bytes(H100))
         if one.fits and layout in [known.layout for known in found]:
             assert one.plan.step.total >= found[0].step.total
-        assert one.fits or "GiB over" in one.reason
+        assert one.fits or "GiB too much" in one.reason
 
 
 def test_chunks_follow_the_stages():

@@ -74,7 +74,7 @@ def _neighbour(
     found = Plan(layout, memory, clock(model, layout, gpu))
     too_much = memory.total - usable_bytes(gpu)
     if too_much > 0:
-        return Neighbour(change, found, False, f"does not fit: {too_much / GIB:.1f} GiB over")
+        return Neighbour(change, found, False, f"does not fit: {too_much / GIB:.1f} GiB too much")
     return Neighbour(change, found, True, what_grew(winner, found))
 
 
