@@ -1,4 +1,4 @@
-"""Data parallelism: bytes a rank sends to average gradients and the time of a step, predicted and measured."""
+"""Data parallelism: bytes sent to average gradients and the time of a step, predicted and measured."""
 
 import time
 from typing import Annotated

@@ -1,8 +1,7 @@
-"""Where a step's time goes on each rank: computing, exposed communication and waiting.
+"""How each rank spends a step: computing, exposed communication and waiting.
 
 Reads two kinds of traces: ours (`shardlab schedule --trace`, run_pp_experiment.py --trace), which contain all ranks,
-and
-those of torch.profiler (run_tp_experiment.py --profile), with one file per rank.
+and those of torch.profiler (run_tp_experiment.py --profile), with one file per rank.
 """
 
 import json

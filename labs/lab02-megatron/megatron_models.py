@@ -160,8 +160,7 @@ def order_of_rows(name: str, config: GPTConfig, size: int) -> Tensor | None:
     """The order in which Megatron stores our rows; None if it is the same.
 
     qkv: queries, key and value group by group, where ours has all queries first. Gated: the gate before the passing
-    half on
-    each rank, where ours has all of the passing half first.
+    half on each rank, where ours has all of the passing half first.
     """
     if "qkv" in name:
         width, groups = config.hidden // config.heads, config.kv_heads or config.heads

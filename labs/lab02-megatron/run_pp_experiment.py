@@ -210,10 +210,8 @@ def verdict(apart: float, ranks: int, sizes: Sizes) -> str:
     """Whether the gradients are equal and, if not, why.
 
     On two ranks both neighbors are the same peer. A batch in Megatron lists sends and receives in the same order on
-    both
-    ranks, those of the previous rank first, so the peer mistakes a gradient for an activation. Megatron's trainer
-    rejects
-    these options (Megatron-LM, megatron/training/arguments.py); its library does not.
+    both ranks, those of the previous rank first, so the peer mistakes a gradient for an activation. Megatron's trainer
+    rejects these options (Megatron-LM, megatron/training/arguments.py); its library does not.
     """
     if apart < EQUAL:
         return "equal"
@@ -240,7 +238,7 @@ def main(
     ] = False,
     trace: Annotated[Path | None, typer.Option(help="Save our trace for analyze_timeline.")] = None,
 ) -> None:
-    """Compare megatron-core's pipeline with ours: on GPUs, on one GPU shared by all ranks, or on CPU ranks with gloo."""
+    """Compare megatron-core's pipeline with ours on GPUs, on one GPU shared by all ranks, or on CPU ranks with gloo."""
     size = int(os.environ.get("WORLD_SIZE", ranks))
     sizes = Sizes(microbatches, chunks, hidden, batched)
     try:

@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 from watched import EVERY, Watched, python, write_recipe
 
-PATIENCE = 8.0  # seconds that a rank waits for a message, and thus for an unreachable machine
+PATIENCE = 8.0  # seconds that a rank waits for a message, also from an unreachable machine
 LONG = 240.0
 ADDRESSES = ("10.214.7.1", "10.214.7.2")
 

@@ -27,7 +27,7 @@ class Name(StrEnum):
 
 
 class Then(StrEnum):
-    """What to do about a lost rank, as in the recipe."""
+    """The recipe's reaction to a lost rank."""
 
     RESTART, SHRINK = "restart", "shrink"
 

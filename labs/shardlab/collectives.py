@@ -171,8 +171,7 @@ def hierarchical_all_reduce(tensor: Tensor, *, node_group: Group, cross_group: G
     """Sum a tensor over all ranks of all nodes, with few bytes on the slow links between nodes.
 
     Three phases: reduce-scatter inside the node; all-reduce of my chunk with the ranks at my position in the other
-    nodes;
-    all-gather inside the node.
+    nodes; all-gather inside the node.
 
     node_group: the L ranks of this node. cross_group: the ranks at my position in each of the M nodes.
     tensor: any shape, the same on every rank. Returns the sum, contiguous, the same bits on every rank.

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 def calibrate(
     out: Annotated[
-        Path | None, typer.Option("--out", help="JSON file to write [default: the one that `--gpu here` reads].")
+        Path | None, typer.Option("--out", help="JSON file to write [default: the file that `--gpu here` reads].")
     ] = None,
     ranks: Annotated[
         str, typer.Option("--ranks", help="Rank counts to measure, separated by commas; 1: skip.")
     ] = "2,4",
-    device: Annotated[str, typer.Option("--device", help="cpu or cuda [default: what ranks use here].")] = "",
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda [default: the ranks' device here].")] = "",
 ) -> None:
     """Measure this machine in a minute or two: matmuls, memory, layers, links between ranks and shared cores.
 

@@ -33,7 +33,7 @@ def doctor(
         bool, typer.Option("--brief", help="Takes a second: starts no ranks, shows only what needs attention.")
     ] = False,
 ) -> None:
-    """Check this machine: what it has, what it lacks and how to fix it. Runs a real all-reduce.
+    """Check this machine, report problems and suggest fixes. Runs a real all-reduce.
 
     The exit code is 0, or 1 if a problem blocks the course.
     """
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _apart(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the findings. What ranks print meanwhile goes to standard error, as it is not part of the answer."""
+    """Yield the findings. Output of ranks meanwhile goes to standard error, as it is not part of the answer."""
     while True:
         with redirect_stdout(sys.stderr):
             finding = next(findings, None)

@@ -16,7 +16,7 @@ Model = Annotated[str, typer.Option("--model", help="A model name (an unknown na
 Gpu = Annotated[str, typer.Option("--gpu", help=GPU_NAMES)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 MOST_GPUS = 1_000_000
-RUN_SCHEDULES = ("1f1b", "gpipe", "zero-bubble")  # what the course's trainer supports
+RUN_SCHEDULES = ("1f1b", "gpipe", "zero-bubble")  # supported by the course's trainer
 RUN_RECOMPUTE = ("none", "selective", "full")
 MOST_LAYERS = 1000  # as in DeepNet, the deepest transformer; cutting stages takes quadratic time
 

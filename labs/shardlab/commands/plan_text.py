@@ -96,7 +96,7 @@ def _line(plan: dict) -> list[str]:
 
 
 def _long_run(run: dict) -> str:
-    """Days of all tokens and what they cost."""
+    """Days and cost of training on all tokens."""
     price = f", {run['price']:,.0f} at the price given" if run["price"] is not None else ""
     return (
         f"\n{run['tokens']:,} tokens: {run['steps']:,} steps, {run['days']:.1f} days ({run['days_low']:.1f} to "
@@ -111,7 +111,7 @@ def _costs(one: dict) -> list[str]:
 
 
 def _inside(inside: dict | None, winner: dict) -> str:
-    """What staying inside a server costs."""
+    """The cost of staying inside a server."""
     if inside is None:
         return "No layout of this batch whose tensor parallelism stays inside a server fits."
     layout, slower = inside["layout"], inside["step_seconds"] / winner["step_seconds"] - 1

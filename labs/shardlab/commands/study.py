@@ -47,7 +47,7 @@ def in_sentences(command: Callable[Arguments, None]) -> Callable[Arguments, None
 def overview(
     context: typer.Context,
     folder: Annotated[
-        Path | None, typer.Option(help="Your folder [default: the one that contains this directory, else work/].")
+        Path | None, typer.Option(help="Your folder [default: the folder that contains this directory, else work/].")
     ] = None,
 ) -> None:
     """Show your weeks, points, tries, hints and time, and what to do next."""

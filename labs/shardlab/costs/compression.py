@@ -53,7 +53,7 @@ def packed_bytes(num_elements: int, bits: int) -> int:
 
 
 def sent_bytes(num_ranks: int, message_bytes: float) -> float:
-    """(N-1) * m: bytes a rank sends to all-gather messages of m bytes."""
+    """(N-1) * m: bytes per rank to all-gather messages of m bytes."""
     return traffic.ring_all_gather_bytes(num_ranks, num_ranks * message_bytes)
 
 

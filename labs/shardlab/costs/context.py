@@ -204,14 +204,10 @@ def extra_kv_blocks(
     """Extra memory compared with attention of T tokens on one rank, in blocks of 2 T h_kv numbers of `bytes_each`.
 
     A ring's forward holds two more blocks: the current one and the next. Its backward starts with the other ranks'
-    blocks,
-    in n strips, before the rank's own gradients exist: it holds keys and values of n + 1 strips and gradient sums of n
-    + 1
-    strips (`sum_bytes` per number), minus the room of its own gradients. At the end the sums of its own block arrive,
-    one
-    block in addition to its own gradients. With two ranks no strip is passed on a second time. Gathered: keys and
-    values
-    of all ranks.
+    blocks, in n strips, before the rank's own gradients exist: it holds keys and values of n + 1 strips and gradient
+    sums of n + 1 strips (`sum_bytes` per number), minus the room of its own gradients. At the end the sums of its own
+    block arrive, one block in addition to its own gradients. With two ranks no strip is passed on a second time.
+    Gathered: keys and values of all ranks.
     """
     if way == "ulysses" or num_ranks == 1:
         return 0.0

@@ -25,7 +25,7 @@ def exchange_bytes(tokens: float, k: int, hidden: int, bytes_each: float = BF16)
 def layer_exchange_bytes(
     tokens: float, k: int, hidden: int, ep: int, *, dispatch_bytes: float = BF16, combine_bytes: float = BF16
 ) -> float:
-    """Bytes a rank sends in a layer's forward with even loads, (e-1)/e of dispatch and combine. Its backward: the same.
+    """Bytes that a rank sends in a layer's forward with even loads: (e-1)/e of dispatch and combine. Same backward.
 
     dispatch_bytes, combine_bytes: per number; DeepSeek-V3 uses FP8_SCALED and BF16 (section 3.2.2).
     """
@@ -35,7 +35,7 @@ def layer_exchange_bytes(
 
 
 def nodes_of_token(experts: int, k: int, nodes: int, allowed: int = 0) -> float:
-    """Expected nodes that hold k random experts of E: N(1 - C(E - E/N, k) / C(E, k)), limited to `allowed` nodes.
+    """Expected number of nodes with k random experts of E: N(1 - C(E - E/N, k) / C(E, k)), within `allowed` nodes.
 
     8 of 256 experts are on 5.29 of 8 nodes, or on 3.63 if 4 are allowed. Raises ValueError if the nodes do not divide
     the experts or the allowed nodes hold fewer than k.
@@ -60,11 +60,10 @@ def two_level_bytes(tokens: float, k: int, hidden: int, copies: float, bytes_eac
 
 
 def expert_tensor_bytes(tokens: float, hidden: int, etp: int, bytes_each: float = BF16) -> float:
-    """Bytes a rank sends in a forward if t ranks share all experts: 2(t-1)Th, an all-gather and a reduce-scatter.
+    """Bytes that a rank sends in a forward if t ranks share all experts: 2(t-1)Th, an all-gather and a reduce-scatter.
 
     Tokens are gathered before routing, so k does not matter. Expert parallelism sends 2(e-1)/e Tkh: equal at k = e,
-    less
-    for fewer choices.
+    less for fewer choices.
     """
     return 2 * ring_all_gather_bytes(etp, etp * exchange_bytes(tokens, 1, hidden, bytes_each))
 
@@ -79,7 +78,7 @@ def tokens_first(k: int, ep: int) -> bool:
 
 
 def split_expert_bytes(tokens: float, k: int, hidden: int, *, ep: int, etp: int, bytes_each: float = BF16) -> float:
-    """Bytes a rank sends in a layer's forward with even loads if each expert is on etp of e * etp ranks.
+    """Bytes that a rank sends in a layer's forward with even loads if each expert is on etp of e * etp ranks.
 
     Rows: 2 Tkh ((e-1)/e + t-1). Tokens: 2 Th (t-1) + 2 tTkh (e-1)/e, plus k weights and k expert numbers of 4 bytes
     each per token. `tokens_first` decides between the two.
@@ -98,8 +97,7 @@ def dropped_share(rows_per_expert: float, factor: float = 1.0, *, k_of_experts: 
     """Share of choices that a capacity of `factor` drops with a uniform router.
 
     An expert's rows are approximately normal with mean n and variance n(1 - k/E). At factor 1 the excess over factor *
-    n
-    is sqrt((1 - k/E) / 2 pi n). k_of_experts: k/E.
+    n is sqrt((1 - k/E) / 2 pi n). k_of_experts: k/E.
     """
     _check_positive(rows_per_expert=rows_per_expert, factor=factor)
     normal, spread = NormalDist(), sqrt((1 - k_of_experts) / rows_per_expert)

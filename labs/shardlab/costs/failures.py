@@ -69,8 +69,7 @@ def goodput(interval: float, save_seconds: float, between: float, restart_second
     """Share of time spent on work that is kept: tau / (M exp(R/M) (exp((tau + delta)/M) - 1)), Daly 2006.
 
     Derivation: tau + delta without a failure take M (exp((tau + delta)/M) - 1) seconds on average if each failure
-    starts
-    them over at once. A restart of R seconds, during which the run may fail too, multiplies that by exp(R/M).
+    starts them over at once. A restart of R seconds, during which the run may fail too, multiplies that by exp(R/M).
     For tau, R << M this is about 1 - delta/tau - (tau/2 + R)/M.
     """
     _check_positive(interval=interval, between=between)

@@ -24,8 +24,7 @@ class Accelerator:
 
     per_node: GPUs connected by NVLink. sms: multiprocessors, over which the tiles of a matmul are spread; 0 to ignore
     tiles. clock: of a multiprocessor, in Hz. measured: calibration of this CPU, which `per_node` ranks share; step
-    times
-    then come from measurements (`clock.here`), in float32.
+    times then come from measurements (`clock.here`), in float32.
     """
 
     name: str

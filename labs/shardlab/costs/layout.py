@@ -36,8 +36,7 @@ class Layout:
     context: how the cp ranks reach each other's keys and values.
     recompute: "norms" repeats only norms, activation functions and the up-projections of latent attention
     (DeepSeek-V3, arXiv 2412.19437, section 3.2.3). recomputed: (k, n) with "full" recomputes k of each chunk's n
-    layers;
-    None means all of them.
+    layers; None means all of them.
     schedule: "zbv" holds two chunks per rank in a V (arXiv 2401.10241, section 6), "dualpipe" a stage and its mirror
     image, so two copies of the model (arXiv 2412.19437, section 3.2.1).
     """

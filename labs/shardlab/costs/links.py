@@ -21,8 +21,7 @@ class Links:
 
     nvlink, network: bytes per second in one direction, of a GPU inside its server and of one network card. per_node:
     GPUs connected by NVLink. alpha, hop: seconds per message inside a server and between servers. call: seconds to
-    start
-    a collective.
+    start a collective.
     """
 
     nvlink: float

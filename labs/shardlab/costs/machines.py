@@ -39,8 +39,7 @@ def as_accelerator(
     measured.
 
     ranks: how many there will be [default: one per core or GPU]. On a CPU all of them share this machine, and step
-    times
-    come from measurements, in float32. GPUs beyond the measured number are assumed to be in further servers.
+    times come from measurements, in float32. GPUs beyond the measured number are assumed to be in further servers.
     """
     generation, on_cpu = calibration.device, calibration.device == "cpu"
     known = [n for n in (1, *calibration.ranks) if n <= (ranks if ranks and on_cpu else calibration.cores)]

@@ -49,7 +49,7 @@ def ring_all_reduce_bytes(num_ranks: int, num_bytes: float) -> float:
 
 
 def zero_bytes(num_ranks: int, num_bytes: float, stage: int) -> float:
-    """Bytes a rank sends in a data-parallel step: 2(N-1)/N of the model for stages 0, 1 and 2, 3(N-1)/N for stage 3.
+    """Bytes per rank and data-parallel step: 2(N-1)/N of the model for stages 0, 1 and 2, 3(N-1)/N for stage 3.
 
     num_bytes: the (padded) model's gradients or weights. Stage 0 is DDP: an all-reduce. Stages 1 and 2 reduce-scatter
     gradients and all-gather weights; stage 3 gathers the weights twice (1910.02054, section 7).

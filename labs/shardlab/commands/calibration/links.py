@@ -128,8 +128,7 @@ def measure_turns(device_type: str) -> dict[str, list[float]]:
     """On each rank: rounds of short pieces of work with a message after each, and with all messages at the end.
 
     Tensor-parallel layers communicate like the former. Ranks do not finish a piece at the same time, especially on
-    shared
-    cores, and a message waits for the last one.
+    shared cores, and a message waits for the last one.
     """
     torch.set_num_threads(1)
     device = torch.device(device_type)
@@ -167,10 +166,8 @@ def sharing_of(by_rank: Sequence[dict[str, list[float]]]) -> tuple[float, float]
     """The slowdown and the hidden share, from the results of `measure_sharing`.
 
     Ranks finish computing at different moments, and the message after that waits for the last one: this waiting counts
-    as
-    slowdown. hidden: the share of the shorter of the two that overlaps when both run together; 0 if they run one after
-    the
-    other, 1 if they overlap fully.
+    as slowdown. hidden: the share of the shorter of the two that overlaps when both run together; 0 if they run one
+    after the other, 1 if they overlap fully.
     """
     alone, message, after, beside = (slowest(by_rank, name) for name in ("alone", "message", "after", "beside"))
     compute = max(after - message, alone / len(by_rank))

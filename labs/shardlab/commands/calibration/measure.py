@@ -31,9 +31,8 @@ def calibrate(
 ) -> Calibration:
     """Measure this machine; calls `say` before each measurement.
 
-    device: `cuda` or `cpu` [default: what ranks on this machine use]. Raises ValueError for fewer than 2 ranks, or for
-    a
-    GPU if there is none.
+    device: `cuda` or `cpu` [default: as ranks on this machine]. Raises ValueError for fewer than 2 ranks, or for
+    a GPU if there is none.
     """
     if min(rank_counts, default=2) < 2:
         raise ValueError(f"{min(rank_counts)} ranks have no links to measure: use 2 or more")

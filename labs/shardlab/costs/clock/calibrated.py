@@ -166,8 +166,7 @@ def zero_step_seconds(here: Calibration, num_ranks: int, stage: int, model: Smal
     """A step of DDP (stage 0) or ZeRO: passes, gradient bookkeeping, messages, and Adam on what a rank owns.
 
     vectors: elements sent together, in the order of the backward: a bucket (stages 0 and 2), everything (1), or a
-    block,
-    with the rest at the end (3). Raises ValueError for any other stage.
+    block, with the rest at the end (3). Raises ValueError for any other stage.
     """
     if stage not in range(4):
         raise ValueError(f"ZeRO stage {stage}: use 0 (DDP), 1, 2 or 3")
@@ -188,10 +187,8 @@ def _messages(
     """Seconds of all messages, and of those that cannot be hidden.
 
     Gradients are sent as soon as the backward, two thirds of the passes, has computed them; in stage 1 at the end.
-    Weights
-    are gathered after the step with nothing to overlap. In stage 3 they are gathered twice per block and once for the
-    rest:
-    the first block of each pass and the rest are exposed, the others overlap with the block before.
+    Weights are gathered after the step with nothing to overlap. In stage 3 they are gathered twice per block and once
+    for the rest: the first block of each pass and the rest are exposed, the others overlap with the block before.
     """
 
     def each(kind: str) -> list[float]:

@@ -27,9 +27,8 @@ class Together:
 
     slowdown: how many times longer they compute than one alone, until the last one finishes; about N / cores once they
     share cores. hidden: of the communication that a schedule starts early, the share that does not slow down the
-    compute
-    it overlaps with; small on cores that both need. links: alpha and beta of each collective as a ring, and of a
-    `send`.
+    compute it overlaps with; small on cores that both need. links: alpha and beta of each collective as a ring, and of
+    a `send`.
     waits: extra seconds that a message between short pieces of work waits for the last rank.
     """
 
@@ -44,16 +43,12 @@ class Calibration:
     """Rates of one rank, and how concurrent ranks affect each other.
 
     matmul: FLOP/s of a square layer's matmuls, forward and backward, by dtype and side. memory: bytes/s read and
-    written
-    by an elementwise operation, by the bytes of one operand. operation: seconds of the smallest operation.
+    written by an elementwise operation, by the bytes of one operand. operation: seconds of the smallest operation.
     pass_seconds: forward and backward of a small GPT other than matmuls: fixed, per layer, and per element of a layer's
     input. linear_seconds: forward and backward of linear layers with ReLU other than matmuls: per layer, per input
-    element
-    and per weight. adam_seconds: AdamW's step: fixed, per tensor and per parameter. bookkeeping: hooks, buckets and
-    shards
-    in a step of DDP and of ZeRO-1, 2 and 3 on one rank: per tensor and per parameter. All in seconds, bytes and FLOPs,
-    and
-    in fp32 unless a dtype is named.
+    element and per weight. adam_seconds: AdamW's step: fixed, per tensor and per parameter. bookkeeping: hooks, buckets
+    and shards in a step of DDP and of ZeRO-1, 2 and 3 on one rank: per tensor and per parameter. All in seconds, bytes
+    and FLOPs, and in fp32 unless a dtype is named.
     """
 
     machine: str

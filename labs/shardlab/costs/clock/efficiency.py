@@ -16,16 +16,13 @@ class Efficiency:
     fit.
 
     matmul_*: deep matmuls, of the bf16 peak, by generation. Blackwell's guess is the mean that SimuMax's authors
-    measured
-    on a B200 at 2.25 PFLOP/s. fp8: share of the additional factor 2 that fp8 promises. grouped: many small matmuls in
-    one
-    call, for experts, relative to one matmul. attention_*: matmuls of fused attention, of the bf16 peak: ampere;
-    newest,
-    written for Hopper or Blackwell; flash2, FlashAttention-2 on those, which uses none of their new instructions.
+    measured on a B200 at 2.25 PFLOP/s. fp8: share of the additional factor 2 that fp8 promises. grouped: many small
+    matmuls in one call, for experts, relative to one matmul. attention_*: matmuls of fused attention, of the bf16 peak:
+    ampere; newest, written for Hopper or Blackwell; flash2, FlashAttention-2 on those, which uses none of their new
+    instructions.
     memory:
     elementwise kernels, of the memory bandwidth. network: of the network's line rate. hidden: of the communication that
-    a
-    schedule may overlap.
+    a schedule may overlap.
     """
 
     matmul_ampere: float = 0.8
@@ -94,9 +91,8 @@ EAGER = 2.0
 # Not fitted: latency of one step of a ring between servers.
 HOP_SECONDS = 10e-6
 # Not fitted: the host's time to launch the kernels of one layer's pass; a pass is never faster. The fastest of 861
-# small
-# runs on one server of A100s (VIA-Research/vTrain, data/ground_truth_single.csv) take 3.0 to 3.8 ms per layer with
-# recomputation, which is three passes, at any size.
+# small runs on one server of A100s (VIA-Research/vTrain, data/ground_truth_single.csv) take 3.0 to 3.8 ms per layer
+# with recomputation, which is three passes, at any size.
 LAUNCH_SECONDS = 1e-3
 
 

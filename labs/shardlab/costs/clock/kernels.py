@@ -199,8 +199,7 @@ def output_seconds(model: Transformer, layout: Layout, speed: Speed) -> Passes:
     """The output layer and the loss.
 
     With separate kernels, logits are read and written in fp32 about 4 times, and twice that in the backward. In one
-    kernel
-    they are read twice in 16 bits and their gradient is written once.
+    kernel they are read twice in 16 bits and their gradient is written once.
     """
     tokens = tokens_of(model, layout)
     vocab = model.vocab / layout.tp

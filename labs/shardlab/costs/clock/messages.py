@@ -103,7 +103,7 @@ def _stages(layout: Layout, setup: Setup) -> Group:
 def data_seconds(model: Transformer, layout: Layout, setup: Setup, work: float) -> float:
     """Reduction of gradients and gathers of parameters, minus what overlaps with the work.
 
-    An all-reduce without ZeRO, or if the software sums whole gradients anyway: both halves use the gradients' format.
+    Without ZeRO, or if the software sums whole gradients despite it, an all-reduce, all in the gradients' format.
     One call for all gradients, or one per layer if they are to overlap. ZeRO-2 with a pipeline reduces as often as
     `gradient_rounds` says.
 
@@ -139,8 +139,7 @@ def gradient_rounds(layout: Layout) -> int:
 
     With ZeRO-2 and a pipeline, interleaved chunks run p microbatches in a row, after which a chunk's gradients can be
     sharded: m/p times (Llama 3, arXiv 2407.21783, section 3.3.2). A single chunk per rank alternates with forwards, so
-    each
-    microbatch is reduced separately.
+    each microbatch is reduced separately.
     """
     if layout.zero == 2 and layout.pp > 1:
         return layout.num_microbatches // (layout.pp if layout.virtual > 1 else 1)

@@ -11,8 +11,7 @@ def with_recomputation(layer: LayerSeconds, layout: Layout, software: Software, 
     """A layer's passes including recomputation in the backward; norms: seconds of `norms_seconds`, repeated by "norms".
 
     Full recomputation repeats the forward, for a share of the layers if k of n are given. Selective recomputation
-    repeats
-    attention (arXiv 2205.05198, section 5), or every other matmul and elementwise operations (torchtitan).
+    repeats attention (arXiv 2205.05198, section 5), or every other matmul and elementwise operations (torchtitan).
     """
     forward, backward, weights = layer.passes
     selective = layer.attention.forward

@@ -1,4 +1,4 @@
-"""What a model in a layout runs on: everything else that determines the time of a step."""
+"""Everything besides model and layout that determines the time of a step."""
 
 from dataclasses import dataclass
 from functools import cached_property

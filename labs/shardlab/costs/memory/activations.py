@@ -38,10 +38,8 @@ def layer_activation_tensors(
 
     dropout: one byte per number passed to a dropout; with a fused kernel (model.flash) there is none on scores.
     recomputed: paths of modules that keep only their inputs; None is layout.recompute: "attention.core" is selective,
-    "" is
-    full. statistics_bytes: for a norm's mean and scale; torch's CPU kernels keep them in the dtype of their input, its
-    CUDA
-    kernels in 4 bytes.
+    "" is full. statistics_bytes: for a norm's mean and scale; torch's CPU kernels keep them in the dtype of their
+    input, its CUDA kernels in 4 bytes.
     """
     recomputed = RECOMPUTED[layout.recompute] if recomputed is None else recomputed
     statistics_bytes = bytes_each if statistics_bytes is None else statistics_bytes

@@ -1,4 +1,4 @@
-"""What frameworks hold in addition to model states and activations, according to their source code.
+"""Memory that frameworks hold in addition to model states and activations, according to their source code.
 
 P parameters on a rank, N ranks that share them. Peaks are those of a step's forward and backward.
 """

@@ -3,8 +3,7 @@
 The peak is at one of three moments. At the loss there are three tensors as large as the logits: their log-softmax, its
 gradient, and the gradient of the logits. In an MLP's backward there is the gradient of its hidden layer. Both occur at
 the top of a stage, while everything kept for the backward is still there. At the end of the last of several
-microbatches
-there are its gradients, the sums so far, and the buckets being sent.
+microbatches there are its gradients, the sums so far, and the buckets being sent.
 """
 
 from __future__ import annotations

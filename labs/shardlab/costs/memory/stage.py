@@ -59,8 +59,7 @@ def layer_activation_bytes(
 
     Per position: norms 4h, inputs of both blocks 4h, dropout masks 2h if there is dropout (10h in total, whole on every
     tensor-parallel rank unless the sequence is split); queries, keys, values and the output's input; the MLP's 2f
-    before
-    and 2f after GELU, 2f more for a gate (4f with two kernels); 5as for scores without flash attention.
+    before and 2f after GELU, 2f more for a gate (4f with two kernels); 5as for scores without flash attention.
     """
     positions = layout.microbatch * model.sequence / layout.cp
     sizes = layout.tp, _whole(layout), "none" if layout.again else layout.recompute

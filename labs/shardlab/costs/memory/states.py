@@ -56,8 +56,7 @@ def zero_state_bytes(
     """StateBytes of P parameters: 16P -> 4P + 12P/N -> 2P + 14P/N -> 16P/N for ZeRO stages 0, 1, 2, 3.
 
     gradient_bytes: 4 if gradients are summed in fp32, which turns 16P into 18P. weight_bytes: 4 in fp32, where the
-    weights
-    are their own master weights. Raises ValueError for other stages.
+    weights are their own master weights. Raises ValueError for other stages.
     """
     if stage not in range(4) or num_ranks < 1 or num_parameters < 0:
         raise ValueError(
@@ -96,8 +95,7 @@ def layers_of_stages(layers: int, stages: int) -> tuple[int, ...]:
     """Layers of each stage: L/p. A remainder gives the first stages one more each, or the two end stages one less.
 
     The ends have one less if p divides L + 2: input and output embeddings then count as a layer (Llama 3, arXiv
-    2407.21783,
-    section 3.3.2; BLOOM's --pp-partition-method type:transformer|embedding).
+    2407.21783, section 3.3.2; BLOOM's --pp-partition-method type:transformer|embedding).
     """
     each, rest = divmod(layers, stages)
     if rest and (layers + 2) % stages == 0:
@@ -122,8 +120,7 @@ def parameters_on_stage(model: Transformer, layout: Layout, stage: int = 0) -> S
     """Parameters of one rank of a stage, with the average number of expert layers: for times and traffic.
 
     Its layers and an embedding at either end, all split over t. Norms and biases of a layer, about 13h next to 12h^2,
-    are
-    split here as well. The last stage of a tied model keeps a copy of the embedding.
+    are split here as well. The last stage of a tied model keeps a copy of the embedding.
     """
     return _both(
         model, layout, stage, lambda held: layers_on_stage(model, layout, held) * model.moe_layers / model.layers
@@ -183,8 +180,7 @@ def state_bytes(
     """Bytes of states on one rank of a stage.
 
     ZeRO-2 with a pipeline shards a chunk's gradients after its microbatches in a row: until then one chunk's gradients
-    are
-    whole, or one layer's if each microbatch is reduced separately. DualPipe's two copies share what ZeRO splits.
+    are whole, or one layer's if each microbatch is reduced separately. DualPipe's two copies share what ZeRO splits.
     """
     shard = held_parameters(model, layout, stage)
     copies = 2 if layout.schedule == "dualpipe" else 1

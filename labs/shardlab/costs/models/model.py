@@ -34,10 +34,8 @@ class Transformer:
     """Sizes of a decoder-only transformer. Raises ValueError for invalid sizes.
 
     ffn: width of the MLP; gated: three matrices (SwiGLU) instead of two. norm_vectors: vectors of size h in a layer's
-    norms
-    (2 per LayerNorm, 1 per RMSNorm, so 4 in GPT and 2 in Llama 2). experts: 0 for a dense model; otherwise each layer
-    after
-    the first `dense_layers` has that many MLPs of width expert_ffn, and a token visits active_experts and
+    norms (2 per LayerNorm, 1 per RMSNorm, so 4 in GPT and 2 in Llama 2). experts: 0 for a dense model; otherwise each
+    layer after the first `dense_layers` has that many MLPs of width expert_ffn, and a token visits active_experts and
     shared_experts.
     number_bytes: of a weight or an activation: 2 in bf16, 4 in float32, which needs no second copy for Adam.
     """

@@ -20,8 +20,7 @@ class Search:
     2407.21783, section 3.3.2), for which the time model reduces once per step and the memory model shards gradients.
     some_layers: whether to try full recomputation of only the fewest layers per chunk that make a layout fit.
     context: the ways of context parallelism, the first one for cp = 1. fixed: degrees that are not searched, by axis,
-    such
-    as {"tp": 8, "pp": 16}; the other bounds do not apply to these axes.
+    such as {"tp": 8, "pp": 16}; the other bounds do not apply to these axes.
     """
 
     max_tp: int = 16

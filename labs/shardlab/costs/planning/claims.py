@@ -25,7 +25,7 @@ class Claim:
 
     @property
     def holds(self) -> bool:
-        """Whether the best plan keeps the rule."""
+        """Whether the best plan follows the rule."""
         if self.keeps is None or self.breaks is None:
             return self.breaks is None
         return self.keeps.step.total <= self.breaks.step.total
@@ -73,7 +73,7 @@ def fp8_expert_errors(gpu: Accelerator) -> list[float]:
 
 
 def crossing_doubt(layout: Layout, gpu: Accelerator) -> str:
-    """What is known about predictions for tensor parallelism beyond a server; "" if the layout stays inside."""
+    """Known errors of predictions for tensor parallelism beyond a server; "" if the layout stays inside."""
     if layout.tp <= gpu.per_node:
         return ""
     return f"tp {layout.tp} leaves a server of {gpu.per_node}. {_known(gpu, 'do so', crossing_errors(gpu))}"

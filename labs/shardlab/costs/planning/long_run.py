@@ -47,8 +47,7 @@ def long_run(
     """Days, GPU-hours and price of training on `tokens` tokens, with the failure rate of Llama 3's GPUs.
 
     A GPU fails as on 16,384 H100s in 54 days (arXiv 2407.21783, table 5). All servers write checkpoints, at the
-    cheapest
-    interval (Daly 2006). Raises ValueError for fewer tokens than one step, and for a negative price.
+    cheapest interval (Daly 2006). Raises ValueError for fewer tokens than one step, and for a negative price.
     """
     if tokens < tokens_per_step:
         raise ValueError(f"{tokens:,} tokens are fewer than one step of {tokens_per_step:,}: use at least that many")

@@ -56,7 +56,7 @@ def pieces_of(
 
 
 def _left(whole: float, layer: float) -> float:
-    """The cost of a one-layer stage without the layer; rounding can make it slightly negative."""
+    """The cost of a one-layer stage without the layer; clamped at 0 because of rounding."""
     return max(0.0, whole - layer)
 
 

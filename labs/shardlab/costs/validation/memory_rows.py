@@ -1,4 +1,4 @@
-"""What a published run's memory number measures: which framework, which bytes, on which rank, in which unit."""
+"""How to read a published run's memory number: which framework, which bytes, on which rank, in which unit."""
 
 from dataclasses import dataclass, replace
 
@@ -32,8 +32,7 @@ def reported_by(row: dict[str, str]) -> Reported:
     """How a row's source counts; max allocated bytes in GB if it does not say.
 
     torchtitan prints max reserved in GiB. BLOOM's authors read nvidia-smi, which counts MiB. nanotron's rank 0 writes
-    its
-    own max allocated and max reserved, divided by 1024^3, and its figure does not say which one it shows.
+    its own max allocated and max reserved, divided by 1024^3, and its figure does not say which one it shows.
     """
     source, note = row.get("source") or "", row.get("note") or ""
     if "torchtitan" in source:

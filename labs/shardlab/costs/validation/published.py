@@ -67,7 +67,7 @@ class Run:
     flagged: bool
 
     def setup(self, efficiency: Efficiency = FITTED) -> Setup:
-        """What the run used, without reported results."""
+        """The run's setup, without reported results."""
         return Setup(self.gpu, efficiency, self.fp8, self.gradient_bytes, self.software)
 
 
@@ -160,8 +160,7 @@ def layout_of(row: dict[str, str]) -> Layout:
     """The layout of a row. Unless stated: one sequence per microbatch, no recomputation, chunks of two layers.
 
     Communication overlaps with the backward except in Megatron of 2021 and 2022, where whole gradients of sharded
-    states
-    are reduced after it, and where the row says otherwise.
+    states are reduced after it, and where the row says otherwise.
     """
     tp, pp, virtual = (_whole(row, name) for name in ("tp", "pp", "virtual_pp"))
     if virtual == 1 and row["schedule"].startswith("interleaved"):

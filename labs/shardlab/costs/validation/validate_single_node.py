@@ -1,10 +1,9 @@
 """Errors of the time model on one server: `python -m shardlab.costs.validation.validate_single_node`.
 
 861 steps of small GPTs on 2, 4 and 8 A100s, measured with Megatron-DeepSpeed for vTrain (arXiv 2312.12391;
-VIA-Research/
-vTrain, data/ground_truth_single.csv). No constant is fitted on them, except the launch time of a layer's kernels, which
-`efficiency.LAUNCH_SECONDS` takes from the fastest. The simplest baseline is shown as well: one hardware-FLOP
-utilization, the median over all rows of the other families.
+VIA-Research/vTrain, data/ground_truth_single.csv). No constant is fitted on them, except the launch time of a layer's
+kernels, which `efficiency.LAUNCH_SECONDS` takes from the fastest. The simplest baseline is shown as well: one
+hardware-FLOP utilization, the median over all rows of the other families.
 """
 
 import csv
