@@ -21,7 +21,7 @@ print(f"found: Python {platform.python_version()} in {sys.prefix}")
 try:
     import torch
 except ImportError:
-    sys.exit("torch is not installed there: run `make setup` first, or set PYTHON.")
+    sys.exit("torch is missing there: run `make setup` first, or set PYTHON.")
 where = f"{torch.cuda.device_count()} GPU" if torch.cuda.is_available() else "no GPU: the ranks are CPU processes with gloo"
 print(f"found: torch {torch.__version__}; {where}")
 '

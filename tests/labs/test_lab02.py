@@ -227,7 +227,7 @@ def test_under_torchrun_rank_0_prints_tables_and_reads_a_profile(tmp_path):
 
 
 REFUSED = {
-    "4 heads cannot be split over 3 ranks: use --ranks among [1, 2, 4]": ("--ranks", 3),
+    "4 heads cannot be split over 3 ranks: use --ranks from [1, 2, 4]": ("--ranks", 3),
     "a vocabulary of 15 cannot be split over 2 ranks: use one of [14, 16]": ("--vocabulary", 15),
     "a sequence of 7 cannot be split over 2 ranks: use one of [6, 8]": (SEQUENCE, "--sequence", 7),
     "use --ranks 2 or more, or --no-sequence-parallel": (SEQUENCE, "--ranks", 1),

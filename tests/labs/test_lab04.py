@@ -51,7 +51,7 @@ def test_the_machine_that_is_left_goes_on(how):
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [(["kill", "--rank", "2"], "no rank 2 among 2"), (["kill", "--ranks", "3"], "cannot share 16 sequences")],
+    [(["kill", "--rank", "2"], "no rank 2 of 2"), (["kill", "--ranks", "3"], "cannot share 16 sequences")],
 )
 def test_what_cannot_be_played_is_refused_in_a_sentence(options, told):
     done = lab("play_fault.py", *options)

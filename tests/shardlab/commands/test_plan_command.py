@@ -307,14 +307,14 @@ GOOD = {"layers": 2, "hidden": 64, "heads": 8, "kv_heads": 8, "ffn": 256, "vocab
     [
         ("{", "cannot be read as JSON"),
         ("[]", "is not a JSON object"),
-        (json.dumps({"layers": 2}), "lacks hidden, heads"),
+        (json.dumps({"layers": 2}), "is missing hidden, heads"),
         (json.dumps(GOOD | {"wings": 2}), "has no wings"),
         (json.dumps(GOOD | {"layers": "two"}), "not a whole number"),
         (json.dumps(GOOD | {"kv_heads": 3}), "cannot share 3"),
         (json.dumps(GOOD | {"latent": {"rank": 1}}), "latent has the fields"),
         (json.dumps(GOOD | {"layers": float("nan")}), "layers = nan is not a whole number"),
         (json.dumps(GOOD | {"hidden": 10**30}), "no model is that large"),
-        (json.dumps(GOOD)[:-1] + ', "layers": 3}', "layers stands there more than once"),
+        (json.dumps(GOOD)[:-1] + ', "layers": 3}', "layers is given more than once"),
         ("\ufeff" + json.dumps(GOOD), "cannot be read as JSON"),
     ],
 )
@@ -426,8 +426,8 @@ def test_an_expert_parallel_degree_is_given():
     ("degrees", "sentence"),
     [
         (("--tp", "3"), "tp 3 does not divide 64 GPUs: use one of [1, 2, 4, 8, 16, 32, 64]"),
-        (("--tp", "16", "--pp", "8"), "tp 16 x pp 8 is 128, and there are 64 GPUs: give degrees whose product divides"),
-        (("--tp", "2", "--pp", "2", "--cp", "1", "--dp", "2"), "tp 2 x pp 2 x cp 1 x dp 2 is 8, and there are 64 GPUs"),
+        (("--tp", "16", "--pp", "8"), "tp 16 x pp 8 is 128, but there are 64 GPUs: give degrees whose product divides"),
+        (("--tp", "2", "--pp", "2", "--cp", "1", "--dp", "2"), "tp 2 x pp 2 x cp 1 x dp 2 is 8, but there are 64 GPUs"),
     ],
 )
 def test_degrees_that_cannot_be_are_refused(degrees, sentence):

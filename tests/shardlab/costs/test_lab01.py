@@ -26,7 +26,7 @@ def test_memory_without_measuring():
     done = lab("memory_calculator", "--no-measure", "--model", "llama2-7b")
     assert done.returncode == 0 and done.stdout.count("none") == 4
     assert "16 bytes per parameter before ZeRO: weight 2, gradient 2, Adam 12" in done.stdout
-    assert "`shardlab memory` counts 18, for gradients that are summed over microbatches in fp32" in done.stdout
+    assert "`shardlab memory` counts 18 because it sums gradients over microbatches in fp32" in done.stdout
     assert "did you mean gpt2?" in lab("memory_calculator", "--no-measure", "--model", "gpt-9").stderr.replace(
         "\n", " "
     )

@@ -180,7 +180,7 @@ def test_a_model_that_cannot_be_split_so(name, wrong, sentence):
 
 
 def test_a_batch_that_does_not_divide():
-    with pytest.raises(ValueError, match="multiple of 64, say 128"):
+    with pytest.raises(ValueError, match="multiple of 64, such as 128"):
         with_global_batch(Layout(dp=32, microbatch=2), 100)
 
 

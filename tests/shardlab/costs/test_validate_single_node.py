@@ -45,7 +45,7 @@ def test_the_report_prints_these_errors_in_the_style_of_the_published_runs(runs)
     printed = report(runs).splitlines()
     ours, rival = errors_of(runs, predict_seconds), errors_of(runs, held_out(runs, constant_utilisation))
     lines = table(ours, rival).splitlines()
-    assert {*lines} <= {*printed} and lines[0].split() == ["family", "runs", "error", "bias", "constant", "utilisation"]
+    assert {*lines} <= {*printed} and lines[0].split() == ["family", "runs", "error", "bias", "constant", "utilization"]
     families = [line[:10].strip() for line in printed if line[:10].strip() in ours.by_family]
     assert families == sorted(ours.by_family)
     correlation, lost, groups = choices(runs, predict_seconds)

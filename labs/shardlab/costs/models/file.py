@@ -44,7 +44,7 @@ def model_from(given: dict) -> Transformer:
         given = given | {"latent": Latent(**latent)}
     model = Transformer(**given)
     if not model.experts and (alone := [name for name in OF_EXPERTS if getattr(model, name)]):
-        raise ValueError(f"{', '.join(alone)} needs experts: give their number, or set 0 for {', '.join(alone)}")
+        raise ValueError(f"{', '.join(alone)} without experts: give their number, or 0 for {', '.join(alone)}")
     if 0 < model.positions < model.sequence:
         raise ValueError(
             f"{model.positions} learned positions for a sequence of {model.sequence}: use at least as many, or 0"

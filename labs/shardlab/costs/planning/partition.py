@@ -132,4 +132,4 @@ def _check(layers: Sequence[Piece], num_stages: int, extras: Sequence[Piece], nu
         raise ValueError(f"{num_microbatches} microbatches: use 1 or more")
     numbers = [number for piece in (*layers, *extras) for number in vars(piece).values()]
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise ValueError("seconds and bytes of a piece must be finite and not negative")
+        raise ValueError("seconds and bytes of a piece must be finite and 0 or more")
