@@ -54,7 +54,7 @@ def test_the_report_prints_these_errors_in_the_style_of_the_published_runs(runs)
         rank[2] == f"{correlation:.2f}" and regret[2] == f"{lost:.1%}" and any(f"{groups} groups" in x for x in printed)
     )
     assert "missed" not in "".join(printed)
-    assert f"{covered(runs):.1%} of the runs lie in the 90% interval" in printed[-1] and covered(runs) > 0.85
+    assert f"{covered(runs):.1%} of the runs are in the 90% interval" in printed[-1] and covered(runs) > 0.85
 
 
 def test_rows_lie_on_lines_and_leave_no_fixed_cost_of_a_step(runs):
