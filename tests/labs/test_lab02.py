@@ -227,7 +227,7 @@ def test_under_torchrun_rank_0_prints_tables_and_reads_a_profile(tmp_path):
 
 
 REFUSED = {
-    "4 heads cannot be split over 3 ranks: use --ranks among [1, 2, 4]": ("--ranks", 3),
+    "4 heads cannot be split over 3 ranks: use --ranks from [1, 2, 4]": ("--ranks", 3),
     "a vocabulary of 15 cannot be split over 2 ranks: use one of [14, 16]": ("--vocabulary", 15),
     "a sequence of 7 cannot be split over 2 ranks: use one of [6, 8]": (SEQUENCE, "--sequence", 7),
     "use --ranks 2 or more, or --no-sequence-parallel": (SEQUENCE, "--ranks", 1),
@@ -252,7 +252,7 @@ def test_megatrons_pipeline_runs_our_order_to_our_gradients(tmp_path, ranks, mic
     for rank in range(ranks):
         predicted, ours, megatrons = rows(done.stdout)[f"rank {rank}"]
         assert predicted == ours == megatrons > 0
-    assert float(done.stdout.split("to Megatron's: ")[1].split(",")[0]) < 1e-7 and ", equal" in done.stdout
+    assert float(done.stdout.split("from Megatron's gradients: ")[1].split(",")[0]) < 1e-7 and ", equal" in done.stdout
     assert sorted(analyze_timeline.read_traces([tmp_path / "ours.json"])) == list(range(ranks))
 
 
@@ -260,8 +260,8 @@ def test_megatrons_pipeline_runs_our_order_to_our_gradients(tmp_path, ranks, mic
 @pytest.mark.slow
 def test_two_ranks_swap_what_a_batch_holds():
     done = lab("run_pp_experiment.py", "--ranks", 2, "--microbatches", 4, "--chunks", 2, "--hidden", 8, "--batched")
-    apart = float(done.stdout.split("to Megatron's: ")[1].split(",")[0])
-    assert apart > 0.1 and "WRONG, as activations and gradients were swapped" in done.stdout
+    apart = float(done.stdout.split("from Megatron's gradients: ")[1].split(",")[0])
+    assert apart > 0.1 and "WRONG, because activations and gradients were swapped" in done.stdout
 
 
 def test_too_few_microbatches_to_interleave_are_refused_at_once():
@@ -355,14 +355,14 @@ def test_files_that_are_no_traces_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"notes\.json is not a trace"):
         analyze_timeline.read_traces([file])
     file.write_text(to_trace(simulate(zb_h1(2, 2))))
-    with pytest.raises(ValueError, match="rank 0, which another file has too"):
+    with pytest.raises(ValueError, match="rank 0, which is also in another file"):
         analyze_timeline.read_traces([file, file])
     file.write_text('{"traceEvents": []}')
-    with pytest.raises(ValueError, match="nothing computes"):
+    with pytest.raises(ValueError, match="no computation in these files"):
         analyze_timeline.read_traces([file])
 
 
 def test_what_is_not_installed_is_said_with_the_place_that_was_searched(monkeypatch):
     monkeypatch.setitem(sys.modules, "megatron.core", None)
-    with pytest.raises(ImportError, match=f"not installed in {re.escape(sys.prefix)}, where this Python looks"):
+    with pytest.raises(ImportError, match=f"not installed in {re.escape(sys.prefix)}, this Python's environment"):
         import_megatron()

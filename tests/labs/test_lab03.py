@@ -28,7 +28,7 @@ def test_predicted_and_measured_agree(stage):
         "gradients",
         "optimizer state",
         "all states",
-        "sent in a step",
+        "sent per step",
     ]
     assert all(predicted == measured for _, predicted, measured in rows)
     assert "differs" not in done.stdout

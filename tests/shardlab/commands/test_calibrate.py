@@ -113,7 +113,7 @@ def test_the_command_measures_and_its_file_is_read(tmp_path):
         (("--ranks", "0"), "use numbers from 1 to 64"),
         (("--ranks", "999"), "use numbers from 1 to 64"),
         (("--device", "tpu"), "use cpu or cuda"),
-        (("--out", "/proc/none/here.json"), "cannot be written"),
+        (("--out", "/proc/none/here.json"), "cannot write"),
     ],
 )
 def test_bad_input_is_answered_before_anything_is_measured(typed, sentence, tmp_path):

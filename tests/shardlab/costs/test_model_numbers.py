@@ -116,7 +116,7 @@ def test_active_parameters_of_mixtures():
         ({"kv_heads": 3}, r"use \[1, 2, 4, 8\]"),
         ({"hidden": 100}, "give head_dim, or a hidden of 96"),
         ({"experts": 4}, "1 to 4 active"),
-        ({"ffn": 0}, "makes no MLP"),
+        ({"ffn": 0}, "is not an MLP"),
     ],
 )
 def test_sizes_that_make_no_model(wrong, sentence):
@@ -180,7 +180,7 @@ def test_a_model_that_cannot_be_split_so(name, wrong, sentence):
 
 
 def test_a_batch_that_does_not_divide():
-    with pytest.raises(ValueError, match="multiple of 64, say 128"):
+    with pytest.raises(ValueError, match="multiple of 64, such as 128"):
         with_global_batch(Layout(dp=32, microbatch=2), 100)
 
 

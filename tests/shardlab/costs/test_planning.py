@@ -102,7 +102,7 @@ def test_the_batch_may_be_kept():
 
 def test_less_than_a_sequence_is_no_batch():
     done = typed("--tokens-per-batch", "100")
-    assert done.exit_code == 2 and "100 tokens are less than one sequence of 8,192: use 8192 or more" in done.output
+    assert done.exit_code == 2 and "100 tokens are fewer than one sequence of 8,192: use 8192 or more" in done.output
 
 
 # Stages by dynamic programming: as good as trying every split, within memory, and the cost of a real model's ends

@@ -53,7 +53,7 @@ def test_no_reported_number_is_read():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"gpu": "TPU"}, "unknown: use one of A100"),
+        ({"gpu": "TPU"}, "unknown GPU 'TPU': use one of A100"),
         ({"n_gpus": "31"}, "but the run has 31 GPUs"),
         ({"layers": "many"}, "not a number"),
         ({"layers": "-3"}, "use 1 or more"),
@@ -70,7 +70,7 @@ def test_a_bad_row_is_answered_with_a_reason_and_the_others_are_done(changes, re
 def test_a_missing_column_is_named():
     short = row()
     del short["layers"]
-    assert predicted_rows([short])[0]["not_predicted"] == "there is no column layers"
+    assert predicted_rows([short])[0]["not_predicted"] == "missing column layers"
 
 
 def test_a_truncated_mixture_keeps_one_dense_layer():
@@ -208,7 +208,7 @@ def test_coverage_is_a_row_and_the_rank_has_an_interval(runs):
 def test_the_report_says_first_that_constants_are_not_seen(monkeypatch, runs):
     monkeypatch.setattr(validate, "fitted_model", lambda others: predict)
     first, *rest = report().splitlines()
-    assert first.startswith(f"{len(runs)} published runs of 14 sources, constants not seen: ")
+    assert first.startswith(f"{len(runs)} published runs from 14 sources. ")
     assert any(line.startswith(COVERED) and "85%–95%" in line for line in rest)
     assert any(line.startswith("bootstrap of ") for line in rest)
 

@@ -205,7 +205,7 @@ def test_recomputation_repeats_the_forward_and_its_messages(quiet):
 def test_float32_is_for_this_cpu_and_16_bits_for_gpus(calibration):
     half = replace(GPT, number_bytes=2)
     assert as_trained(half, as_accelerator(calibration)) == GPT and as_trained(half, ACCELERATORS["h100"]) == half
-    with pytest.raises(ValueError, match="of h100 the peaks in 16 bits are known"):
+    with pytest.raises(ValueError, match="only 16-bit peaks of h100 are known"):
         step_seconds(GPT, Layout(), Setup(ACCELERATORS["h100"]))
     with pytest.raises(ValueError, match="no fp8"):
         step_seconds(GPT, Layout(), Setup(as_accelerator(calibration), fp8=True))
