@@ -14,10 +14,10 @@ from autograder.checks.formulas import formula_task, judge_numbers
 
 NAMES = (
     "the payload of a tensor-parallel all-reduce",
-    "the bytes a rank sends in one all-reduce",
-    "the bytes it sends on tp in the forward of a microbatch",
-    "the bytes it sends to the next stage per microbatch",
-    "the bytes it sends on dp per step",
+    "the amount that a rank sends in one all-reduce",
+    "the amount that it sends on tp in the forward of a microbatch",
+    "the amount that it sends to the next stage per microbatch",
+    "the amount that it sends on dp per step",
 )
 SIZES = ("layers", "hidden", "sequence", "microbatch", "parameters", "tp", "pp", "dp")
 GPT3 = {

@@ -1,4 +1,4 @@
-"""Three answers from real code; `tests/autograder/test_week09.py` asks the code itself."""
+"""Three answers from real code; the week's own test checks them against that code."""
 
 from autograder.checks.reading import reading_check
 
