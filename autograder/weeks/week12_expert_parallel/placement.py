@@ -1,4 +1,4 @@
-"""The challenge: place copies of hot experts so that GPUs are even to 5%, with nearly all experts on their home node."""
+"""The challenge: place copies of hot experts so that GPUs are even to 5%, with most experts on their home node."""
 
 from __future__ import annotations
 

@@ -51,9 +51,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         return _not_refused(case, task, reply)
     if problem := trouble(reply) or wrong_tensors(task, reply, WHY):
         return problem
-    why = (
-        "send q, k, v and o except its own share, forward and backward, with one shared key head per rank"
-    )
+    why = "send q, k, v and o except its own share, forward and backward, with one shared key head per rank"
     return sends_too_much(task, reply, task.facts["sent"], why)
 
 
