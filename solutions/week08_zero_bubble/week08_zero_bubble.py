@@ -22,7 +22,7 @@
 # - [ ] **predict** how long each one idles and how much it holds, and see it on ranks that really wait;
 # - [ ] **decide** when plain 1F1B is the better choice.
 #
-# **Before you start**, answer these three questions.
+# **Before you start**, answer three questions for yourself.
 #
 # <details><summary>What is the bubble (气泡) of 1F1B with P ranks and M microbatches?</summary>
 #
@@ -330,7 +330,7 @@ for is_split in (False, True):
 
 # %% exercise="week08.hooks"
 def weight_gradient(weight, inputs, gradients, *, group):
-    """inputs[m]: [rows, in], gradients[m]: [rows, out] of microbatch m. Returns [in, out], equal on every rank."""
+    """inputs[m]: [rows, in], gradients[m]: [rows, out] of microbatch m; returns [in, out], equal on every rank."""
     ### BEGIN SOLUTION
     total = torch.zeros_like(weight)
     for layer_input, gradient in zip(inputs, gradients, strict=True):

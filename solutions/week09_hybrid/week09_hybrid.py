@@ -22,7 +22,7 @@
 # - [ ] **build** a training step over tensor-, pipeline- and data-parallel ranks that matches a single rank;
 # - [ ] **find** a wrong group, a group that hangs, and a norm that counts twice.
 #
-# **Before you start**, answer these three questions.
+# **Before you start**, answer three questions for yourself.
 #
 # <details><summary>What does tensor parallelism (张量并行) send, and when?</summary>
 #
@@ -268,10 +268,10 @@ check("week09.same-order", sum_on_each_axis, cases=cases)
 # forward sends twice that, 32. The next stage receives the payload, 16. On dp, a rank sends 2 · 1/2 of 200 bytes of
 # gradients, 200.
 #
-# **`axis_bytes(...)`** returns five numbers: the payload of a tensor-parallel all-reduce; the bytes a rank sends in
-# one; the bytes it sends on tp in the forward of a microbatch; to the next stage per microbatch; and on dp per step,
+# **`axis_bytes(...)`** returns five numbers: the payload of a tensor-parallel all-reduce; the bytes that each rank
+# sends in one; the bytes on tp in the forward of a microbatch; to the next stage per microbatch; and on dp per step,
 # for `parameters` on this rank. An axis of size 1 sends nothing, so its number is 0. The payload is the size of the
-# activation, even with tp 1. *About 5 lines.*
+# activation, even if tp is 1. *About 5 lines.*
 
 
 # %% exercise="week09.axis-bytes"

@@ -22,7 +22,7 @@
 # - [ ] **predict** the step time and memory of published runs, and say where the prediction fails;
 # - [ ] **find** errors that public calculators have had, before they cost you a cluster.
 #
-# **Before you start**, answer these three questions.
+# **Before you start**, answer three questions for yourself.
 #
 # <details><summary>Which axis sends most, and which sends least?</summary>
 #

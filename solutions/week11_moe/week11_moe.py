@@ -22,7 +22,7 @@
 # - [ ] **balance** a router with a loss or a bias, with the same result on one rank or many;
 # - [ ] **explain** the costs of a model with 671 billion parameters, of which a token uses 37 billion.
 #
-# **Before you start**, answer these three questions.
+# **Before you start**, answer three questions for yourself.
 #
 # <details><summary>In a GPT, where are most of the weights: in attention or in the MLPs?</summary>
 #
@@ -309,7 +309,7 @@ check("week11.router", router_step, cases=cases)
 # down`. There are two requirements. Compute each expert only on *its* rows (the check measures memory: all experts on
 # all tokens keep E/k times as much). And every weight gets a gradient, even with an expert without rows or a batch
 # without tokens: zeros. (A product with 0 rows is legal in PyTorch, and its backward gives zeros.) Next week you will
-# see which rank waits for which if it does not. *About 18 lines in total.*
+# see which rank waits for which if it does not. *About 18 lines in all.*
 
 
 # %% exercise="week11.layer"

@@ -25,7 +25,7 @@
 # - [ ] **find** silent failures: a gradient ep times too large, a norm without experts, a rank without rows;
 # - [ ] **decide**, from bytes and load, between EP and TP, between one level and two, and whether to copy experts.
 #
-# **Before you start**, answer these three questions.
+# **Before you start**, answer three questions for yourself.
 #
 # <details><summary>A layer has 8 experts, k = 2, and a rank has 5 tokens. How many rows go to experts?</summary>
 #
@@ -221,7 +221,7 @@ print("the result requires a gradient:", run(asks_for_a_gradient, ranks=2))
 # from each rank. Its backward sends gradients back to where the rows came from. `dist.all_to_all_single(out, x,
 # out_splits, in_splits, group=group)` fills `out` with `out_splits[r]` rows from each rank r; without splits, all
 # parts are equal, as you need for the counts. Send each row once (the counts are extra). A rank without rows takes
-# part too, forward and backward. *About 14 lines including the Function.* `exchange_step` is given.
+# part too, forward and backward. *About 14 lines with the Function.* `exchange_step` is given.
 
 
 # %% exercise="week12.exchange"

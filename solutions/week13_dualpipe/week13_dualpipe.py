@@ -22,7 +22,7 @@
 # - [ ] **predict** its bubble, and say when the printed formula no longer holds;
 # - [ ] **find** a message that was swapped with another of the same shape.
 #
-# **Before you start**, answer these three questions.
+# **Before you start**, answer three questions for yourself.
 #
 # <details><summary>Who waits for F, I, W and B? (Week 8)</summary>
 #
@@ -385,10 +385,10 @@ figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week13"), nam
 
 # %% exercise="week13.copies"
 def add_copies(gradients, *, group):
-    """gradients: of stage r and of stage P-1-r. Returns both, with the other copies' gradients added."""
+    """gradients: of stage r, of stage P-1-r. Returns both, with the other copies' gradients added."""
     ### BEGIN SOLUTION
     twin = dist.get_world_size(group) - 1 - dist.get_rank(group)
-    received = [torch.empty_like(gradients[1]), torch.empty_like(gradients[0])]  # in the other rank's order
+    received = [torch.empty_like(gradients[1]), torch.empty_like(gradients[0])]  # the other rank's order
     messages = [dist.P2POp(dist.isend, mine, group=group, group_peer=twin) for mine in gradients]
     messages += [dist.P2POp(dist.irecv, theirs, group=group, group_peer=twin) for theirs in received]
     for work in dist.batch_isend_irecv(messages):

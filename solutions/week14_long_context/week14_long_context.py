@@ -22,7 +22,7 @@
 # - [ ] **balance** a causal mask over ranks, while keeping labels, positions and the loss right;
 # - [ ] **choose** between ring, gathered keys and Ulysses based on bytes, heads and memory.
 #
-# **Before you start**, answer these three questions.
+# **Before you start**, answer three questions for yourself.
 #
 # <details><summary>Why does sequence parallelism (week 6) not help when one sequence is too long?</summary>
 #
@@ -203,7 +203,7 @@ for heads, kv_heads in ((8, 8), (16, 4)):
 # equal chunks, it raises a ValueError that names the length and 2c, before anything is sent. **`my_part`** returns
 # the inputs, labels and positions of this rank; `targets` are the tokens, with −100 where one does not count, and the
 # last position has no label. **`loss_share`** returns this rank's share, such that the shares of all ranks sum to the
-# mean over all labels that count. *About 12 lines in total.* Do not change `batch_step`.
+# mean over all labels that count. *About 12 lines in all.* Do not change `batch_step`.
 
 
 # %% exercise="week14.batch"

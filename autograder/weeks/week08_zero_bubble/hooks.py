@@ -41,7 +41,7 @@ def _judge_hooks(case: Case, task: Task, reply: Reply) -> str | None:
         sent_bytes = sum(call.sent_bytes for call in calls_of(reply, rank))
         if sent_bytes > 1.01 * most:
             return (
-                f"The values are right on all ranks, but rank {rank} sends {size(sent_bytes)}. One all-reduce of the "
+                f"Right on all ranks, but rank {rank} sends {size(sent_bytes)}. One all-reduce of the "
                 f"gradient sends only {size(most)}: average once, after the last W."
             )
     return carried_too_little(reply, num_bytes)

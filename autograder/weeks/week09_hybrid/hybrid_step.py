@@ -68,7 +68,7 @@ def _loss(stages: list[tuple[Tensor, Tensor]], inputs: Tensor, targets: Tensor) 
 
 
 def _most_bytes(grid: Grid, place: dict[str, int], activation: int, weights: int) -> dict[str, float]:
-    """The bytes a rank needs to send per axis: partial sums (tp), activations and gradients (pp), gradients (dp)."""
+    """The bytes that each rank must send on each axis: partial sums (tp), activations (pp), weight gradients (dp)."""
     first, last = place["pp"] == 0, place["pp"] == grid.sizes["pp"] - 1
     return {
         "tp": 2 * ring_all_reduce_bytes(grid.sizes["tp"], activation),

@@ -75,7 +75,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine > task.facts["due"] + 64:
             return (
-                f"The values are right, but rank {rank} sends {size(mine)}, and {size(task.facts['due'])} would be "
+                f"Right, but rank {rank} sends {size(mine)}, and {size(task.facts['due'])} would be "
                 "enough: gradients, and E counts per microbatch. Do not send scores or choices."
             )
     return None

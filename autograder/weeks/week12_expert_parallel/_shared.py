@@ -116,8 +116,5 @@ def sends_too_much(task: Task, reply: Reply, most: Mapping[int, float], why: str
     for rank in working(task):
         mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine > most[rank]:
-            return (
-                f"The values are right, but rank {rank} sends {size(mine)}, and {size(most[rank])} would be enough: "
-                f"{why}."
-            )
+            return f"Right, but rank {rank} sends {size(mine)}, and {size(most[rank])} would be enough: {why}."
     return None

@@ -81,7 +81,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         spent = max(spent, crossed(reply.wire, rank, per_node))
         if spent > (most := task.facts["most"][rank]):
             return (
-                f"The values are right, but rank {rank} sends {size(spent)} to other nodes, and {size(most)} would be "
+                f"Right, but rank {rank} sends {size(spent)} to other nodes, and {size(most)} would be "
                 "enough: one copy of a token for each node that has experts for it, and one sum back."
             )
     return None

@@ -123,5 +123,5 @@ def sends_too_much(task: Task, reply: Reply, most: float, why: str) -> str | Non
     for rank in working(task):
         mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine > most + 64:
-            return f"The values are right, but rank {rank} sends {size(mine)}, and {size(most)} would be enough: {why}."
+            return f"Right, but rank {rank} sends {size(mine)}, and {size(most)} would be enough: {why}."
     return None
