@@ -393,8 +393,8 @@ print(f"Llama-3 70B has {costs.num_parameters(find_model('llama3-70b')):.4g} par
 #
 # **By hand**, 2 layers, hidden 4, 2 query heads that share 1 key-value head, ffn 8, vocabulary 10, sequence 6,
 # microbatch 1, tp 2. A layer has 32 + 16 + 96 + 8 = 152 parameters, and the model has 2 · 152 + 2 · 40 + 4 = 388.
-# Activations take 34·6·4/2 = 408 bytes. The all-reduce sends 2 · 1/2 · 48 = 48 bytes, and attention takes 2 · 4·6·4/2
-# = 96 FLOPs.
+# Activations take 34·6·4/2 = 408 bytes. The all-reduce sends 2 · 1/2 · 48 = 48 bytes, and attention costs 2 ·
+# 4·6·4/2 = 96 FLOPs.
 
 
 # %% exercise="week10.calculator"

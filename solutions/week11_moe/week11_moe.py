@@ -167,9 +167,9 @@ def touch(k=2, capacity="none", bias_steps=0, nodes=2):
 #
 # > σ/(n√(2π)) = √((1 − k/E) / (2πn)), which is 1/√(2π·T/E) for k = 1 and many experts.
 #
-# **By hand.** 8 tokens, 4 experts, k = 1, factor 1.25. An even share is n = 2 rows, so an expert takes ⌈1.25 · 2⌉ =
-# 3. At factor 1, a uniform router loses √((3/4) / (2π · 2)) = 24%. If all 8 tokens choose the same expert, it keeps 3
-# of 8, and 5/8 = 62.5% are lost. At factor 8 it can take 16 rows and gets 8, so nothing is lost.
+# **By hand.** 8 tokens, 4 experts, k = 1, factor 1.25. An even share is n = 2 rows, so an expert can take
+# ⌈1.25 · 2⌉ = 3. At factor 1, a uniform router loses √((3/4) / (2π · 2)) = 24%. If all 8 tokens choose the same
+# expert, it keeps 3 of 8, and 5/8 = 62.5% are lost. At factor 8 it can take 16 rows and gets 8, so nothing is lost.
 #
 # ### Warm-up: the bill
 #
@@ -243,7 +243,7 @@ for experts, k in ((64, 6), (256, 8)):
 #
 # The last row is DeepSeek-V3's router: the bias affects the choice but not the weight (arXiv 2408.15664). Mixtral's
 # is the renormalized softmax, which equals a softmax of the k largest logits. Choosing has no gradient, so **the
-# router learns only through the weight**. That is why each expert's output is multiplied by it.
+# router learns only through the weight**. That is why the layer multiplies each expert's output by it.
 #
 # <details><summary>With k = 1 and renormalized weights, what is the gradient of the router?</summary>
 #
@@ -307,8 +307,8 @@ check("week11.router", router_step, cases=cases)
 # **`kept(experts, weights, rows, by_score)`** returns which choices to keep, bool `[T, k]`. **`moe_layer`** returns
 # the shared expert's output, plus weight times expert output for each choice that is kept. An MLP is `gelu(x @ up) @
 # down`. There are two requirements. Compute each expert only on *its* rows (the check measures memory: all experts on
-# all tokens keep E/k times as much). And every weight gets a gradient, even with an expert without rows or a batch
-# without tokens: zeros. (A product with 0 rows is legal in PyTorch, and its backward gives zeros.) Next week you will
+# all tokens keep E/k times as much). And every weight must get a gradient, of zeros if its expert has no rows or the
+# batch has no tokens. (A product with 0 rows is legal in PyTorch, and its backward gives zeros.) Next week you will
 # see which rank waits for which if it does not. *About 18 lines in all.*
 
 

@@ -156,11 +156,11 @@ check("week12.bill", exchange_bill, cases=[v3_layer, small])
 
 # %% [markdown]
 # In the first case, DeepSeek-V3, 5.29 nodes become 3.63. (It sends less than these bf16 bytes: it dispatches in FP8,
-# one byte per number, and combines in bf16, forward and backward; see section 3.3.3 of its report. That is (1 + 2)/(2
-# + 2), about three quarters, plus some bytes for the scaling factors.) **Predict, then measure** the package's layer
-# on four ranks, with 512 tokens, k = 2, h = 32, float32. The meter records the payload of each call, and `sent` gives
-# how much of it goes to other ranks. Which of the four all-to-alls have the same payload on every rank, and why not
-# all?
+# one byte per number, and combines in bf16, forward and backward; see section 3.3.3 of its report. That is (1 +
+# 2)/(2 + 2), about three quarters, plus a few bytes for the scaling factors.) **Predict, then measure** the package's
+# layer on four ranks, with 512 tokens, k = 2, h = 32, float32. The meter records the payload of each call, and `sent`
+# gives how much of it goes to other ranks. Which of the four all-to-alls have the same payload on every rank, and why
+# not all?
 
 
 # %%
@@ -464,8 +464,8 @@ for name, make in (("Adam", torch.optim.Adam), ("SGD ", torch.optim.SGD)):
 # √3. A rank that uses only its local gradients finds √2, and clips less
 # ([Megatron-LM#5916](https://github.com/NVIDIA/Megatron-LM/pull/5916) fixes a norm without some experts). If ranks
 # find *different* norms, they scale the same dense weight differently, and copies drift apart. So each rank sums the
-# squares of its own experts, an all-reduce over ep adds those of the others, and dense squares are added once: 1 + 1
-# + 1.
+# squares of its own experts, an all-reduce over ep adds those of the others, and you add dense squares once: 1 +
+# 1 + 1.
 #
 # **`finish_gradients(dense, experts, max_norm, *, dp, ep, edp)`** gets two lists of this rank's gradients. It returns
 # the whole model's norm and both lists: means over all tokens, scaled by min(1, max_norm / norm). Work on copies, and
@@ -571,7 +571,7 @@ check("week12.two-level", two_level_step, cases=[servers, silent, three, alone])
 
 
 # %% [markdown]
-# **Measure.** With two nodes of two ranks, 16 experts, 4 choices and h = 64, how many bytes does a forward pass to
+# **Measure.** With two nodes of two ranks, 16 experts, 4 choices and h = 64, how many bytes of one forward go into
 # exchanges that reach another node? Compare no limit with one node per token.
 
 

@@ -122,8 +122,8 @@ figures.show(figure, figures.draw_timeline(ax, builders.dualpipe(8, 20), name="D
 #
 # ### Warm-up: the bill of DualPipe
 #
-# **By hand**, P = 4, F = I = W = 1, and a pair saves nothing: F&B = 1 + 2 = 3. The idle time is (4/2 − 1) · (3 + 2 −
-# 3) = 2; ZB-H1 has 3 · (1 + 2 − 2) = 3, and 1F1B has 9. The number of activations is 5.
+# **By hand**, P = 4, F = I = W = 1, and a pair saves nothing: F&B = 1 + 2 = 3. The idle time is (4/2 − 1) · (3 + 2
+# − 3) = 2; ZB-H1 has 3 · (1 + 2 − 2) = 3, and 1F1B has 9. A rank holds 5 activations.
 #
 # **`dualpipe_bill(num_ranks, forward, weight_gradient, pair)`** returns the idle time of the rank that idles longest,
 # and the number of activations it holds. I takes as long as F, so B = F + W. *One line.*
@@ -324,8 +324,8 @@ check("week13.dualpipe", dualpipe, dualpipe_v, cases=cases)
 #
 # The cell runs four real ranks that sleep 60 ms per unit. A sleeping rank overlaps nothing, so its pair takes F + B,
 # and this measures the *bubble*, not the hidden transfers. The products in attention have no weights, so W is often
-# the shorter half: use 0.5, with F = I = 1. **Predict** the three idle times with the table in section 3. (With F = I
-# = W, DualPipe and ZB-H1 would be one unit of 27 apart, less than the noise of a busy laptop. The last row shows that
+# the shorter half: use 0.5, with F = I = 1. **Predict** the three idle times with the table in section 3. (If F = I =
+# W, DualPipe and ZB-H1 would be one unit of 27 apart, less than the noise of a busy laptop. The last row shows that
 # DualPipe. If ZB-H1 is not between the other two, run the cell again.)
 
 # %%

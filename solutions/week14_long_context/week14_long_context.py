@@ -416,8 +416,8 @@ for name, bandwidth in (("NVLink", h100.nvlink), ("network", h100.network)):
 # dk follow from it. **Whose lse and o?** Every sum is over the *whole* row.
 #
 # **By hand**, take the row of section 5, with do = 1. For the whole row, p = 1/16, 3/16, 12/16 and o = D = 5. So dv =
-# 1/16, 3/16, 12/16, and the gradients of the scores are 1/16 · (8 − 5) = 3/16, 3/16 · (0 − 5) = −15/16, 12/16 · (6 −
-# 5) = 12/16. Their sum is 0, as it must be. Now use the first block's own o = 2 and lse = ln 4, with do scaled by
+# 1/16, 3/16, 12/16, and the gradients of the scores are 1/16 · (8 − 5) = 3/16, 3/16 · (0 − 5) = −15/16, 12/16 · (6
+# − 5) = 12/16. They sum to 0, as they must. Now use the first block's own o = 2 and lse = ln 4, with do scaled by
 # 4/16: p = 1/4, 3/4 and D = 1/4 · 2. Then dv = 1/16, 3/16, which is right. But the gradients of the scores are 1/4 ·
 # (8/4 − 2/4) = 6/16 and 3/4 · (0 − 2/4) = −6/16, which is wrong.
 #
