@@ -44,7 +44,7 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
         "`0F0 0B0 0F1 0B1` on rank 0",
     ),
     "week07.smallest": ("smallest_num_microbatches", (2, 50), 2, "below 50% needs M = 2"),
-    "week08.bubbles": ("bubbles", (2, 1, 1, 1), (3, 1), "it is grey for 1."),
+    "week08.bubbles": ("bubbles", (2, 1, 1, 1), (3, 1), "It idles for 1 unit."),
     "week08.interleaved": (
         "interleaved",
         (2, 2, 2),
@@ -61,7 +61,7 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
         "`1F0 1I0 1F1 1I1 1W0 1W1`",
     ),
     "week08.wins": ("one_f_one_b_wins_from", (2, 1, 0.5), 4, "so the answer is 4."),
-    "week09.groups": ("groups", (["dp"], {"tp": 2, "dp": 2}), [[0, 2], [1, 3]], '`["dp"]` `[[0, 2], [1, 3]]`'),
+    "week09.groups": ("groups", (["dp"], {"tp": 2, "dp": 2}), [[0, 2], [1, 3]], '`["dp"]` are `[[0, 2], [1, 3]]`'),
     "week09.axis-bytes": ("axis_bytes", (2, 4, 2, 1, 100, 2, 2, 2), [16, 16, 32, 16, 200], "200 bytes of gradients"),
     "week10.fits": ("bytes_left", (10**9, 2, 2, 2, 1e9, 8e9), 4e9, "0.25 · 12 = 3 GB"),
     "week10.layouts": (
@@ -70,10 +70,10 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
         [(1, 1, 4, 1), (1, 2, 2, 1), (1, 2, 2, 2), (2, 1, 2, 1), (2, 1, 2, 2), (2, 2, 1, 1), (2, 2, 1, 2)],
         "`(2, 2, 1, 1)`, `(2, 2, 1, 2)`: seven.",
     ),
-    "week10.fitting": ("rank_bytes", (SMALL_MODEL, (2, 2, 2, 1), 4), 3.068e9, "Together 3.068 GB."),
-    "week10.ranked": ("step_seconds", (SMALL_MODEL, (2, 2, 2, 1), 4, SLOW_GPU), 12.048, "Together 12.048 s."),
-    "week10.cut": ("cut", ([(3, 10, 1), (1, 10, 1), (1, 10, 1)], 2, 2, 22), [1, 2], "Under a limit of 22 or more"),
-    "week10.trillion": ("used_and_days", (10**9, 10**6, 10, 10, 1e14, 8.64e9), (0.6, 1), "could do in its time: 0.6."),
+    "week10.fitting": ("rank_bytes", (SMALL_MODEL, (2, 2, 2, 1), 4), 3.068e9, "The total is 3.068 GB."),
+    "week10.ranked": ("step_seconds", (SMALL_MODEL, (2, 2, 2, 1), 4, SLOW_GPU), 12.048, "The total is 12.048 s."),
+    "week10.cut": ("cut", ([(3, 10, 1), (1, 10, 1), (1, 10, 1)], 2, 2, 22), [1, 2], "With a limit of 22 or more"),
+    "week10.trillion": ("used_and_days", (10**9, 10**6, 10, 10, 1e14, 8.64e9), (0.6, 1), "could do in that time: 0.6."),
 }
 
 
