@@ -42,7 +42,7 @@ def nine_points(found):
         (nine_points, "the cell week01-naive-bill-check has points=1, and its check has points=9"),
         (lambda found: found[1:], "week01.naive-bill has no check"),
         (lambda found: [*found, replace(found[0], exercise="week01.new")], 'no cell exercise="week01.new" on the page'),
-        (lambda found: [*found, found[0]], "2 files of the week have the check of week01.naive-bill"),
+        (lambda found: [*found, found[0]], "2 files of the week define the check of week01.naive-bill"),
         (lambda found: [replace(found[0], names=("bill",)), *found[1:]], "week01-naive-bill does not define bill"),
     ],
 )
@@ -149,11 +149,11 @@ def test_what_is_laid_out_passes_as_it_is(course, command, name, week):
 @pytest.mark.parametrize(
     ("command", "name", "words"),
     [
-        ("new-exercise", "week01.exchange", "is there already"),
-        ("new-exercise", "ring_rounds", "names no exercise"),
+        ("new-exercise", "week01.exchange", "already exists"),
+        ("new-exercise", "ring_rounds", "is not an exercise"),
         ("new-exercise", "week99.ring-rounds", "no week is called"),
-        ("new-week", "week01_again", "week 01 is there already: week01_collectives"),
-        ("new-week", "tensor_parallel", "names no week"),
+        ("new-week", "week01_again", "week 01 already exists: week01_collectives"),
+        ("new-week", "tensor_parallel", "is not a week"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused(command, name, words):

@@ -115,7 +115,7 @@ def test_a_lock_that_comes_while_publishing_ends_the_batch_with_a_sentence(cours
     write_verdict(course, "ada", {"week01.double": {"points": 1.0, "max": 3.0, "text": "Half.", "fault": False}})
     with sqlite3.connect(file_of(course)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(ValueError, match=r"not published as a whole: .* locked"):
+        with pytest.raises(ValueError, match=r"only partly published: .* locked"):
             publishing.publish_entered(TINY_WEEK, ["ada"], course)
         other.rollback()
     (one,) = publishing.publish_entered(TINY_WEEK, ["ada"], course)

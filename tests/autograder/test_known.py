@@ -94,7 +94,7 @@ def test_a_cell_that_does_not_fit_is_refused(answers, marks, body, words):
     [
         ("# %% right_sum", r"\[right_sum\] is the name of two cells"),
         ("# %%", "a cell has no name"),
-        ("# %% two words", "cannot read `# %% two words`"),
+        ("# %% two words", "cannot parse `# %% two words`"),
     ],
 )
 def test_a_cell_has_a_name_which_is_taken_once(answers, cell, words):

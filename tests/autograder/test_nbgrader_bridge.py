@@ -84,7 +84,7 @@ def test_the_page_starts_with_the_table(published):
     in_order = ["<h1>Week 1</h1>", "<table>", ">double</a>", said, "Less than twice."]
     assert sorted(in_order, key=body.index) == in_order
     assert "3.5 of" in body and "7 points" in body
-    assert "0.5 / 2" in body and "waits for the instructor" in body and "partly right" in body
+    assert "0.5 / 2" in body and "waiting for the instructor" in body and "partly right" in body
     assert "assert double(2) == 4" not in body  # checks are in the notebook
 
 
@@ -111,7 +111,7 @@ def test_the_instructors_score_appears_on_the_page(published):
         gradebook.db.commit()
     (again,) = publishing.publish("week01", ["ada"], course)
     page = again.page.read_text()
-    assert "1.5 / 2" in page and "Say why." in page and "waits for the instructor" not in page
+    assert "1.5 / 2" in page and "Say why." in page and "waiting for the instructor" not in page
 
 
 def test_the_formgraders_button_also_restores_our_cells(published, monkeypatch):
