@@ -97,7 +97,7 @@ def test_a_canvas_download(tmp_path, notebook):
     assert "Another notebook counts" in lines["doejane_11_101_week01.ipynb"].sentence
     assert "not a notebook" in lines["doejane_11_103_plot.png"].sentence
     assert "No notebook of roebob-13" in lines["roebob_13_105_answer.zip"].sentence
-    assert "who sent it is not known" in lines["readme.txt"].sentence
+    assert "the sender is unknown" in lines["readme.txt"].sentence
     assert ingest.read_submission("doejane-11", WEEK, target).found
     times = {name: (target / name / WEEK / "timestamp.txt").read_text() for name in ("doejane-11", "liwei-12")}
     assert times == {"doejane-11": "2026-11-20 16:00:00 UTC\n", "liwei-12": "2026-11-20 16:00:01 UTC\n"}
@@ -198,7 +198,7 @@ def test_one_name_twice(tmp_path, notebook):
     with pytest.warns(UserWarning, match="Duplicate name"):
         path = zip_of(tmp_path / "w.zip", [("ada_7_8_week01.ipynb", b"{}"), ("ada_7_8_week01.ipynb", notebook)])
     lines = collect(path, WEEK, tmp_path / "submitted")
-    assert any("2 times" in line.sentence for line in lines)
+    assert any("2 files of this name" in line.sentence for line in lines)
     assert (tmp_path / "submitted" / "ada-7" / WEEK / f"{WEEK}.ipynb").read_bytes() == notebook
 
 

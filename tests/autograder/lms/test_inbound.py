@@ -72,10 +72,10 @@ WRONG = {
     "an inbound without sticky bit": (lambda root: (root / COURSE / "inbound").chmod(0o2733), "not 3733"),
     "an inbound that can be listed": (lambda root: (root / COURSE / "inbound").chmod(0o3777), "not 3733"),
     "pages that can be listed": (lambda root: (root / COURSE / "feedback").chmod(0o755), "not 711"),
-    "no inbound": (lambda root: (root / COURSE / "inbound").rmdir(), "inbound is not there"),
+    "no inbound": (lambda root: (root / COURSE / "inbound").rmdir(), "inbound does not exist"),
     "a link for the course": (lambda root: linked(root, COURSE), "is a link or a file"),
     "a link for inbound": (lambda root: linked(root, f"{COURSE}/inbound"), "is a link or a file"),
-    "a parent that all can write": (lambda root: root.parent.chmod(0o777), "everybody can replace what is in"),
+    "a parent that all can write": (lambda root: root.parent.chmod(0o777), "anyone can replace the contents of"),
 }
 
 
@@ -294,4 +294,4 @@ def test_the_command_makes_and_repairs_the_exchange(tmp_path, monkeypatch):
         assert done.exit_code == 0 and "is ready for sys602" in done.output
     linked(tmp_path / "new", f"{COURSE}/inbound")
     refused = CliRunner().invoke(app, ["exchange", "--owner", "nobody-of-this-machine"])
-    assert refused.exit_code == 2 and "no account of this machine" in refused.output
+    assert refused.exit_code == 2 and "not an account on this machine" in refused.output

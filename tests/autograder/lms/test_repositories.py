@@ -96,10 +96,10 @@ def test_which_notebook_counts(tmp_path, files, chosen):
 
 
 def test_what_cannot_be_collected_gets_a_sentence(tmp_path):
-    assert "No file" in collect_one(tmp_path / "none", {"week02_ddp.ipynb": b"{}"}).sentence
+    assert "has no file" in collect_one(tmp_path / "none", {"week02_ddp.ipynb": b"{}"}).sentence
     assert "none was chosen" in collect_one(tmp_path / "two", {f"a/{NAME}": b"1", f"b/{NAME}": b"2"}).sentence
     assert "clear the outputs" in collect_one(tmp_path / "large", {NAME: b"x" * (MAX_BYTES + 1)}).sentence
-    assert "No file" in collect_one(tmp_path / "link", {"a": b"1"}, links=[(NAME, "/etc/passwd")]).sentence
+    assert "has no file" in collect_one(tmp_path / "link", {"a": b"1"}, links=[(NAME, "/etc/passwd")]).sentence
     assert not list(tmp_path.glob("*/submitted"))
 
 
