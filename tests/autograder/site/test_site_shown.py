@@ -155,5 +155,5 @@ def test_what_has_sliders_shows_where_they_begin():
 
 
 def test_what_no_page_shows_is_refused():
-    with pytest.raises(ValueError, match="no page shows an output of application/pdf"):
+    with pytest.raises(ValueError, match="shows no output of type application/pdf"):
         html_of(nbformat.new_output("display_data", data={"application/pdf": ""}))
