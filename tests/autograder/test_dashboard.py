@@ -76,7 +76,7 @@ def test_the_command_takes_all_graded_weeks(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
     out = tmp_path / "pages" / "class.html"
     none = CliRunner().invoke(cli.app, ["dashboard", "--out", str(out)])
-    assert none.exit_code == 2 and "no week was graded yet" in none.output
+    assert none.exit_code == 2 and "no week has been graded yet" in none.output
     for one in CLASS:
         verdict_files.write_verdicts(one, tmp_path)
     (verdict_files.folder_of(tmp_path) / ".run-week01_tiny.json").write_text("{}")
