@@ -51,7 +51,7 @@ def _is_instructor(handler: BaseHandler) -> bool:
 def prepare(spawner: LocalProcessSpawner) -> None:
     """Before a server starts, create the student's account and copy the pages to `work/` in their home."""
     if spawner.user.name == INSTRUCTOR:
-        raise ValueError("No server for the instructor: work at the desk (port 8001), approve students at /hub/authorize")
+        raise ValueError("No server for the instructor: work at the desk (port 8001); approve at /hub/authorize")
     student = accounts.account(spawner.user.name, HOMES)
     spawner.notebook_dir = f"{student.pw_dir}/work"
     spawner.environment = {"JUPYTER_CONFIG_PATH": STUDENTS_JUPYTER}

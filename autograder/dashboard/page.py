@@ -13,7 +13,7 @@ SHOWN = 5  # mistakes per exercise; the others are only counted
 
 
 def page(weeks: Sequence[Week], *, names: bool = True, ungraded: Mapping[str, int] | None = None) -> str:
-    """Return the HTML of some weeks. names: False omits all students, for a page to show to the class.
+    """Return the HTML of some weeks. names: False omits all students, which makes a page you can show to the class.
 
     `ungraded` counts the submissions of weeks in which nobody has been graded.
     """

@@ -88,7 +88,7 @@ def verdict_of(found: verdict_files.Standing, exercise: str, max_points: float, 
 
 
 class FeedbackTable(NbGraderPreprocessor):
-    """Collect what each graded cell got and what was said about it, for the feedback page.
+    """Collect points and comments of each graded cell for the feedback page.
 
     `rows` are the rows of its table; `row_of` maps the cell id of an answer, or of its check, to the row.
     """

@@ -85,7 +85,7 @@ def publish_entered(
 
 @dataclass(frozen=True)
 class _Desk:
-    """What publishing all students of a week shares: folders, the open gradebook, and nbgrader's steps."""
+    """Resources shared by all students of a week: folders, the open gradebook, and nbgrader's steps."""
 
     week: str
     root: Path

@@ -1,4 +1,4 @@
-"""Split a verdict's text into the parts of a feedback page: what is wrong, where exactly, and what helps."""
+"""Split a verdict's text into the parts of a feedback page: sentences, details, hint, and what was right."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _submission(verdicts: dict[str, Any], student: str, week: str, submitted: Pa
     folder = Path(submitted) / student / week
     dossier = open_dossier(student, week, submitted, root)
     now = dossier.digest if dossier.found else ""
-    changed = "The submission on disk is not the one that was graded." if now else "There is no submission on disk."
+    changed = "The submission on disk has changed since it was graded." if now else "There is no submission on disk."
     if verdicts.get("submitted") is False:
         changed = "Nothing had been submitted when it was graded, but now there is a submission." if now else ""
         return [Fact("answers", "not submitted", now, changed)]
@@ -88,7 +88,7 @@ def _submission(verdicts: dict[str, Any], student: str, week: str, submitted: Pa
     collected, file = read_collected(folder), file_hash(folder / f"{week}.ipynb")
     if collected is None:
         return [*facts, Fact("submitted file", "", file)]
-    edited = "The file is not the one that was collected."
+    edited = "The file has changed since it was collected."
     came = Fact("collected from", f"{collected['lms']}: {collected['file']}{' (LATE)' if collected['late'] else ''}")
     return [*facts, _compared("submitted file", collected["sha256"], file, edited), came]
 

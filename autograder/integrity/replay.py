@@ -55,7 +55,7 @@ def replay(student: str, week: str, submitted: Path, judge: Judge, root: Path = 
     judged = submission.judge_dossier(dossier, judge, int(verdicts["seed"]))
     notes = []
     if dossier.digest != verdicts.get("digest"):
-        notes.append("The submission on disk is not the one that was graded.")
+        notes.append("The submission on disk has changed since it was graded.")
     if judged.level != verdicts.get("level"):
         notes.append(f"It was graded at level {verdicts.get('level')} and is now judged at level {judged.level}.")
     before, after = verdicts["exercises"], {one.exercise: one for one in judged.verdicts}

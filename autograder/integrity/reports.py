@@ -24,7 +24,7 @@ def print_audit(student: str, facts: Sequence[Fact]) -> None:
         table.add_row(fact.name, _cell(fact.recorded) or "–", now)
     console.print(table)
     problems = [fact.problem for fact in facts if fact.problem]
-    for problem in problems or ["Nothing has changed: the submission on disk is the one that was graded."]:
+    for problem in problems or ["Nothing has changed since the submission was graded."]:
         print(problem)
 
 

@@ -34,7 +34,7 @@ Grams = Counter[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two similar answers: they share `shared` weighted tokens, `percent` of the shorter answer's own tokens."""
+    """Two similar answers: they share `shared` weighted tokens, `percent` of the shorter answer's original tokens."""
 
     first: str
     second: str
@@ -46,7 +46,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Report:
-    """The pairs, most shared first, and how many answers per exercise have too few tokens of their own to compare."""
+    """The pairs, most shared first, and how many answers per exercise have too few original tokens to compare."""
 
     pairs: list[Pair]
     num_answers: dict[str, int]

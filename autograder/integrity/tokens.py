@@ -144,7 +144,7 @@ class _Writer:
 
 
 class _Needs:
-    """What a statement reads and binds, and whether it has other effects."""
+    """The names that a statement reads and binds, and whether it has other effects."""
 
     def __init__(self, statement: ast.stmt, bound: set[str]) -> None:
         self.reads: set[str] = set()

@@ -17,7 +17,7 @@ def time_recipes(
     student: Annotated[list[str] | None, typer.Option(help="only this student (may be repeated)")] = None,
     out: Annotated[Path, typer.Option(help="the file for this machine's entries")] = BOARD / "entries.jsonl",
 ) -> None:
-    """Race each recipe that keeps the memory cap: best of three, alternating with the reference. Run nothing else."""
+    """Race recipes that keep the memory cap: best of three, alternating with the reference. Stop other programs."""
     import shardlab
     from shardlab.hybrid.race import race
 

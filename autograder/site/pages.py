@@ -164,7 +164,7 @@ def section_of(cells: Sequence[str], wanted: str) -> str:
 
 
 def index_page(pages: list[Page], links: Links) -> Page:
-    """Render the first page: what the site is, the weeks, and links to everything else."""
+    """Render the first page: a description of the site, the weeks, and links to everything else."""
     name = "Distributed Training and Hybrid Parallelism"
     parts = [f"<h1>{_title(name)}</h1>", f'<p class="lead">{say("site-is")}</p>']
     for kind, heading in (("week", "Weeks"), ("list", "Reference"), ("doc", "Pages"), ("lab", "Labs")):

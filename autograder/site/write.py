@@ -56,7 +56,7 @@ def _frame():
 
 
 def _surroundings(page: Page, whole: list[Page]) -> dict:
-    """Return what the template needs besides the page: neighboring pages, pages by kind, and relative addresses."""
+    """Return the other values that the template needs: neighboring pages, pages by kind, and relative addresses."""
     alike = [one for one in whole if one.kind == page.kind and page.kind == "week"]
     place = alike.index(page) if page in alike else -1
     return {
