@@ -75,7 +75,7 @@ def test_a_changed_page_is_refused(monkeypatch, tmp_path, old, new, words):
         agreement.refuse_disagreement(WEEK)
 
 
-# ---- what docs/teaching.md says, done in a copy of the course --------------------------------------------------------
+# ---- the steps in docs/teaching.md, done in a copy of the course -----------------------------------------------------
 
 KNOWN_ARE_JUDGED = """
 import sys

@@ -1,4 +1,4 @@
-"""The page of a class: counts that add up, mistakes joined over their numbers, nothing that loads or runs."""
+"""The page about a class: counts that add up, mistakes merged regardless of numbers, nothing that loads or runs."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Whatever is wrong with the gradebook is one sentence, before anybody is judged."""
+"""Any problem with the gradebook is reported in one sentence, before anyone is judged."""
 
 import os
 import sqlite3
@@ -25,7 +25,7 @@ assert more(1) == 2
 
 @pytest.fixture
 def course(tmp_path, monkeypatch) -> Path:
-    """A published course of one student, in which judging is an error."""
+    """A published course of one student, in which judging raises an error."""
     root = make_tiny_course(tmp_path)
     hand_in(root, "ada", {"week01-double": "return 2"})
     write_verdict(root, "ada", {"week01.double": {"points": 3.0, "max": 3.0, "text": "Correct.", "fault": False}})
@@ -42,7 +42,7 @@ def file_of(course: Path) -> Path:
 
 
 def grade_again(course: Path) -> str:
-    """The sentence with which grading is refused."""
+    """Return the sentence with which grading is refused."""
     with pytest.raises(ValueError) as refused:
         desk.grade_week(TINY_WEEK, desk.Wishes(course / "autograder" / "submitted"))
     said = str(refused.value)

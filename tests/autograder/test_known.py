@@ -21,7 +21,7 @@ check("week01.total", total)
 
 @pytest.fixture
 def answers(tmp_path):
-    """Adds cells to the known answers of week01.total, of which one right answer is known, and returns all by name."""
+    """Add cells to the known answers of week01.total, which include one right answer, and return all by name."""
     week = tmp_path / "solutions" / "week01_sums"
     (week / "known").mkdir(parents=True)
     (week / "week01_sums.py").write_text(PAGE)

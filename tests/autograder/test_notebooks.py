@@ -1,4 +1,4 @@
-"""Notebooks that are built, and the bundle of a release."""
+"""Building notebooks, and the bundle of a release."""
 
 import os
 import subprocess
@@ -142,7 +142,7 @@ def solution_lines(source):
     return [line.strip() for line in inside.splitlines()[1:-1] if line.strip()]
 
 
-# ---- What students get, the course without solutions/: its checks work, and it grades a notebook of its own ----------
+# ---- The students' copy, without solutions/: its checks work, and it grades a notebook built from it -----------------
 
 
 CHECKED = """
@@ -159,7 +159,7 @@ assert known.answers_of("week01.naive-bill") == []
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    """The course as a student has it."""
+    """The course as students get it."""
     return copy_course(tmp_path_factory.mktemp("bundle"), ("autograder", "course", "nbgrader_config.py"))
 
 

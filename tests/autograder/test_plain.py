@@ -1,4 +1,4 @@
-"""Plain data crosses the boundary unchanged, and nothing else crosses."""
+"""Plain data crosses the boundary unchanged, and nothing else can cross it."""
 
 import json
 from collections import Counter, namedtuple
@@ -224,7 +224,7 @@ hostile_nodes = st.recursive(
 def test_no_header_makes_the_reader_fail_otherwise(node, rest):
     with suppress(plain.NotPlain):
         again = plain.decode(message(json.dumps(node).encode(errors="backslashreplace"), rest))
-        plain.encode(again)  # what was read can be sent
+        plain.encode(again)  # what was decoded can be encoded
 
 
 class Color(Enum):

@@ -1,4 +1,4 @@
-"""A verdict gives points to the submission that was judged and to no other, whichever button or command is pressed."""
+"""A verdict gives points only to the submission that was judged, whichever button or command is used."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ def again(course: Path, student: str, answers: dict[str, str], change=None) -> N
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory) -> Path:
-    """a is right and has full points, c submitted the empty page and has none: judged and published."""
+    """a is right and has full points, c submitted the empty page and has none; both judged and published."""
     course = make_tiny_course(tmp_path_factory.mktemp("course"))
     hand_in(course, "a", RIGHT)
     hand_in(course, "c", {})

@@ -1,4 +1,4 @@
-"""Answers in words, and answers from reading code."""
+"""Written answers, and answers to code-reading questions."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from autograder.checks.reading import is_same, plainly, reading_check
 from autograder.grading import publishing
 from autograder.reading import ingest, written
 
-# A written answer whose cell lost its marks is found, or shown to the instructor: it is never 0 points unread
+# A written answer whose cell lost its marks is found, or shown to the instructor; it never gets 0 points unread
 
 
 SECOND = """
@@ -40,7 +40,7 @@ def course(tmp_path_factory) -> Path:
 
 
 def stripped(notebook, ids="kept"):
-    """Take the marks from every cell, as a converter does; ids: kept, new ones, or none (an older format)."""
+    """Remove the marks from every cell, as a converter does; ids: kept, new ones, or none (an older format)."""
     for number, cell in enumerate(notebook.cells):
         cell.metadata = nbformat.from_dict({})
         if ids == "new":
@@ -118,7 +118,7 @@ def test_random_notebooks_lose_no_word_that_a_student_wrote(course):
         answers = [word for word in words if "x" in word]
         lost = [word for word in answers if word not in kept]
         told = {text.strip() for text in found.answers.values()} - {"*Your answer here.*"}
-        assert not lost or len(told) == len(ANSWERS), (number, lost)  # each answer has a text of the student's
+        assert not lost or len(told) == len(ANSWERS), (number, lost)  # each answer includes text by the student
 
 
 def test_an_answer_that_is_not_found_waits_for_the_instructor(course):
@@ -143,7 +143,7 @@ def test_an_answer_that_is_not_found_waits_for_the_instructor(course):
     assert "No cell was found for the written answer" in json.dumps(page)
 
 
-# ---- A right answer to a reading question is right in every spelling that code has for it ----------------------------
+# ---- A reading question accepts every spelling that code has for the right answer ------------------------------------
 
 
 @pytest.mark.parametrize(

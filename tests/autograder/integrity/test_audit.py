@@ -1,4 +1,4 @@
-"""A verdict says what it rests on; a change of the submission, of the file or of the checks is seen."""
+"""An audit shows what determined a verdict, and detects changes of the submission, the file or the checks."""
 
 import json
 
@@ -25,7 +25,7 @@ ONE_TOO_MANY = "def naive_all_reduce_bill(num_ranks, num_bytes):\n    return 14,
 
 @pytest.fixture
 def graded(tmp_path, monkeypatch):
-    """ada's submission with a verdict beside it, in a course whose weeks are the real ones."""
+    """ada's submission with a verdict, in a course with the real weeks."""
     (tmp_path / "solutions").symlink_to(ROOT / "solutions")
     (tmp_path / "nbgrader_config.py").symlink_to(ROOT / "nbgrader_config.py")
     submitted = tmp_path / "submitted"

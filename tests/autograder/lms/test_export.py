@@ -1,4 +1,4 @@
-"""What Canvas and Moodle import: the gradebook's points, manual and late ones with them, for students they know."""
+"""Exports for Canvas and Moodle: the gradebook's points, manual grades and late penalties, for students they know."""
 
 import csv
 import json
@@ -45,14 +45,14 @@ def verdict(points, fault=False, submitted=True):
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """jane and wei stand in the gradebook; bob is only judged, cy's machine failed, dee handed in nothing."""
+    """jane and wei are in the gradebook; bob is only judged, cy's machine failed, dee submitted nothing."""
     root = make_tiny_course(tmp_path_factory.mktemp("course"))
     with (
         nbgrader_programs(),
         Gradebook(load_config(root).CourseDirectory.db_url) as gradebook,
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore", SAWarning)  # nbgrader's own use of the database
+        warnings.simplefilter("ignore", SAWarning)  # raised by nbgrader's own queries
         gradebook.add_assignment(TINY_WEEK, duedate=datetime(2026, 11, 20, 16))
         gradebook.add_notebook(TINY_WEEK, TINY_WEEK)
         for name, most in (("week01-double-check", 3), ("week01-triple-check", 2), ("week01-interview", 2)):

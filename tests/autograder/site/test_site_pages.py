@@ -1,4 +1,4 @@
-"""The built site: every link inside leads somewhere, nothing is loaded from elsewhere, no solution is seen."""
+"""The built site: every internal link works, nothing is loaded from elsewhere, and no solution is visible."""
 
 import json
 import re
