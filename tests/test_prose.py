@@ -1,4 +1,4 @@
-"""Turns of phrase that read like a translation stay out of what students, teachers and readers see."""
+"""Phrases that read like a translation are kept out of what students, teachers and readers see."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`pytest --cases` keeps a fixed set, the same in every process; a run names second tries and fails on what is left."""
+"""`pytest --cases` selects a fixed set, the same in every process; runs report retries and fail on leaked processes."""
 
 import os
 import re

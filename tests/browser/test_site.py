@@ -21,7 +21,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def site(page, folder):
-    """Its first page; at the end nothing but files was asked for, and no script has failed."""
+    """The first page; the fixture checks at the end that only files were requested and no script failed."""
     asked, failed = [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: failed.append(str(error)))

@@ -1,4 +1,4 @@
-"""Exhibits of the bug museum whose numbers come from the installed megatron-core: docs/bug-museum.md says them."""
+"""Exhibits of the bug museum whose numbers come from the installed megatron-core must match docs/bug-museum.md."""
 
 import sys
 
