@@ -65,5 +65,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for nodeid, report in first.items():
         crash = getattr(report.longrepr, "reprcrash", None)
         terminalreporter.line(
-            f"{nodeid} passed at the second try; at first: {crash.message if crash else report.longrepr}"
+            f"{nodeid} passed on the second try; its first failure: {crash.message if crash else report.longrepr}"
         )

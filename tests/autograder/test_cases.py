@@ -94,7 +94,7 @@ def test_a_case_worked_by_hand_is_what_an_answer_returns(exercise):
         flat(returned) == pytest.approx(flat(result)) if is_number(flat(result)[0]) else flat(returned) == flat(result)
     )
     text = " ".join("\n".join(cell.source for cell in notebooks.read_source(exercise.split(".")[0]).cells).split())
-    assert words in text.replace("# ", ""), f"the page says otherwise: {words}"
+    assert words in text.replace("# ", ""), f"the page does not say: {words}"
 
 
 def test_two_layers_by_hand():

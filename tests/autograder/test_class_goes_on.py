@@ -97,7 +97,7 @@ def test_a_failure_at_any_stage_is_one_students_own(course, monkeypatch, stage):
 
 def test_a_disk_that_cannot_be_written_to_is_the_machines_fault(course):
     (course / "autograder" / "verdicts").mkdir()
-    (course / "autograder" / "verdicts" / "b").write_text("a file stands in the way")
+    (course / "autograder" / "verdicts" / "b").write_text("a file is in the way")
     results = graded(course)
     assert points(results["a"]) == points(results["c"]) == demo.POINTS
     assert all(exercise["fault"] for exercise in results["b"]["exercises"].values())
@@ -125,7 +125,7 @@ def test_a_worker_that_dies_while_it_is_told_something_is_told_again(monkeypatch
 
     cluster._patiently(register, "plugin")
     assert told == ["plugin"] and not deaths
-    deaths = [OSError("nobody is there")] * cluster.ATTEMPTS
+    deaths = [OSError("nobody answers")] * cluster.ATTEMPTS
     with pytest.raises(OSError, match="nobody"):
         cluster._patiently(register, "plugin")
 

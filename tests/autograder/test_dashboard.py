@@ -91,7 +91,7 @@ def test_what_is_to_be_graded_again_is_on_the_page():
     week = summarise(WEEK, [one | {"checks": "old"} for one in CLASS], {"bob": reason}, checks="new")
     shown = BeautifulSoup(page([week], ungraded={"week02_tiny": 3}), "html.parser").get_text(" ")
     assert f"bob ({reason})" in " ".join(shown.split()) and "week02_tiny: 3 submissions, none graded yet" in shown
-    assert "4 of these verdicts are by other checks" in shown
+    assert "4 of these verdicts come from other checks" in shown
     assert "bob" not in BeautifulSoup(page([week], names=False), "html.parser").get_text(" ")
 
 

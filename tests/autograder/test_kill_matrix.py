@@ -54,14 +54,14 @@ def test_all_end_as_they_must(check, judge, pytestconfig):
     bad = [f"{row.name}: {'lived' if row.lived else 'died'}: {row.text}" for row in rows if not row.ended_as_expected]
     assert not bad, "\n".join(bad)
     unexplained = [row.name for row in rows if row.is_unexplained]
-    assert not unexplained, f"these pass the visible check; say why, `Not in sight: …`: {unexplained}"
+    assert not unexplained, f"these pass the visible check; add a reason, `Not in sight: …`: {unexplained}"
 
 
 def test_nine_of_ten_wrong_answers_die_in_sight():
     """Each exception is explained, see above: at most one wrong answer in ten has an explanation."""
     wrong = [one for check in CHECKS for one in answers_of(check.exercise) if not one.is_right]
     explained = [one for one in wrong if one.reason]
-    assert explained, "or is the reason now written in another way?"
+    assert explained, "no reasons found: has their format changed?"
     assert len(explained) <= (1 - IN_SIGHT) * len(wrong)
 
 

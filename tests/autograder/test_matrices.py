@@ -53,7 +53,7 @@ def test_a_row_that_is_kept_is_not_judged_again(tmp_path, monkeypatch):
 def test_there_are_forgeries_of_every_kind():
     found = forged.forgeries()
     assert len(found) >= 8
-    assert all(source.startswith('"""') for source in found.values()), "each tells its story"
+    assert all(source.startswith('"""') for source in found.values()), "each has a docstring"
 
 
 @pytest.mark.isolated

@@ -144,7 +144,7 @@ def test_nothing_is_recorded_while_nbgrader_validates(folder):
     result = Validator().validate(str(path))
     assert "failed" not in result and rows(folder) == []
     subprocess.run([sys.executable, "-c", source], cwd=path.parent, check=True)
-    assert len(rows(folder)) == 1, "the same line records when nobody validates"
+    assert len(rows(folder)) == 1, "the same line is recorded when it is not validated"
 
 
 def test_the_hints_of_the_course_are_those_of_the_checks():

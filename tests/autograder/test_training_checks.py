@@ -108,12 +108,12 @@ def test_the_peak_is_what_the_answer_takes_wherever_it_takes_it(judge, source, l
 OUT_OF_THE_COUNT = {
     "a process": "os.fork()",
     "a program": 'os.execv("/bin/true", ["true"])',
-    "a program beside it": 'subprocess.run(["/bin/true"])',
+    "a child program": 'subprocess.run(["/bin/true"])',
     "shared pages": "mmap.mmap(-1, 4096)",
     "a file": 'open("/tmp/kept", "w")',
     "a file without a folder": 'os.memfd_create("kept")',
     "many pipes": "[os.pipe() for _ in range(100)]",
-    "a mark that begins anew": 'open("/proc/self/clear_refs", "w").write("5")',
+    "a reset of the peak": 'open("/proc/self/clear_refs", "w").write("5")',
 }
 
 

@@ -88,7 +88,7 @@ assert dict(os.environ) == before[1]
 assert not dist.is_initialized() and dist.distributed_c10d._world.group_count == 0
 assert not {"notebook"} & set(sys.modules)
 assert "send" in torch.ops.c10d.__dict__, "the first message would look its operator up"
-rehearse()  # and again: it stands in no one's way
+rehearse()  # a second time: it must not interfere with itself
 """
 
 
@@ -102,7 +102,7 @@ def test_a_rehearsal_leaves_no_group_no_thread_and_no_file():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert not done.stdout and not done.stderr, "what ranks print must not begin with this"
+    assert not done.stdout and not done.stderr, "a rehearsal must not print anything"
 
 
 # Messages match by order: ranks drop tags, and tags that somebody restores are seen on the wire

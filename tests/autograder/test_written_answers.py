@@ -58,7 +58,7 @@ def own_text(notebook, at, text="A note of my own."):
 CHANGES = {
     "nothing else": lambda notebook: None,
     "outputs and a title": lambda notebook: notebook.cells.__setitem__(0, nbformat.v4.new_markdown_cell("# My week")),
-    "a code cell more": lambda notebook: notebook.cells.insert(3, nbformat.v4.new_code_cell("own = 1")),
+    "an extra code cell": lambda notebook: notebook.cells.insert(3, nbformat.v4.new_code_cell("own = 1")),
     "a note at the top": lambda notebook: own_text(notebook, 0),
     "a note between code": lambda notebook: own_text(notebook, 3),
     "a check deleted": lambda notebook: notebook.cells.pop(3),

@@ -67,7 +67,9 @@ TINY = GPTConfig(layers=1, hidden=16, heads=4, sequence=8, flash=False)
 
 
 @pytest.mark.slow  # each rank imports Megatron
-@pytest.mark.skipif(sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core is built for neither")
+@pytest.mark.skipif(
+    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core needs Linux and Python < 3.14"
+)
 def test_all_contestants_train_the_same_block():
     for seconds in shardlab.run(tensor_parallel.race, TINY, 2, "cpu", ranks=2, transport="gloo", timeout=150):
         names = {f"{name}, {split}" for name in ("ours", "DTensor", "Megatron", "messages") for split in ("TP", "SP")}
@@ -100,7 +102,9 @@ TINY_EXPERTS = experts.Shape(replace(experts.CONFIG, hidden=16, width=16), token
 
 
 @pytest.mark.slow  # each rank imports Megatron
-@pytest.mark.skipif(sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core is built for neither")
+@pytest.mark.skipif(
+    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core needs Linux and Python < 3.14"
+)
 def test_all_contestants_compute_the_same_layer():
     for taken in shardlab.run(experts.layer_race, TINY_EXPERTS, 2, ranks=2, transport="gloo", timeout=150):
         assert {"ours", "Megatron, alltoall", "Megatron, allgather"} <= taken.keys()

@@ -21,7 +21,7 @@ import run_pp_experiment  # noqa: E402
 from start import import_megatron  # noqa: E402
 
 needs_megatron = pytest.mark.skipif(
-    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core is built for neither"
+    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core needs Linux and Python < 3.14"
 )
 
 

@@ -68,14 +68,14 @@ def linked(root: Path, path: str) -> None:
 WRONG = {
     "no sticky bit": (lambda root: root.chmod(0o777), "has mode 777, not 1777"),
     "closed to students": (lambda root: root.chmod(0o755), "has mode 755, not 1777"),
-    "a course that all can write": (lambda root: (root / COURSE).chmod(0o777), "has mode 777, not 755"),
+    "a course writable by all": (lambda root: (root / COURSE).chmod(0o777), "has mode 777, not 755"),
     "an inbound without sticky bit": (lambda root: (root / COURSE / "inbound").chmod(0o2733), "not 3733"),
     "an inbound that can be listed": (lambda root: (root / COURSE / "inbound").chmod(0o3777), "not 3733"),
     "pages that can be listed": (lambda root: (root / COURSE / "feedback").chmod(0o755), "not 711"),
     "no inbound": (lambda root: (root / COURSE / "inbound").rmdir(), "inbound does not exist"),
     "a link for the course": (lambda root: linked(root, COURSE), "is a link or a file"),
     "a link for inbound": (lambda root: linked(root, f"{COURSE}/inbound"), "is a link or a file"),
-    "a parent that all can write": (lambda root: root.parent.chmod(0o777), "anyone can replace the contents of"),
+    "a parent writable by all": (lambda root: root.parent.chmod(0o777), "anyone can replace the contents of"),
 }
 
 
