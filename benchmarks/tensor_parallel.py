@@ -155,7 +155,7 @@ def messages_of_tp(x: Tensor) -> Tensor:
 
 
 def messages_of_sp(x: Tensor) -> Tensor:
-    """Two all-gathers and reduce-scatters forward, two backward, two all-gathers to recompute inputs, a small sum."""
+    """Two all-gathers and reduce-scatters forward, two backward, two all-gathers of inputs not kept, a small sum."""
     for _ in range(4):
         x = reduce_scattered(all_gathered(x, 1, group=None), 1, group=None)
     for _ in range(2):
