@@ -61,7 +61,7 @@ def test_the_command_merges_files_into_one_page(tmp_path):
     board.write([ENTRY], tmp_path / "one.jsonl")
     page = tmp_path / "board.html"
     result = CliRunner().invoke(app, ["leaderboard", "merge", str(tmp_path / "one.jsonl"), "--out", str(page)])
-    assert result.exit_code == 0 and "1 places" in result.output
+    assert result.exit_code == 0 and "1 entries" in result.output
     assert "ada" in page.read_text() and "1.50×" in page.read_text()
     result = CliRunner().invoke(app, ["leaderboard", "merge", str(tmp_path / "none.jsonl")])
     assert result.exit_code == 2
