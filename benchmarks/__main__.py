@@ -74,7 +74,7 @@ def in_order(names: Sequence[str]) -> list[str]:
 
 
 def run(names: Sequence[str]) -> list[Row]:
-    """Run benchmarks; what they and their ranks print goes to standard error, together with the progress."""
+    """Run benchmarks; output of benchmarks and their ranks goes to standard error, together with the progress."""
     progress = Console(stderr=True, highlight=False)
     progress.print(expected(names))
     rows: list[Row] = []

@@ -133,7 +133,7 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]], every: list[Case]) -> str:
-    """Format all rows as a page: what was compared, and what was refused with which message."""
+    """Format all rows as a page: cases compared, and cases refused with their messages."""
     return "\n".join(_lines(rows, every)) + "\n"
 
 

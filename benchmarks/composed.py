@@ -55,7 +55,7 @@ Passes = Callable[[Tensor, Tensor], Tensor]
 
 
 class Layout(NamedTuple):
-    """What both do: the mesh, the ZeRO stage, and the schedule.
+    """The mesh, the ZeRO stage, and the schedule of both sides.
 
     In torch's pipelines FSDP2 keeps weights and gradients unsharded from the first microbatch to the last, then
     communicates: it stores and sends as much as ZeRO-1. Without a pipeline it gathers weights twice, as ZeRO-3 does.

@@ -1,4 +1,4 @@
-"""One row of the table: what is measured, a peer measured in the same run, and the target."""
+"""One row of the table: our measurement, a peer measured in the same run, and the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the supervisor observes itself, whatever a rank claims: inputs, the position of a backward, and calls."""
+"""The supervisor observes inputs, the position of a backward, and calls itself, whatever a rank claims."""
 
 import pytest
 

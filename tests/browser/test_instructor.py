@@ -1,4 +1,4 @@
-"""What an instructor does in the browser: use the formgrader, grade a written answer, use the students' extensions."""
+"""An instructor in the browser: use the formgrader, grade a written answer, use the students' extensions."""
 
 import io
 import re
