@@ -1,4 +1,4 @@
-"""A wheel of the course is the whole course: laid out and checked where there is no repository around it."""
+"""A wheel of the course is the whole course: pages are created and checked without a repository around it."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ BEGIN = "from shardlab.commands.cli import app; app(['study', 'begin'])"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder that holds what a wheel of the course installs."""
+    """A folder with the files that a wheel of the course installs."""
     copy, wheels, site = (tmp_path_factory.mktemp(name) for name in ("copy", "wheels", "site"))
     for name in NEEDED:
         one = ROOT / name

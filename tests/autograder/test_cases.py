@@ -1,4 +1,4 @@
-"""Cases by hand, and cases that a student sees."""
+"""Cases worked by hand, and cases that a student sees."""
 
 from random import Random
 from types import ModuleType
@@ -13,12 +13,12 @@ from autograder.authoring import notebooks
 from autograder.matrices import known
 from autograder.weeks import WEEKS, find
 
-# Weeks 5 to 10: a case that a page works by hand is what an honest answer returns, and its numbers are on the page
+# Weeks 5 to 10: an honest answer returns the result of the case worked by hand, and its numbers are on the page
 
 
 SMALL_MODEL = {"parameters": 10**9, "layers": 4, "hidden": 1000, "heads": 8, "sequence": 1000}
 SLOW_GPU = {"flops": 1e12, "nvlink": 1e9, "network": 1e8, "per_server": 2}
-SHOWN = {"week07.gpipe": "right_loops"}  # of several honest orders the one on the page
+SHOWN = {"week07.gpipe": "right_loops"}  # several orders are right; this one is on the page
 BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: function, arguments, result, on the page
     "week05.bill": ("tensor_parallel_bill", (2, 1, 2, 4, 8), [64, 24, 16], "a layer has four of them: 64."),
     "week05.why-eight": ("layer_seconds", (2, 1, 2, 100, 4, 1, 8), (1.56, 4), "On two ranks it is 1.56 s"),
@@ -78,7 +78,7 @@ BY_HAND: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {  # exercise: funct
 
 
 def answered(exercise: str) -> ModuleType:
-    """An honest answer, with the names that its page imports."""
+    """Run an honest answer, with the names that its page imports."""
     module = ModuleType(exercise)
     module.__dict__.update(torch=torch, dist=dist)
     answer = known.find(exercise, SHOWN[exercise]) if exercise in SHOWN else known.right_of(exercise)
@@ -94,7 +94,7 @@ def test_a_case_worked_by_hand_is_what_an_answer_returns(exercise):
         flat(returned) == pytest.approx(flat(result)) if is_number(flat(result)[0]) else flat(returned) == flat(result)
     )
     text = " ".join("\n".join(cell.source for cell in notebooks.read_source(exercise.split(".")[0]).cells).split())
-    assert words in text.replace("# ", ""), f"the page says otherwise: {words}"
+    assert words in text.replace("# ", ""), f"the page does not say: {words}"
 
 
 def test_two_layers_by_hand():
@@ -110,7 +110,7 @@ def test_two_layers_by_hand():
 
 
 def flat(value: Any) -> list[Any]:
-    """The numbers or texts of nested lists and tuples, in order; of layouts in any order, sorted."""
+    """Flatten nested lists and tuples to their numbers and texts, in order; those of layouts are sorted."""
     if not isinstance(value, list | tuple):
         return [value]
     inner = sorted(value) if value and isinstance(value[0], tuple) and isinstance(value, list) else value
@@ -118,11 +118,11 @@ def flat(value: Any) -> list[Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it may be off by rounding."""
+    """Return whether a value may differ by rounding."""
     return isinstance(value, int | float)
 
 
-# Weeks 5 to 13: what a check shows on its page is what it calls public, and what the grade draws is of every kind
+# Weeks 5 to 13: a check's page shows exactly its public cases, and the grade draws cases of every kind
 
 
 LATER_WEEKS = [week for week in WEEKS if week >= "week05"]
@@ -130,7 +130,7 @@ SEEDS = range(12)
 
 
 def cases_on_the_page(week: str) -> dict[str, list | None]:
-    """The cases that each check on a week's page is given; None: its public ones."""
+    """The cases passed to each check on a week's page; None: its public ones."""
     shown: dict[str, list | None] = {}
 
     def check(exercise, *answers, cases=None):
@@ -166,7 +166,7 @@ def test_each_page_says_once_what_the_grade_varies(week):
 
 
 def drawn(exercise: str, *names: str) -> list[set]:
-    """For each seed the kinds that are judged, public or drawn: the values of some entries of a case."""
+    """For each seed, the kinds of cases judged, public or drawn: the values of some entries of a case."""
     check = find(exercise)
     return [{tuple(case[name] for name in names) for case in (*check.public, *check.draw(Random(s)))} for s in SEEDS]
 

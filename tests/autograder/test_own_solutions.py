@@ -1,4 +1,4 @@
-"""The course's own solutions, handed in as students do, get every automatic point."""
+"""The course's own solutions, submitted as students do, get every automatic point."""
 
 import pytest
 from nbformat import NotebookNode
@@ -13,7 +13,7 @@ from autograder.matrices import own_solutions
 from autograder.reading import stand_ins
 from tests.autograder.tiny_course import make_tiny_course
 
-SEED = 602  # fixed: a failure belongs to the commit that shows it; other seeds are judged by `make own-solutions`
+SEED = 602  # fixed, so that a failure is caused by the commit; `make own-solutions` judges other seeds
 
 
 @pytest.mark.every_case
@@ -72,7 +72,7 @@ def test_the_solution_stands_in_the_released_notebook(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_documented_command_gives_a_week_with_given_helpers_its_points(tmp_path, monkeypatch):
-    """`autograder grade`, its own verdict files included, in a course of its own."""
+    """`autograder grade`, including its verdict files, in a separate course."""
     root = make_tiny_course(tmp_path)
     (root / "solutions" / "week04_fsdp").symlink_to(ROOT / "solutions" / "week04_fsdp")
     own_solutions.hand_in("week04_fsdp", root / "autograder" / "submitted")
@@ -82,7 +82,7 @@ def test_the_documented_command_gives_a_week_with_given_helpers_its_points(tmp_p
 
 
 def run_the_page(week: str, until: str) -> dict:
-    """The names of a notebook after its cells down to an exercise, without demonstrations that start ranks."""
+    """Run a notebook's cells up to an exercise, except demonstrations that start ranks; return its names."""
     space: dict = {"__name__": "__main__"}
     for cell in notebooks.read_source(week).cells:
         if cell.cell_type == "code" and not _starts_ranks(cell):

@@ -1,4 +1,4 @@
-"""Lab 2: the real megatron-core beside our builders, executor and formulas, on real ranks; traces are read exactly."""
+"""Lab 2: the real megatron-core vs. our builders, executor and formulas, on real ranks; traces are read exactly."""
 
 import json
 import math
@@ -21,7 +21,7 @@ import run_pp_experiment  # noqa: E402
 from start import import_megatron  # noqa: E402
 
 needs_megatron = pytest.mark.skipif(
-    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core is built for neither"
+    sys.platform != "linux" or sys.version_info >= (3, 14), reason="megatron-core needs Linux and Python < 3.14"
 )
 
 
@@ -55,7 +55,7 @@ def test_the_environment_is_the_pinned_one_and_stays_so():
 
 
 def fake_python(folder, installed):
-    """A Python that has these packages, imports whatever it is asked for, and writes down what pip is to install."""
+    """A Python that has these packages, imports anything, and records what pip should install."""
     python = folder / "python"
     python.write_text(
         f'#!/bin/sh\ncase "$*" in *freeze*) echo \'{installed}\';; *install*) echo "$*" >> {folder}/installs;; esac\n'
@@ -81,7 +81,7 @@ def test_without_a_python_the_setup_says_what_to_do():
 
 
 def rows(text):
-    """The lines of a table by their name: the numbers behind it."""
+    """Return the rows of a table: {name: numbers}."""
     found = re.findall(r"^(.+?)\s{2,}((?:[\d.]+%?\s*)+)$", text, re.MULTILINE)
     return {name.strip(): [float(number.rstrip("%")) for number in numbers.split()] for name, numbers in found}
 
@@ -91,7 +91,7 @@ TINY = ("--hidden", 16, "--sequence", 8, "--vocabulary", 16)
 
 @cache
 def compared(*options, launcher=(sys.executable,)):
-    """What the tensor-parallel program prints as JSON."""
+    """Return the JSON output of the tensor-parallel program."""
     done = lab("run_tp_experiment.py", *TINY, *options, "--json", launcher=launcher)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -135,7 +135,7 @@ def test_a_model_has_megatrons_messages_but_for_what_is_sent_together():
     megatrons, ours = calls(part["megatron"]), calls(part["ours"])
     tokens = 4 * 2 * 8
     apart = [("forward", "all_reduce", tokens)] * 2
-    place = megatrons.index(apart[0]) + 1  # behind the largest logit
+    place = megatrons.index(apart[0]) + 1  # after the largest logit
     assert megatrons[place : place + 2] == apart
     assert [*megatrons[:place], ("forward", "all_reduce", 2 * tokens), *megatrons[place + 2 :]] == ours
 
@@ -294,7 +294,7 @@ def test_megatron_plans_our_orders_at_many_sizes(monkeypatch):
 
 def test_without_megatron_the_program_says_how_to_install_it(tmp_path):
     (tmp_path / "megatron").mkdir()
-    (tmp_path / "megatron" / "__init__.py").touch()  # hides the real one
+    (tmp_path / "megatron" / "__init__.py").touch()  # shadows the real one
     done = subprocess.run(
         [sys.executable, LAB / "run_tp_experiment.py"],
         env=os.environ | {"PYTHONPATH": f"{tmp_path}:{LAB.parent}"},
@@ -315,7 +315,7 @@ def test_exposed_communication_is_what_no_computation_covers(tmp_path):
     on_gpu = profile_of(
         1,
         [
-            ("cpu_op", "aten::mm", 0, 500),  # only launches: the kernels count
+            ("cpu_op", "aten::mm", 0, 500),  # launches only: kernels are what counts
             ("kernel", "ampere_gemm", 0, 10),
             ("kernel", "ampere_gemm", 5, 20),
             ("kernel", "ncclDevKernel_AllReduce", 20, 80),

@@ -1,4 +1,4 @@
-"""Lab 3, started as a student starts it: bytes are as predicted, and PyTorch's own hold and send as much."""
+"""Lab 3, started as a student would: bytes match the prediction, and PyTorch's own classes hold and send as much."""
 
 import re
 import subprocess

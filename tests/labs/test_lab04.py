@@ -1,4 +1,4 @@
-"""Lab 4, started as a student starts it: every fault is seen in time, and the curve is an unbroken run's."""
+"""Lab 4, started as a student would: every fault is detected in time, and the loss curve matches an unbroken run."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def test_a_fault_is_seen_and_costs_no_loss(fault):
         assert "without step [5]" in done.stdout and "left out: rank 1: the gradient of token.weight" in done.stdout
     else:
         assert "12 of 12 steps; largest difference from the undisturbed run: 0.0e+00" in done.stdout, done.stdout
-    assert done.returncode == 0 or "unexpected result" in done.stderr  # seconds may be over on a busy machine
+    assert done.returncode == 0 or "unexpected result" in done.stderr  # time limits may be exceeded on a busy machine
 
 
 @pytest.mark.slow
