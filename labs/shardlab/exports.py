@@ -1,18 +1,19 @@
-"""A package lists what it exports and imports it at first use: no torch for a formula, no module that a check hides.
+"""Lazy exports: a package lists its exports and imports each one at first use.
 
-The explicit imports under `if TYPE_CHECKING` are the only list: pyright, editors and `lazily` read the same lines, so a
-misspelled import is an error in the editor, and Tab finds every name. The library for this, lazy_loader, needs the list
-in a second file for each package (`__init__.pyi`) and keeps what it has imported, which a check could then not hide.
-Python 3.15's `lazy import` statement (PEP 810) will replace this module.
+A formula then needs no torch, and a check can hide a module from a student's code. The explicit imports under
+`if TYPE_CHECKING` are the only list: pyright, editors and `lazily` read the same lines, so a misspelled import is an
+error in the editor, and tab completion finds every name. The lazy_loader library needs the list in a second file for
+each package (`__init__.pyi`) and caches what it has imported, so a check could not hide it. Python 3.15's
+`lazy import` statement (PEP 810) will replace this module.
 """
 
 from __future__ import annotations
 
-from _ast import If, ImportFrom, Module, PyCF_ONLY_AST  # `ast` itself takes longer to import than all of this
+from _ast import If, ImportFrom, Module, PyCF_ONLY_AST  # importing `ast` itself would take longer than this whole file
 from importlib import import_module
 from sys import modules
 
-TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes longer than all of this
+TYPE_CHECKING = False  # type checkers treat it as True; `import typing` would take longer than this whole file
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose `__init__.py` lists its exports (PEP 562).
 
-    Nothing is kept in the package: a name of a module that is hidden later is then gone too. Raises ValueError for a
-    name that is also its module's: importing the module would replace the name.
+    Nothing is cached in the package, so when a module is hidden later its names disappear too. Raises ValueError for a
+    name that is also the name of its module: importing the module would replace the name.
     """
     homes = _listed_exports(package)
     if hidden := sorted(name for name, home in homes.items() if home == f"{package}.{name}"):

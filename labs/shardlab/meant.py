@@ -1,4 +1,4 @@
-"""What somebody meant who wrote a name that does not exist."""
+"""Suggest the right name when somebody writes one that does not exist."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-ALIKE, ALIKE_SHORT = 0.6, 0.5  # shares of two names' letters from which one may be a slip of the other
-MOST_LISTED = 30  # names that a sentence lists next to the one that was meant
+ALIKE, ALIKE_SHORT = 0.6, 0.5  # similarity above which one name may be a misspelling of the other (short names: 0.5)
+MOST_LISTED = 30  # with more known names than this, a message only suggests the nearest one
 
 
 def instead(name: object, known: Iterable[object]) -> str:
@@ -21,9 +21,10 @@ def instead(name: object, known: Iterable[object]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was meant: spelled alike, or the only one that contains what was written; None for neither.
+    """The known name that was probably meant, or None.
 
-    Letter case, separators and leading zeros do not count, and a week is also known without its topic.
+    It is spelled similarly, or is the only known name that contains `name`. Letter case, separators and leading zeros
+    are ignored, and a week also matches without its topic.
     """
     spelled: dict[str, str] = {}
     for one in known:
@@ -38,5 +39,5 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _plain(name: str) -> str:
-    """`Week_02` as `week2`."""
+    """Normalize a name: `Week_02` becomes `week2`."""
     return re.sub(r"[\W_]", "", re.sub(r"(?<!\d)0+(?=\d)", "", name.casefold()))
