@@ -169,4 +169,4 @@ def _about_those_who_returned(outcome: Outcome, ledgers: list[Ledger]) -> str:
 def _about_loops(outcome: Outcome, ledgers: list[Ledger]) -> str:
     if _waits(outcome, ledgers) or not outcome.timed_out or any(count < 0 for count, _ in ledgers):
         return ""
-    return "No rank is waiting for another: either a loop does not end, or the call needs a larger timeout=."
+    return "No rank waits for another: a loop does not end, or the call needs a larger timeout=."

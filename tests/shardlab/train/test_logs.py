@@ -137,7 +137,7 @@ def test_the_mfu_is_a_share_of_a_peak(calibration_file, monkeypatch):
     peak, told = peak_flops(recipe(), 8)
     assert peak == 2 * 1.5e11 and "measured here" in told
     assert peak_flops(recipe(step={"dtype": "float64"}), 8)[0] == 0.0
-    assert peak_flops(recipe(log={"peak_flops": 1e12}), 8) == (8e12, "stated in log.peak_flops")
+    assert peak_flops(recipe(log={"peak_flops": 1e12}), 8) == (8e12, "given in log.peak_flops")
     model = build.transformer_of(recipe(experts=EXPERTS))
     assert mfu(model, 100, 2.0, 1e9) == pytest.approx(100 * model_flops_per_token(model) / 2e9)
     assert mfu(model, 100, 2.0, 0.0) is None
