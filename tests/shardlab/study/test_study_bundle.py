@@ -69,7 +69,7 @@ def test_an_import_that_stops_half_way_loses_nothing(worked, empty, tmp_path, mo
         return rename(self, target)
 
     monkeypatch.setattr(path_type, "rename", full)
-    with pytest.raises(ValueError, match=r"half way.*before-import-1"):
+    with pytest.raises(ValueError, match=r"halfway.*before-import-1"):
         bundle.bring(worked, tmp_path / "blank.zip", replace=True)
     assert files(worked.path / "before-import-1") == before
 

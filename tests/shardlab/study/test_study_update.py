@@ -163,7 +163,7 @@ def test_a_broken_page_is_named_and_left_alone(folder, course, what):
     [
         (lambda folder: folder.week("week77"), "no week is called 'week77'"),
         (lambda folder: folder.exercise("week01.t"), "week01.two, week01.three"),
-        (lambda folder: folder.exercise("week01."), "names no single exercise"),
+        (lambda folder: folder.exercise("week01."), "does not match one exercise"),
         (lambda folder: folder.exercise("nothing"), "week02.interview"),
         (lambda folder: find(folder.path / "nowhere", folder.course), "shardlab study begin"),
         (lambda folder: begin(folder.course / "mine", folder.course), "lies in the course"),

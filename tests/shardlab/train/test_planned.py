@@ -54,7 +54,7 @@ def test_models_that_the_courses_gpt_is_not(sentence, tmp_path):
 
 
 def test_chunks_that_no_schedule_makes(tmp_path):
-    with pytest.raises(ValueError, match="4 chunks on each stage"):
+    with pytest.raises(ValueError, match="it has 4 chunks per stage"):
         recipe_of(SMALL, Layout(pp=2, virtual=4, num_microbatches=4), steps=8, folder=tmp_path)
 
 
