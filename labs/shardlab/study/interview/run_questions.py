@@ -129,8 +129,8 @@ RUN = (
         "week10",
         "Defend your own layout in two sentences and four numbers.",
         "{name} with TP {tp}, CP {cp}, PP {pp}, DP {dp} needs {gib:.1f} GiB on its fullest GPU, of {usable:.1f} "
-        "usable. A step takes {seconds:.2f} s by our model, an MFU of {mfu:.1%}. The model's error exceeds {error:.0%} for "
-        "half of the published runs, so plans that are closer than that are equally good.",
+        "usable. A step takes {seconds:.2f} s by our cost model, an MFU of {mfu:.1%}. Its error exceeds {error:.0%} "
+        "for half of the published runs, so plans that are closer than that are equally good.",
         _own_plan,
     ),
     Question(
@@ -138,7 +138,7 @@ RUN = (
         "Where do the seconds of your step go?",
         "{compute:.0%} of {total:.2f} s is computation. The two largest parts of the rest are {name0} with "
         "{share0:.1%} and {name1} with {share1:.1%}. I would reduce the first of them, and only if it is larger than "
-        "the error of the model.",
+        "the error of the cost model.",
         _seconds_go,
     ),
     Question(
