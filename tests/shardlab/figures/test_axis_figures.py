@@ -56,7 +56,7 @@ def test_each_pair_has_its_rows_and_each_rank_what_arrives():
     assert [at[x, y] for y in (0.5, 1.5) for x in (0.5, 1.5)] == ["1", "2", "0", "3"]
     assert [text.get_text() for text in ax.texts if text.get_verticalalignment() == "top"][:2] == ["1", "5"]
     assert sentence == (
-        "In words: 6 rows among 2 ranks, 67% stay at home. Ranks receive 1, 5. Fullest over mean is 1.667."
+        "In words: 6 rows among 2 ranks, 67% of them stay local. Ranks receive 1, 5. Fullest over mean is 1.667."
     )
 
 

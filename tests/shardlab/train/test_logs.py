@@ -148,7 +148,7 @@ def test_the_mfu_is_a_share_of_a_peak(calibration_file, monkeypatch):
 def test_the_curve_of_two_runs():
     ax = Figure().subplots()
     words = draw_losses(ax, [[(1, 5.0), (2, 4.0)], [(2, 4.0), (3, 3.5)]])
-    assert words == "In words: the loss goes from 5.000 to 3.500 in 3 steps, in 2 runs, each of which begins at a dot."
+    assert words == "In words: the loss goes from 5.000 to 3.500 in 3 steps, in 2 runs; each later run begins at a dot."
     assert "from 5.00 to 3.50" in ax.get_title(loc="left")
     with pytest.raises(ValueError, match="at least one run"):
         draw_losses(ax, [[]])
