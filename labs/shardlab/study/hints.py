@@ -145,7 +145,7 @@ def _compared(folder: Folder, exercise: Exercise) -> tuple[list[Case], str]:
         return [], f"the solution could not be run on this machine: {said[-1]}"
     both = [key for key in mine if key in course]
     if not both:
-        return [], "your last check did not run on the page's cases"
+        return [], "your last check ran on different cases from those on the page"
     return [Case(_called(mine[key]["case"]), mine[key], course[key]) for key in both], ""
 
 

@@ -96,7 +96,7 @@ def test_cards_are_asked_and_kept(run, folder):
 def test_export_and_import(run, folder, write_answer, tmp_path):
     write_answer("week01.one", "def one(): return 1")
     assert "files." in run("export", tmp_path / "mine.zip")
-    assert "there already" in run("export", tmp_path / "mine.zip", code=1)
+    assert "already exists" in run("export", tmp_path / "mine.zip", code=1)
     assert "contains work" in run("import", tmp_path / "mine.zip", code=1)
     assert "before-import-1" in run("import", "--replace", tmp_path / "mine.zip")
     assert "holds what mine.zip held" in run("--folder", tmp_path / "new", "import", tmp_path / "mine.zip")

@@ -138,7 +138,7 @@ def test_a_checkpoint_of_another_training_is_refused(checkpoint, sentence):
     ("one", "sentence"),
     [
         (OTHERS["model was"], "it has blocks 0 to 3, this model 0 to 7: either that model had fewer layers, or each"),
-        (OTHERS["optimizer was 'adamw', here it is 'sgd'"], "it keeps exp_avg, exp_avg_sq, step, weight of each"),
+        (OTHERS["optimizer was 'adamw', here it is 'sgd'"], "it stores exp_avg, exp_avg_sq, step, weight of each"),
         (
             recipe({"dp": 2}, model={"gated": True}),
             "blocks.0.up.bias is [64] of float32 in the checkpoint and [128] of float32 in this model",
