@@ -72,15 +72,17 @@ def draw_causal_square(ax: Axes, owners: Sequence[int], *, documents: Sequence[i
     ax.set_aspect("equal")
     ax.set_axis_off()
     ratio = max(work) / mean
-    ax.set_title(title or f"Most work over mean: {ratio:.3g}", loc="left", fontsize=10)
+    ax.set_title(title or f"Largest work over mean: {ratio:.3g}", loc="left", fontsize=10)
     listed = ", ".join(f"rank {rank} {mine:g}" for rank, mine in enumerate(work))
-    return f"In words: chunks belong to ranks {list(owners)}; blocks computed: {listed}. Most over mean is {ratio:.4g}."
+    return (
+        f"In words: chunks belong to ranks {list(owners)}; blocks computed: {listed}. Largest over mean: {ratio:.4g}."
+    )
 
 
 def _documents(owners: Sequence[int], documents: Sequence[int]) -> list[int]:
     of_document = [number for number, length in enumerate(documents or [len(owners)]) for _ in range(length)]
     if len(of_document) != len(owners):
-        raise ValueError(f"documents of {sum(documents)} chunks in a sequence of {len(owners)}: let them add up")
+        raise ValueError(f"documents of {sum(documents)} chunks do not add up to a sequence of {len(owners)}")
     return of_document
 
 

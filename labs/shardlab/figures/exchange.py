@@ -46,7 +46,7 @@ def draw_exchange(ax: Axes, rows: Sequence[Sequence[int]], *, title: str = "") -
     stay = sum(rows[rank][rank] for rank in range(num)) / sum(arrive)
     return (
         f"In words: {sum(arrive)} rows among {num} ranks, {stay:.0%} of them stay local. Ranks receive "
-        f"{', '.join(map(str, arrive))}. Fullest over mean is {ratio:.4g}."
+        f"{', '.join(map(str, arrive))}. Fullest over mean: {ratio:.4g}."
     )
 
 

@@ -156,7 +156,8 @@ EXPERTS = (
     ),
     Question(
         "week14",
-        "Your model gets a context of {context:,} tokens on {gpu}. On how many ranks may a ring run before it shows?",
+        "Your model gets a context of {context:,} tokens on {gpu}. On how many ranks can a ring run before its "
+        "messages are exposed?",
         "Communication in a causal, balanced ring is hidden if a rank has {nvlink:,.0f} tokens on NVLink or "
         "{network:,.0f} on the network, because keys and values are {ratio:.0f} times narrower than queries. So you "
         "can use up to {most:.0f} ranks across the network.",

@@ -99,9 +99,9 @@ def _two_copies(setting: Setting) -> Numbers:
 SCHEDULE = (
     Question(
         "week07",
-        "A pipeline of {p} stages: from how many microbatches on is the bubble below {share:.0%}?",
-        "From {m} on: (p−1)/(m+p−1) is {bubble:.2%} there and {before:.2%} with one fewer, which is not below. Another "
-        "way to shrink the bubble is more chunks, not more GPUs.",
+        "How many microbatches does a pipeline of {p} stages need for a bubble below {share:.0%}?",
+        "At least {m}: (p−1)/(m+p−1) is then {bubble:.2%}, and with one fewer {before:.2%}, which is not below. "
+        "Another way to shrink the bubble is more chunks, not more GPUs.",
         _smallest_m,
     ),
     Question(
@@ -121,7 +121,7 @@ SCHEDULE = (
     ),
     Question(
         "week08",
-        "You cut each of {p} stages into {v} chunks, with {m} microbatches. What do you win and what do you pay?",
+        "You split each of {p} stages into {v} chunks, with {m} microbatches. What do you gain, and what does it cost?",
         "The bubble falls from {plain:.1%} to {bubble:.1%}. The first stage holds {more:.2f} times the activations, "
         "and messages between stages take {sent:.0f} times the bytes. The number of microbatches must be a multiple "
         "of {p}.",
