@@ -136,7 +136,7 @@ def _about_prints(outcome: Outcome, ledgers: list[Ledger]) -> str:
     if not loud:
         return ""
     return (
-        f"When the call was stopped, {named(loud)} had printed more than {OUTPUT_LIMIT // 1024} KB; the rest is not "
+        f"When the run was ended, {named(loud)} had printed more than {OUTPUT_LIMIT // 1024} KB; the rest is not "
         "shown. Either a loop that prints does not end, or it prints too much: print every 100th step, on one rank."
     )
 

@@ -52,17 +52,17 @@ def notes_by_rank(notes: list[list[str]]) -> list[str]:
 def _headline(outcome: Outcome, timeout: float) -> str:
     ends = outcome.ends
     if outcome.cancelled:
-        return "Interrupted: all ranks were stopped."
+        return "Interrupted: the run was ended."
     waiting = sum(not end.is_right for end in ends)
     if outcome.stalled:
         wait, them = ("waits", "it") if waiting == 1 else ("wait", "them")
-        return f"Deadlock: {waiting} of {len(ends)} ranks {wait}, and nothing can wake {them}. All ranks were stopped."
+        return f"Deadlock: {waiting} of {len(ends)} ranks {wait}, and nothing can wake {them}, so the run was ended."
     if outcome.timed_out:
-        return f"After {timeout:g} s, {waiting} of {len(ends)} ranks had not finished. All ranks were stopped."
+        return f"After {timeout:g} s, {waiting} of {len(ends)} ranks had not finished, so the run was ended."
     first, who = root_cause(ends), f"the call on {len(ends)} rank{'s' if len(ends) > 1 else ''}"
-    if first is None:  # stopped from outside, for example because it kept printing
-        return f"{who.capitalize()} was stopped before {waiting} of them had finished."
-    return f"Rank {first} failed, which stopped {who}."
+    if first is None:  # ended from outside, for example because it kept printing
+        return f"{who.capitalize()} was ended before {waiting} of them had finished."
+    return f"Rank {first} failed, which ended {who}."
 
 
 def _state(end: RankEnd, ledger: Ledger) -> str:

@@ -35,7 +35,7 @@ def test_an_exception_on_one_rank():
             dist.all_reduce(torch.ones(3))
         """)
     report = report_of(lesson["all_reduce_but_one"], ranks=4)
-    assert report.startswith("Rank 2 failed, which stopped the call on 4 ranks.")
+    assert report.startswith("Rank 2 failed, which ended the call on 4 ranks.")
     assert "rank 2 raised after 1 call: ValueError: rank two does not want to" in report
     assert "rank 2 raised first:" in report
     assert 'raise ValueError("rank two does not want to")' in report
@@ -80,7 +80,7 @@ def test_an_endless_loop_is_named_with_its_line():
                 pass
         """)
     report = report_of(lesson["spin"], ranks=2, timeout=1)
-    assert report.startswith("After 1 s, 1 of 2 ranks had not finished. All ranks were stopped.")
+    assert report.startswith("After 1 s, 1 of 2 ranks had not finished, so the run was ended.")
     assert "rank 0 returned before any communication" in report
     assert "rank 1 was still computing before any communication, at line " in report
     assert " of your cell, in spin()" in report
@@ -98,7 +98,7 @@ def test_two_blocking_sends_are_a_deadlock_noticed_at_once():
             dist.recv(theirs, other)
         """)
     report = report_of(lesson["exchange"], ranks=2, timeout=60)
-    assert report.startswith("Deadlock: 2 of 2 ranks wait, and nothing can wake them.")
+    assert report.startswith("Deadlock: 2 of 2 ranks wait, and nothing can wake them, so the run was ended.")
     for rank in (0, 1):
         assert (
             f"rank {rank} waits in send to rank {1 - rank} ([4] float32), line 7 of your cell, in exchange()" in report

@@ -62,7 +62,7 @@ def test_a_cold_failure_has_the_same_words(capsys):
     with pytest.raises(shardlab.RanksFailed) as failure:
         shardlab.run(cell["fail"], ranks=2, launcher="torchrun", transport="gloo")
     report = str(failure.value)
-    assert report.startswith("Rank 1 failed, which stopped the call on 2 ranks.")
+    assert report.startswith("Rank 1 failed, which ended the call on 2 ranks.")
     assert 'raise ValueError("not today")' in report
     assert "[rank 0] about to fail" in capsys.readouterr().out
 
