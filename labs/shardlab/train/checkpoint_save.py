@@ -5,8 +5,8 @@
     saver.poll()              # between steps: gives a checkpoint its name once every rank has written its part
     saver.finish()            # waits until it is written
 
-The thread sends nothing: in `poll` and `finish`, between steps, ranks tell each other that their files are written. If
-a rank dies before that, a draft remains, and earlier checkpoints are unchanged.
+The thread sends nothing: in `poll` and `finish`, between steps, ranks inform each other that their files are written.
+If a rank dies before that, a draft remains, and earlier checkpoints are unchanged.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Saver:
     """Writes a trainer's checkpoints into a folder, one at a time, and keeps the latest ones.
 
     All ranks of the world create it and call its methods together. asynchronous: write files during the steps.
-    told: called on every rank when a save has succeeded or failed; a failed save does not stop training.
+    The callback is called on every rank when a save has succeeded or failed; a failed save does not stop training.
     """
 
     def __init__(

@@ -133,7 +133,7 @@ def start(recipe: Recipe, arguments: Sequence[str], ranks: int | None = None, pr
 
 
 def _run(recipe: Recipe, command: Sequence[str], count: int, told: Callable[[Lost], None]) -> int:
-    """Run one world of ranks under the elastic agent until it ends; `told` is called for each lost rank."""
+    """Run one world of ranks under the elastic agent until it ends; the callback is called for each lost rank."""
     again = recipe.survival.restarts if recipe.survival.on_lost_rank == "restart" else 0
     config = LaunchConfig(
         min_nodes=1,

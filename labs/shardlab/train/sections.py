@@ -131,7 +131,7 @@ class Checkpoints:
 class Log:
     """every: steps between log lines. measure: the step whose messages, times and memory are recorded; 0 for none.
 
-    peak_flops: of one rank, for the MFU; 0: use the value that `shardlab calibrate` measured on this machine.
+    peak_flops: one rank's peak FLOP/s, used by the MFU; 0 means the value that `shardlab calibrate` measured here.
     """
 
     every: int = number(1, least=1)

@@ -46,7 +46,7 @@ def observed(silence: float, first: float, told: Callable[[Lost], None]) -> Iter
     """Watch the heartbeats of all ranks started inside; a rank silent for `silence` seconds is killed with SIGKILL.
 
     The elastic agent then treats it like any dead rank. first: seconds that a rank has until its first heartbeat, which
-    include importing torch. told: called once per attempt, with the first lost rank.
+    include importing torch. The callback is called once per attempt, with the first lost rank.
     A signal that ends this process also ends the watch: the agent then ends the ranks, and they are not lost.
     """
     with (

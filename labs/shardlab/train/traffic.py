@@ -1,6 +1,6 @@
 """Formulas for what this rank sends on each axis in a step of a recipe, to compare with the meter's counts.
 
-The formulas per layer and microbatch are those of `costs`; the trainer says which layers, neighbors and parameters
+The formulas per layer and microbatch are those of `costs`; the trainer knows which layers, neighbors and parameters
 this rank has. They leave out messages that do not grow with the model (agreement on the batch, the loss, the norm, the
 routers' loads) and what the embedding, the head and partial gradients send over tp, which matters for small models.
 """
