@@ -105,7 +105,7 @@ FAULTS = {
     "nan": Fault(
         nothing,
         "one gradient of rank {rank} becomes NaN in step 5",
-        r"step 5 left out: rank {rank}:",
+        r"skipped step 5: rank {rank}:",
         lambda step: 2 * step + 1,
         {"on_not_finite": "skip"},
         is_lost=False,

@@ -90,7 +90,7 @@ def play(
     typer.echo(f"\n{name}: {fault.happens.format(rank=rank)}, after step {EVERY}")
     typer.echo(f"  detected in  {took:.1f} s; the limit is {limit:.1f} s")
     typer.echo(f"  reported as  {sentence}")
-    going_on = "going on with|resumed after step" if fault.is_lost else "checkpoint step-"
+    going_on = "continuing with|resumed after step" if fault.is_lost else "checkpoint step-"
     went_on = next((line for line in said if re.search(going_on, line)), None)
     typer.echo(f"  continued    {went_on or 'not at all'}")
     is_right = took <= limit and code == 0 and went_on is not None and curve(fault, rows(folder), whole, then)

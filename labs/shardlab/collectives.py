@@ -65,7 +65,7 @@ def ring_all_gather(chunk: Tensor, sizes: Sequence[int], *, group: Group) -> lis
 def ring_all_reduce(tensor: Tensor, *, group: Group) -> Tensor:
     """Sum a tensor over all ranks: a reduce-scatter, then an all-gather of the finished chunks.
 
-    tensor: any shape and number of elements (they need not divide by N; some chunks may be empty), same on every rank.
+    tensor: any shape and size (not necessarily divisible by N; some chunks may be empty), the same on every rank.
     Returns the sum, contiguous, the same bits on every rank. Sends 2(N-1) messages, 2(N-1)/N * S bytes.
     Source: Patarasuk and Yuan, 2009: the busiest rank of an all-reduce cannot send fewer bytes.
     """
@@ -81,7 +81,7 @@ def ring_all_reduce(tensor: Tensor, *, group: Group) -> Tensor:
 
 @torch.no_grad()
 def ring_broadcast(tensor: Tensor, *, group_src: int, group: Group) -> Tensor:
-    """Copy rank `group_src`'s tensor to every rank: N pieces travel down the ring, one behind the other.
+    """Copy rank `group_src`'s tensor to every rank: N pieces travel down the ring, one after the other.
 
     A rank passes one piece on while the next arrives, so the last rank waits for 2(N-1) short messages, not N-1 long
     ones.
@@ -90,7 +90,7 @@ def ring_broadcast(tensor: Tensor, *, group_src: int, group: Group) -> Tensor:
     Every rank except the source's left neighbor sends N messages and S bytes.
     Raises ValueError if `group_src` is not a rank of the group.
     Source: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009
-    (the linear pipeline they compare with).
+    (the linear pipeline that they compare with).
     """
     rank, size = _rank_and_size(group)
     if not 0 <= group_src < size:
@@ -194,12 +194,14 @@ def hierarchical_all_reduce(tensor: Tensor, *, node_group: Group, cross_group: G
 def seconds_of(call: Callable[[], object], *, group: Group, repetitions: int = 25) -> list[float]:
     """Seconds of each repetition of a call on this rank. All ranks start together; a first call is not counted.
 
-    Raises ValueError for less than one repetition.
+    A barrier makes all ranks begin each repetition together.
+
+    Raises ValueError for fewer than one repetition.
     """
     if repetitions < 1:
         raise ValueError(f"{repetitions} repetitions cannot be timed: use 1 or more")
     seconds = []
-    for _ in range(1 + repetitions):  # the first opens connections
+    for _ in range(1 + repetitions):  # the first one opens connections
         dist.barrier(group=group)
         began = time.perf_counter()
         call()

@@ -8,7 +8,7 @@ Python 3.15's `lazy import` statement (PEP 810) will replace this module.
 
 from __future__ import annotations
 
-from _ast import If, ImportFrom, Module, PyCF_ONLY_AST  # `ast` itself takes longer to import than all of this
+from _ast import If, ImportFrom, Module, PyCF_ONLY_AST  # importing `ast` itself would take longer than this whole file
 from importlib import import_module
 from sys import modules
 

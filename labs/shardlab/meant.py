@@ -38,5 +38,5 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _plain(name: str) -> str:
-    """`Week_02` as `week2`."""
+    """Normalize a name: `Week_02` becomes `week2`."""
     return re.sub(r"[\W_]", "", re.sub(r"(?<!\d)0+(?=\d)", "", name.casefold()))

@@ -37,7 +37,7 @@ def printable(text: str) -> str:
 
 
 def readable(error: UnicodeError) -> tuple[str, int]:
-    """Replace the characters that an encoding does not have: a handler for `codecs.register_error`."""
+    """Replace the characters that an encoding lacks: a handler for `codecs.register_error`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     missing = error.object[error.start : error.end]

@@ -226,9 +226,9 @@ def trouble(what):
     [
         ("experts", "9 experts cannot be split over 2 ranks: use an expert-parallel size among [1, 3, 9]"),
         ("layers", "rank 1 has a different layer from rank 0: experts.up [8, 8, 16]"),
-        ("nan", "rank 1: the router's scores of token 0 are not numbers"),
-        ("dtype", "rank 1: an input of width 8 and torch.float64 meets experts of 8 and torch.float32"),
-        ("width", "rank 1: an input of width 6 and torch.float32 meets experts of 8"),
+        ("nan", "rank 1: the router's scores of token 0 are not finite"),
+        ("dtype", "rank 1: the input has width 8 and torch.float64, but the experts have 8 and torch.float32"),
+        ("width", "rank 1: the input has width 6 and torch.float32, but the experts have 8"),
         ("gradient", "the input of rank 1 has none, but the input of rank 0 has a gradient"),
     ],
 )
@@ -254,7 +254,7 @@ def trouble_among_partners(k, what):
 
 @pytest.mark.parametrize("k", [2, 3], ids=["rows", "tokens"])
 @pytest.mark.parametrize(
-    ("what", "sentence"), [("nan", "scores of token 0 are not numbers"), ("capacity", "use a factor of")]
+    ("what", "sentence"), [("nan", "scores of token 0 are not finite"), ("capacity", "use a factor of")]
 )
 def test_trouble_reaches_the_ranks_that_share_an_experts_matrices(k, what, sentence):
     assert all(sentence in text for text in shardlab.run(trouble_among_partners, k, what, ranks=4, timeout=60))

@@ -87,7 +87,7 @@ def test_the_curve_is_the_formula_and_its_best_is_marked():
     assert np.asarray(line.get_xdata()) == pytest.approx([best / 60] * 2)
     share = failures.goodput(best, 3, 11_000, 300)
     assert f"{best / 60:.1f} minutes, with {share:.1%} of the time as work" in sentence
-    assert f"Played, with the formula: 90.0% ({share:.1%})." in sentence
+    assert f"Simulated, with the formula in parentheses: 90.0% ({share:.1%})." in sentence
 
 
 def test_without_played_points_nothing_is_said_of_them():
@@ -155,7 +155,7 @@ def test_a_rank_in_two_groups_has_a_strip_of_each():
 
 def test_only_asked_for_axes_and_those_with_neighbours_are_marked():
     assert "dp" not in drawn(MESH, 37, axes=("tp", "cp"))[0]
-    assert drawn(Mesh(), 0)[0] == "In words: 1 rank on 1 node; rank 0 talks to nobody."
+    assert drawn(Mesh(), 0)[0] == "In words: 1 rank on 1 node; rank 0 communicates with no other rank."
     assert "tp with 32, 33, 34, …, 63 (2 nodes, InfiniBand)" in drawn(Mesh(tp=32, dp=2), 40, ranks_per_node=16)[0]
 
 
@@ -190,7 +190,7 @@ def test_the_pareto_figure_draws_all_plans_and_names_both_ends():
     sentence = figures.draw_pareto(ax, PLANS, limit=60 * 2**30)
     front = pareto(PLANS)
     assert [np.asarray(dots.get_offsets()).shape for dots in ax.collections] == [(len(PLANS), 2), (len(front), 2)]
-    assert f"{len(PLANS)} layouts fit, {len(front)} are beaten by none" in sentence
+    assert f"{len(PLANS)} layouts fit, {len(front)} are on the Pareto front" in sentence
     assert layout_text(front[0].layout) in sentence and layout_text(front[-1].layout) in sentence
     assert any("usable, 60 GiB" in text.get_text() for text in ax.texts)
     with pytest.raises(ValueError, match="at least one"):

@@ -119,7 +119,7 @@ def test_a_real_trace_of_a_pair_has_both_halves_at_one_time():
 def test_the_figure_says_what_it_shows():
     figure, ax = new_axes(9.0, 2.6)
     sentence = draw_profile(ax, sorted(TRACES.glob("week02-rank*.json.gz")), name="DDP")
-    assert sentence.startswith("DDP: 2 ranks, 77 ms.") and "90% of the messages' time lies beside compute" in sentence
+    assert sentence.startswith("DDP: 2 ranks, 77 ms.") and "90% of the messages' time overlaps compute" in sentence
     legend = ax.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["forward", "backward", "optimizer", "messages"]
@@ -135,5 +135,5 @@ def test_the_package_keeps_what_the_figure_reads_of_the_whole_traces():
 
 
 def test_a_week_without_kept_traces_is_refused():
-    with pytest.raises(ValueError, match="no traces of 'week99' are kept: use week02"):
+    with pytest.raises(ValueError, match="there are no traces of 'week99': use week02"):
         kept_traces("week99")

@@ -72,7 +72,7 @@ def test_experts_have_groups_of_their_own(fake):
 def test_a_group_that_was_not_made_is_not_made_by_asking(fake):
     fake(0, 8)
     groups = create_process_groups(Mesh(tp=2, dp=2, pp=2))
-    with pytest.raises(ValueError, match="no group of dp-tp was made: name it"):
+    with pytest.raises(ValueError, match="no group of dp-tp: name it"):
         groups.of("dp", "tp")
 
 
@@ -102,7 +102,7 @@ def refused(mesh):
 def test_ranks_with_different_meshes_are_told_and_nobody_hangs():
     meshes = shardlab.PerRank([Mesh(tp=2), Mesh(dp=2)])
     told = shardlab.run(refused, meshes, ranks=2, timeout=30)
-    assert all("the ranks bring different meshes" in text for text in told)
+    assert all("the ranks have different meshes" in text for text in told)
     assert all("start 3" in text for text in shardlab.run(refused, Mesh(tp=3), ranks=2, timeout=30))
 
 

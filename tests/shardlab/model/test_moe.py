@@ -68,7 +68,7 @@ def test_choices_that_cannot_be_made_are_refused(arguments, sentence):
 def test_scores_that_are_not_numbers_are_refused(wrong):
     logits = drawn(5, 4)
     logits[3, 1] = wrong
-    with pytest.raises(ValueError, match="scores of token 3 are not numbers"):
+    with pytest.raises(ValueError, match="scores of token 3 are not finite"):
         route(logits, Choice(4, 2))
 
 

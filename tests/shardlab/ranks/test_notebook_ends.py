@@ -103,7 +103,7 @@ def test_interrupted_then_without_its_worker_then_killed(notebook):
     assert family_of(notebook.process) == [torchrun, worker]
 
     report = notebook.run("shardlab.run(fail, ranks=1)")
-    assert report.startswith("RanksFailed: Rank 0 failed, and with it the call on 1 rank.")
+    assert report.startswith("RanksFailed: Rank 0 failed, which ended the call on 1 rank.")
     assert 'raise ValueError("on purpose")' in report
     assert "shardlab/ranks" not in report
 

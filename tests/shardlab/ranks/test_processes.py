@@ -62,7 +62,7 @@ def test_a_cold_failure_has_the_same_words(capsys):
     with pytest.raises(shardlab.RanksFailed) as failure:
         shardlab.run(cell["fail"], ranks=2, launcher="torchrun", transport="gloo")
     report = str(failure.value)
-    assert report.startswith("Rank 1 failed, and with it the call on 2 ranks.")
+    assert report.startswith("Rank 1 failed, which ended the call on 2 ranks.")
     assert 'raise ValueError("not today")' in report
     assert "[rank 0] about to fail" in capsys.readouterr().out
 
@@ -121,7 +121,7 @@ def test_two_functions_of_one_module_travel_together():
 
 def test_what_cannot_travel_leaves_the_list_as_it_was():
     before = registered()
-    with pytest.raises(TypeError, match="cannot travel"):
+    with pytest.raises(TypeError, match="cannot be sent"):
         pack(numbered, (threading.Lock(),))
     assert registered() == before
 

@@ -85,9 +85,9 @@ def test_what_cannot_travel_is_named(make):
     def use_it():
         return thing
 
-    with pytest.raises(TypeError, match=r"use_it\(\) or one of its arguments cannot travel .* inside the function"):
+    with pytest.raises(TypeError, match=r"use_it\(\) or one of its arguments cannot be sent .* inside the function"):
         shardlab.run(use_it, ranks=2)
-    with pytest.raises(TypeError, match="cannot travel"):
+    with pytest.raises(TypeError, match="cannot be sent"):
         shardlab.run(print, thing, ranks=2)
 
 
@@ -107,5 +107,5 @@ def test_a_result_that_cannot_travel_back_is_named():
     def a_generator():
         return (number for number in range(3))
 
-    with pytest.raises(shardlab.RanksFailed, match=r"what a_generator\(\) returned cannot travel back"):
+    with pytest.raises(shardlab.RanksFailed, match=r"the return value of a_generator\(\) cannot be sent back"):
         shardlab.run(a_generator, ranks=1)

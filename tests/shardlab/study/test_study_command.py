@@ -96,8 +96,8 @@ def test_cards_are_asked_and_kept(run, folder):
 def test_export_and_import(run, folder, write_answer, tmp_path):
     write_answer("week01.one", "def one(): return 1")
     assert "files." in run("export", tmp_path / "mine.zip")
-    assert "there already" in run("export", tmp_path / "mine.zip", code=1)
-    assert "holds work" in run("import", tmp_path / "mine.zip", code=1)
+    assert "already exists" in run("export", tmp_path / "mine.zip", code=1)
+    assert "contains work" in run("import", tmp_path / "mine.zip", code=1)
     assert "before-import-1" in run("import", "--replace", tmp_path / "mine.zip")
     assert "Imported mine.zip into" in run("--folder", tmp_path / "new", "import", tmp_path / "mine.zip")
     assert "return 1" in (tmp_path / "new" / WEEK / f"{WEEK}.ipynb").read_text()
@@ -108,8 +108,8 @@ def test_export_and_import(run, folder, write_answer, tmp_path):
     [
         (("update", "week77"), "no week is called"),
         (("reset", "week77"), "no week is called"),
-        (("hint", "week01.nine"), "names no single exercise"),
-        (("--folder", "nowhere", "hint", "week01.one"), "is not laid out"),
+        (("hint", "week01.nine"), "does not match one exercise"),
+        (("--folder", "nowhere", "hint", "week01.one"), "is not set up"),
         (("import", "nothing.zip"), "there is no file"),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_given_cell_that_both_changed_is_there_twice(page):
     mine[1].source = "import torch\nimport numpy"
     merged = merge(mine, page, new)
     assert sources(merged.cells)[1:3] == ["import torch\nimport math", "import torch\nimport numpy"]
-    assert any("yours stands below it" in line for line in merged.told)
+    assert any("yours is below it" in line for line in merged.told)
 
 
 def test_a_given_cell_that_only_the_learner_changed_is_theirs(page):

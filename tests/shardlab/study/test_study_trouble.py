@@ -136,4 +136,4 @@ def test_what_could_not_be_recorded_is_said(run, monkeypatch):
 
 def test_a_sentence_has_the_file_and_the_remedy():
     told = sentence(PermissionError(errno.EACCES, "Permission denied", "/a/page.ipynb"))
-    assert told.startswith("/a/page.ipynb: you may not read or write there") and "--folder" in told
+    assert told.startswith("/a/page.ipynb: you have no permission to read or write there") and "--folder" in told

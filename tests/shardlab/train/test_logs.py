@@ -137,7 +137,7 @@ def test_the_mfu_is_a_share_of_a_peak(calibration_file, monkeypatch):
     peak, told = peak_flops(recipe(), 8)
     assert peak == 2 * 1.5e11 and "measured here" in told
     assert peak_flops(recipe(step={"dtype": "float64"}), 8)[0] == 0.0
-    assert peak_flops(recipe(log={"peak_flops": 1e12}), 8) == (8e12, "stated in log.peak_flops")
+    assert peak_flops(recipe(log={"peak_flops": 1e12}), 8) == (8e12, "given in log.peak_flops")
     model = build.transformer_of(recipe(experts=EXPERTS))
     assert mfu(model, 100, 2.0, 1e9) == pytest.approx(100 * model_flops_per_token(model) / 2e9)
     assert mfu(model, 100, 2.0, 0.0) is None
@@ -148,7 +148,7 @@ def test_the_mfu_is_a_share_of_a_peak(calibration_file, monkeypatch):
 def test_the_curve_of_two_runs():
     ax = Figure().subplots()
     words = draw_losses(ax, [[(1, 5.0), (2, 4.0)], [(2, 4.0), (3, 3.5)]])
-    assert words == "In words: the loss goes from 5.000 to 3.500 in 3 steps, in 2 runs, each of which begins at a dot."
+    assert words == "In words: the loss goes from 5.000 to 3.500 in 3 steps, in 2 runs; each later run begins at a dot."
     assert "from 5.00 to 3.50" in ax.get_title(loc="left")
     with pytest.raises(ValueError, match="at least one run"):
         draw_losses(ax, [[]])

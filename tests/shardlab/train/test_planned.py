@@ -37,11 +37,11 @@ def test_plans_are_recipes_that_can_be_built(calibration, tmp_path, model):
 
 
 REFUSED = {
-    "ffn = 172, and the course's GPT 256": replace(SMALL, ffn=172),
-    "bias = False, and the course's GPT True": replace(SMALL, bias=False),
-    "norm_vectors = 2, and the course's GPT 4": replace(SMALL, norm_vectors=2),
-    "head_dim = 32, and the course's GPT 16": replace(SMALL, head_dim=32),
-    "a vocabulary of 100, and tokens are bytes: use 256": replace(SMALL, vocab=100),
+    "ffn = 172, but the course's GPT 256": replace(SMALL, ffn=172),
+    "bias = False, but the course's GPT True": replace(SMALL, bias=False),
+    "norm_vectors = 2, but the course's GPT 4": replace(SMALL, norm_vectors=2),
+    "head_dim = 32, but the course's GPT 16": replace(SMALL, head_dim=32),
+    "a vocabulary of 100 is too small, because tokens are bytes: use 256": replace(SMALL, vocab=100),
     "dense_layers = 1": replace(MIXED, dense_layers=1),
 }
 
@@ -54,7 +54,7 @@ def test_models_that_the_courses_gpt_is_not(sentence, tmp_path):
 
 
 def test_chunks_that_no_schedule_makes(tmp_path):
-    with pytest.raises(ValueError, match="4 chunks on each stage"):
+    with pytest.raises(ValueError, match="it has 4 chunks per stage"):
         recipe_of(SMALL, Layout(pp=2, virtual=4, num_microbatches=4), steps=8, folder=tmp_path)
 
 
@@ -65,7 +65,7 @@ def test_a_recipe_as_toml_is_the_recipe():
 
 def test_what_was_measured_beside_what_was_said(tmp_path, calibration):
     one = plan(SMALL, as_accelerator(calibration), 2, 8, best=1)[0]
-    with pytest.raises(ValueError, match="has measured nothing: give it 5 steps or more"):
+    with pytest.raises(ValueError, match="recorded no measurement: give it 5 steps or more"):
         beside(one, SMALL, tmp_path)
     sent = [{"sent": {"dp": 5.0}, "peak": 7}, {"sent": {"dp": 6.0, "tp": 1.0}, "peak": 3}]
     rows = [{"step": step, "loss": 1.0, "seconds": float(step)} for step in range(1, 8)]

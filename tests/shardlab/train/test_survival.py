@@ -125,7 +125,7 @@ def test_a_lost_rank_is_named_and_the_curve_is_an_unbroken_runs(tmp_path, fault,
 def test_who_is_left_goes_on_with_fewer_replicas(tmp_path):
     whole, _ = trained(tmp_path, "whole", {"dp": 2})
     broken, told = trained(tmp_path, "broken", {"dp": 2}, signal.SIGKILL, on_lost_rank="shrink")
-    assert "rank 1 (" in told and "going on with 1 of 2 ranks: mesh.dp = 1" in told and "goodput" in told
+    assert "rank 1 (" in told and "continuing with 1 of 2 ranks: mesh.dp = 1" in told and "goodput" in told
     assert [step for step, *_ in broken] == [*range(1, 13)]
     for one, other in zip(broken, whole, strict=True):
         assert one[1:] == pytest.approx(other[1:], rel=1e-4)
