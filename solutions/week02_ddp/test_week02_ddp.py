@@ -97,7 +97,7 @@ def test_marks_change_nothing_on_one_process():
 @pytest.mark.parametrize(
     ("exercise", "name", "points", "words"),
     [
-        ("ddp-backward", "after_the_backward", 2, "has not left when the backward reaches layer"),
+        ("ddp-backward", "after_the_backward", 2, "is not sent before the backward reaches layer"),
         ("ddp-backward", "synchronous", 2, "a hook that waits never ends"),
         ("top-k", "no_feedback", 1.5, "Right: one step."),
     ],
