@@ -114,8 +114,8 @@ CHECK = Check(
     hints=(
         "Step 0 tests what is chosen and sent: each rank keeps different positions, so send positions as well as values. "
         "The later steps test what becomes of the rest.",
-        "All-gather int32 positions and float32 values; add all values at their positions, divide by N. "
-        "index_add_ adds where two ranks chose the same position; total[where] = what loses one of them.",
+        "All-gather int32 positions and float32 values, add the values at their positions, divide by N. index_add_ "
+        "adds where two ranks chose the same position; total[where] = what loses one of them.",
         "whole = gradient + left_out; choose from whole; left_out = whole, with zeros where you have sent.",
     ),
 )
