@@ -38,8 +38,8 @@ def _judge_same_order(case: Case, task: Task, reply: Reply) -> str | None:
                 or received.shape != expected.shape
             ):
                 return (
-                    f"On rank {rank}, the mean {name} must be a tensor of shape {list(expected.shape)} and of the input's "
-                    "dtype."
+                    f"On rank {rank}, the mean {name} must be a tensor of shape {list(expected.shape)} and have the "
+                    "dtype of the input."
                 )
             if not torch.allclose(received, expected, rtol=1e-6, atol=1e-6):
                 return f"On rank {rank}, the {name} is not the mean over the {len(working(task))} ranks of the group."

@@ -112,7 +112,7 @@ CHECK = Check(
     parts={ONE_STEP: 0.5, FEEDBACK: 0.5},
     timeout=10.0,
     hints=(
-        "Step 0 tests what is chosen and sent: each rank keeps different positions, so send positions as well as values. "
+        "Step 0 tests what is chosen and sent: ranks keep different positions, so send positions as well as values. "
         "The later steps test what becomes of the rest.",
         "All-gather int32 positions and float32 values, add the values at their positions, divide by N. index_add_ "
         "adds where two ranks chose the same position; total[where] = what loses one of them.",
