@@ -50,9 +50,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         longest = len(files[0])
         return f"{told}: return a list of (file, begin, end), with 0 <= begin <= end <= {longest}, the files' length."
     if len(received) > pieces:
-        return (
-            f"{told}: {len(received)} ranges where {pieces} are enough. Merge adjacent ranges, and omit empty ones."
-        )
+        return f"{told}: {len(received)} ranges where {pieces} are enough. Merge adjacent ranges, and omit empty ones."
     problem = _wrong_numbers([number for file, begin, end in received for number in files[file][begin:end]], needed)
     return problem and f"{told}: {problem}"
 

@@ -39,7 +39,7 @@ def _make(case: Case, rng: Random) -> Task:
     if case.get("large"):
         logits += LARGE * normal(rng, tokens, 1, dtype=torch.float32).sign()
     targets = torch.tensor([rng.randrange(vocabulary) for _ in range(tokens)])
-    targets[:2] = torch.tensor([0, vocabulary - 1])  # always include targets on the first rank and on the last rank with columns
+    targets[:2] = torch.tensor([0, vocabulary - 1])  # always on the first rank and on the last
     losses, gradient = one_process(logits, targets)
     padding = (0, columns * len(members) - vocabulary)
     parts = pad(logits, padding, value=PADDING + case.get("large", 0) * LARGE).split(columns, 1)
