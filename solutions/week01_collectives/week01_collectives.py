@@ -117,8 +117,8 @@ check("week01.naive-bill", naive_all_reduce_bill, cases=cases)
 # | 1: send the other rank's half, add the half you receive | `[ 11 22 │ · · ]` | `[ · · │ 33 44 ]` |
 # | 2: send the half you finished | `[ 11 22 │ 33 44 ]` | `[ 11 22 │ 33 44 ]` |
 #
-# Each rank sent four numbers. Going through rank 0, eight numbers would have entered or left that one rank. With four
-# ranks there are four chunks and more steps, but the same two phases: chunks accumulate their sum, then finished
+# Each rank sent four numbers. If they all went through rank 0, eight numbers would enter or leave that rank. With
+# four ranks there are four chunks and more steps, but the same two phases: chunks accumulate their sum, then finished
 # chunks go around the ring.
 
 # %%
@@ -237,7 +237,7 @@ check("week01.exchange", exchange, cases=cases)
 # | step 1 | chunk 1 | chunk 2 | chunk 0 |
 # | ends with | chunk 0 | chunk 1 | chunk 2 |
 #
-# **`ring_reduce_scatter(chunks, *, group)`**: takes N flat tensors and returns the finished chunk of this rank as a
+# **`ring_reduce_scatter(chunks, *, group)`** takes N flat tensors and returns the finished chunk of this rank as a
 # new tensor. Chunks may differ in size and may be empty. Leave the caller's chunks unchanged, and use only send and
 # receive, no collective. You send N−1 messages: every chunk except your own, once. *About 8 lines.*
 #
@@ -411,7 +411,7 @@ check("week01.same-order", average_loss_and_gradient, cases=cases)
 #   total comes back down. That is ⌈log₂ N⌉ levels up and as many down, S bytes each.
 #
 # So the ring sends many small messages, and the tree a few large ones. **By hand**, 4 ranks, 8 bytes, α = 1 s, β = 1
-# s per byte: the ring takes 6 · (1 + 2) = 18 s, the tree 4 · (1 + 8) = 36 s. With α = 20 s it is 132 against 112.
+# s per byte: the ring takes 6 · (1 + 2) = 18 s, the tree 4 · (1 + 8) = 36 s. With α = 20 s they take 132 s and 112 s.
 #
 # **`all_reduce_seconds(num_ranks, num_bytes, alpha, beta, algorithm)`** returns the seconds; `algorithm` is `"ring"` or
 # `"tree"`. *About 5 lines.*
@@ -665,9 +665,9 @@ check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=cases)
 # %% [markdown]
 # ## 12 · Interview: 8 → 64 GPUs, does all-reduce time double?
 #
-# First the two factors. **`eight_to_sixty_four()`** returns two factors: by how much the bandwidth term (the
-# coefficient of S·β) of a ring grows, and by how much the latency term (the coefficient of α) does. From 2 to 4
-# ranks, for example, they go from 1 to 1.5 and from 2 to 6: factors of 1.5 and 3. *One line.*
+# Start with two numbers. **`eight_to_sixty_four()`** returns the factors by which the bandwidth term (the coefficient
+# of S·β) and the latency term (the coefficient of α) of a ring grow. From 2 to 4 ranks, for example, they go from 1
+# to 1.5 and from 2 to 6: factors of 1.5 and 3. *One line.*
 
 
 # %% exercise="week01.eight-to-sixty-four"

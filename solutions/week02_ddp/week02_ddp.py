@@ -901,11 +901,12 @@ check("week02.ten-and-eight", ten_and_eight)
 #
 # I measured about 55% with one bucket and about 81% with eight. With eight it stays below 88% because the first
 # bucket is ready only after the first layer of the backward, and until then the link is idle. Smaller first buckets
-# help; buckets that are too small pay α each. First I would check that it overlaps at all (bucket size, an early
-# parameter in the last bucket, a hook that waits). Then I would accumulate microbatches under no_sync: half the
-# communication per sample, for a larger batch. Then bf16 gradients, half of the bytes: 4 ms fit behind the backward
-# except for the last bucket. Then a faster link. Top-k or 1-bit would make it a tenth, but 8 ms only need to become
-# 6, and bf16 does that without affecting convergence.
+# help; buckets that are too small pay α each.
+#
+# First I would check that it overlaps at all (bucket size, an early parameter in the last bucket, a hook that waits).
+# Then I would accumulate microbatches under no_sync: half the communication per sample, for a larger batch. Then bf16
+# gradients, half of the bytes: 4 ms fit behind the backward except for the last bucket. Then a faster link. Top-k or
+# 1-bit would make it a tenth, but 8 ms only need to become 6, and bf16 does that without affecting convergence.
 #
 # Full marks: 56% and 88% with the reason, the student's own numbers, why the last or first bucket costs time, a cheap
 # remedy before an expensive one.

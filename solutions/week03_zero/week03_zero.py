@@ -58,8 +58,8 @@ from autograder import check
 # bytes are the **model states** (模型状态). Eight data-parallel ranks hold eight identical copies of them.
 #
 # > **One convention.** Weeks 3 to 9 and 11 count bytes as the ZeRO paper does: gradients are kept and sent in bf16, 2
-# > bytes, for a total of 16. Megatron sums and sends the gradients of a bf16 model in float32: 4 bytes, for a total
-# > of 18. The course's planner and weeks 10, 15 and 16, where a plan has to fit a real GPU, do the same.
+# > bytes, so a parameter takes 16. Megatron sums and sends the gradients of a bf16 model in float32, 4 bytes, so a
+# > parameter takes 18. The course's planner and weeks 10, 15 and 16, where a plan has to fit a real GPU, do the same.
 
 # %%
 stages = ["DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
@@ -127,7 +127,7 @@ def memory(billions=7, num_ranks=8):
 # %% [markdown]
 # ## 2 · The picture first
 #
-# Two ranks hold the same four weights, and each rank has the gradients of its own part of the batch. Rank 0 owns the
+# Two ranks hold the same four weights, and each rank has the gradients from its part of the batch. Rank 0 owns the
 # first half of the weights, rank 1 the second. Only the owner keeps Adam's state for a weight, and only the owner
 # updates it.
 #
@@ -197,7 +197,7 @@ def flatten_and_pad(tensors, num_ranks):
 
 
 def unflatten(flat, tensors):
-    """Parts of the vector with the shapes of `tensors`, in order. What is left over is padding."""
+    """Parts of the vector with the shapes of `tensors`, in order. The rest is padding."""
     ### BEGIN SOLUTION
     parts, begin = [], 0
     for tensor in tensors:
@@ -278,13 +278,13 @@ print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n,
 #
 # Write three functions in one cell. Ranks are ranks *in the group*, and rank r owns slice r.
 #
-# - **`mean_slice(tensors, *, group)`**: returns this rank's slice of the mean of the tensors over the ranks,
+# - **`mean_slice(tensors, *, group)`** returns this rank's slice of the mean of the tensors over the ranks,
 #   flattened and padded, in their dtype. It must send no more than a reduce-scatter, (N−1)/N of the padded vector's
 #   bytes, and leave its inputs unchanged. *About 4 lines.*
-# - **`zero1_state(parameters, *, group)`**: returns Adam's state for this rank's slice only: 12 bytes for each of its
+# - **`zero1_state(parameters, *, group)`** returns Adam's state for this rank's slice only: 12 bytes for each of its
 #   parameters. It sends nothing. A view of a longer vector keeps the whole vector alive; one case measures peak
 #   memory. *2 lines.*
-# - **`zero1_step(parameters, mean, state, lr, *, group)`**: takes one step; `mean` is what your `mean_slice` returns.
+# - **`zero1_step(parameters, mean, state, lr, *, group)`** takes one step; `mean` is what your `mean_slice` returns.
 #   It overwrites `state` and, on every rank, all `parameters`. It sends the new weights in the model's dtype, (N−1)/N
 #   of the model. *About 6 lines.*
 #
@@ -297,7 +297,7 @@ print({n: f"slices of {size}, padding {padding}, state {12 * size} bytes" for n,
 # `[3, 2]`. Its `zero1_state` has master `[5, 5]`, momentum `[0, 0]`, variance `[0, 0]`: 24 bytes. `zero1_step` updates
 # the master, gathers both ranks' halves and writes them into the parameters.
 #
-# **Predict first:** an optimizer that shards nothing ends up with the same weights. How can the check tell?
+# **Predict first:** an optimizer that shards nothing ends up with the same weights. How can the check detect that?
 
 
 # %% exercise="week03.zero1"
@@ -396,8 +396,9 @@ print("kept:", gradients_alive(False), " freed in the hook:", gradients_alive(Tr
 # <details><summary>Hint 2: the hook, one line missing</summary>
 #
 # ```python
-# def arrived(parameter): slices[parameter] = mean_slice([parameter.grad], group=group) ...  # what still holds the
-# full gradient?
+# def arrived(parameter):
+#     slices[parameter] = mean_slice([parameter.grad], group=group)
+#     ...  # what still holds the full gradient?
 # ```
 # </details>
 
@@ -666,7 +667,7 @@ check("week03.two-gpus", hundred_million_on_two)
 # Besides the states, memory holds activations, which grow with batch and sequence, buckets being sent, temporary
 # buffers of the update, and what the allocator wastes.
 #
-# Full marks: four numbers with their terms, a choice with its bytes sent, one thing besides the states.
+# Full marks: four numbers with their terms, a choice with its bytes sent, one other use of memory.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -168,10 +168,13 @@ check("week04.n-times", zero3_saves, cases=cases)
 # <details><summary>Hint 2: two lines missing</summary>
 #
 # ```python
-# passes = [*range(num_units), *reversed(range(num_units))] plan, held = [], set() for place, unit in
-# enumerate(passes): for ahead in passes[place : place + prefetch + 1]: ...  # gather it, unless it is held
-# plan.append(f"{'forward' if place < num_units else 'backward'} {unit}") ...  # free what is not in the window of the
-# next pass
+# passes = [*range(num_units), *reversed(range(num_units))]
+# plan, held = [], set()
+# for place, unit in enumerate(passes):
+#     for ahead in passes[place : place + prefetch + 1]:
+#         ...  # gather it, unless it is held
+#     plan.append(f"{'forward' if place < num_units else 'backward'} {unit}")
+#     ...  # free what is not in the window of the next pass
 # ```
 # </details>
 

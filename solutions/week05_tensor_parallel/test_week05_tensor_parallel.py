@@ -149,7 +149,7 @@ def reduced_by_megatron():
 
 @pytest.mark.slow
 def test_megatrons_reduce_returns_what_is_not_contiguous_unreduced():
-    """What section 4 says about the pinned version."""
+    """Section 4 claims this about the pinned version."""
     for (plain, transposed), x in shardlab.run(reduced_by_megatron, ranks=2, timeout=60):
         assert torch.equal(plain, 2 * x)
         assert torch.equal(transposed, x.T)

@@ -377,8 +377,8 @@ check("week05.mlp", mlp_step, cases=[equal, uneven, alone])
 # %% [markdown]
 # ### The same in four lines of PyTorch
 #
-# You tell DTensor's `parallelize_module` how each layer is split; the package provides such layers as modules. Here
-# are both on two ranks, compared with one process and with your MLP:
+# DTensor's `parallelize_module` takes a plan of how each layer is split; the package provides such layers as modules.
+# Here are both on two ranks, compared with one process and with your MLP:
 
 
 # %%
@@ -420,9 +420,8 @@ for name, (output, gradient, sent_bytes, kinds) in found.items():
 #
 # ## 6 · A loss that never sees the logits
 #
-# The head's matrix is split by columns, so a rank has the logits (对数几率) of its own part of the vocabulary. The
-# loss of a token is log Σ exp(logit) − logit of the target. By hand, two ranks, a vocabulary of four, and a target of
-# 2:
+# The head's matrix is split by columns, so a rank has the logits (对数几率) for its part of the vocabulary. The loss
+# of a token is log Σ exp(logit) − logit of the target. By hand, two ranks, a vocabulary of four, and a target of 2:
 #
 # | | rank 0 has columns 0 and 1 | rank 1 has 2 and 3 | together |
 # |---|---|---|---|
@@ -445,7 +444,8 @@ for name, (output, gradient, sent_bytes, kinds) in found.items():
 # <details><summary>Hint: which tokens are mine</summary>
 #
 # ```python
-# first = dist.get_rank(group) * logits.shape[1] is_mine = (targets >= first) & (targets < first + logits.shape[1])
+# first = dist.get_rank(group) * logits.shape[1]
+# is_mine = (targets >= first) & (targets < first + logits.shape[1])
 # place = (targets - first).where(is_mine, 0)  # always a column that I have
 # ```
 # </details>

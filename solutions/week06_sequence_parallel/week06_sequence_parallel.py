@@ -37,7 +37,7 @@
 #
 # <details><summary>What does autograd keep for `y = x @ w` until the backward?</summary>
 #
-# x and w: the gradient of w needs x, and that of x needs w. w exists anyway. x is an **activation** (激活值).
+# x and w: the gradient of w needs x, and that of x needs w. w is stored in any case. x is an **activation** (激活值).
 # </details>
 
 # %%

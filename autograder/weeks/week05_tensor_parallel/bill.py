@@ -1,4 +1,4 @@
-"""Bytes that tensor parallelism sends: a layer's all-reduces, and the loss with three numbers per token or all logits."""
+"""Bytes that tensor parallelism sends: for a layer, and for the loss with three numbers per token or all logits."""
 
 from __future__ import annotations
 
