@@ -240,10 +240,10 @@ def mean_slice(gradient, shard, group):
 # `[1, 2]`.
 #
 # **`zero3_step(shards, x, gradient, *, group)`** runs forward and backward and returns `(output, slices)`. `gradient`
-# is the gradient of this rank's loss for its output; `slices[u]` is this rank's slice of the mean gradient of weight
-# u, padding included. Gather a unit for its forward, free it, gather it again for its backward, and reduce-scatter
-# its gradient before you continue with the next unit. Handle each unit separately; you may gather the last one only
-# once. Leave the inputs unchanged. *About 13 lines.*
+# is the gradient of this rank's loss with respect to its output; `slices[u]` is this rank's slice of the mean
+# gradient of weight u, padding included. Gather a unit for its forward, free it, gather it again for its backward,
+# and reduce-scatter its gradient before you continue with the next unit. Handle each unit separately; you may gather
+# the last one only once. Leave the inputs unchanged. *About 13 lines.*
 #
 # Autograd gets in the way here: `x @ weight` *saves* the weight for its backward, and what autograd saves is not
 # freed. So run the forward without autograd. In the backward, run the layer once more with autograd, and call its
@@ -732,7 +732,8 @@ check("week04.ethernet", seconds_a_step, cases=cases)
 # times as fast, so keep the slices within a node (hybrid sharding, or hpZ for the backward) and send only gradients
 # over Ethernet, 1/8 of them from each GPU, in 8 bits. Both have a price: memory for the copies, precision for the bits.
 #
-# Full marks: both numbers with their reason, one measured number, batch against GPUs, one remedy with its price.
+# Full marks: both numbers with their reason, one measured number, larger batch compared with more GPUs, one remedy
+# with its price.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -746,8 +747,8 @@ check("week04.ethernet", seconds_a_step, cases=cases)
 #
 # <details><summary>You accumulate gradients over 8 microbatches. What does ZeRO-3 send, and DDP?</summary>
 #
-# ZeRO-3 gathers twice in every microbatch: 16 gathers, and 8 reductions if it keeps no whole gradients. DDP all-reduces
-# once, at the end.
+# ZeRO-3 gathers twice in every microbatch: 16 gathers, and 8 reductions if it keeps no full gradients. DDP
+# all-reduces once, at the end.
 # </details>
 #
 # <details><summary>FSDP runs out of memory at the first forward, though 16P/N fits easily. Where do you look?</summary>

@@ -133,7 +133,7 @@ def block(step=20):
 # numbers for 2 tokens are 24 bytes, and their all-reduce sends 24. All logits are 2 · 2 · 8 = 32 bytes, of which an
 # all-gather sends half: 16.
 #
-# > **What grading varies.** Checks show some cases. Grading draws new numbers: other sizes, one to four ranks, parts
+# > **What the grade varies.** Checks show some cases. Grading draws new numbers: other sizes, one to four ranks, parts
 # > of equal and of unequal width, vocabularies that cannot be split evenly, and often a group that is only a part of
 # > the world.
 
@@ -822,8 +822,8 @@ for ranks in (8, 16, 32, 64):
 # The states of the figure can be *checked* before any rank starts.
 # [spmd_types](https://github.com/meta-pytorch/spmd_types) gives every tensor a type per mesh axis that also says what
 # its gradient is: `I`, a copy whose gradient is a copy; `R`, a copy whose gradient is a partial sum (after f); `V`, a
-# part; `P`, a partial sum. f is `I → R`, g is `P → I`. The findings of Megatron-LM 7452 were made with it. After `pip
-# install spmd_types==0.3.1`:
+# part; `P`, a partial sum. f is `I → R`, g is `P → I`. The findings of Megatron-LM 7452 were obtained with it. After
+# `pip install spmd_types==0.3.1`:
 
 
 # %%

@@ -134,7 +134,7 @@ figures.show(figure, figures.draw_regions(ax, tensors, title=title))
 # 8·(34 + 5) = 312. Tensor parallel: 8·(10 + 24/2 + 5/2) = 196; with sequence parallelism 312/2 = 156. Selective
 # recomputation leaves out the scores: 8·(10 + 12) = 176 and 8·34/2 = 136. Full: 2·8 = 16.
 #
-# > **What grading varies.** Checks show some cases. Grading draws new ones: other sizes, float32, float64 and
+# > **What the grade varies.** Checks show some cases. Grading draws new ones: other sizes, float32, float64 and
 # > bfloat16, one to four ranks, groups that are only a part of the world, and sequences that cannot be split evenly.
 
 
@@ -167,9 +167,10 @@ check("week06.activations", activation_bytes, cases=[gpt3, {"s": 512, "b": 4, "h
 # ranks. With the numbers above: 1·10 + 2·20 + 1·30 + 2·40 = 160, and 1·40 + 2·60 = 160.
 #
 # **Write `gather_sequence` and `scatter_sequence`**, forward and backward. (They are the paper's g and ḡ; week 5's g
-# is a different operator.) `x` is `(positions, b, h)` and may not be contiguous in memory (`contiguous()`). If a
-# sequence cannot be split evenly, raise a ValueError **on every rank, before anything is sent**, that names the
-# number of positions and the number of ranks. *About 12 lines.* The check calls `there_and_back`; do not change it.
+# is a different operator.) `x` is `(positions, b, h)` and is not necessarily contiguous in memory (use
+# `contiguous()`). If a sequence cannot be split evenly, raise a ValueError **on every rank, before anything is
+# sent**, that names the number of positions and the number of ranks. *About 12 lines.* The check calls
+# `there_and_back`; do not change it.
 #
 # <details><summary>Hint: what to call</summary>
 #
@@ -457,7 +458,7 @@ for name, finish in {"nothing": nothing, "averaged": averaged}.items():
 # passes that test too, and only a comparison with one process reveals it: the norms learn t times too slowly. Adam
 # hides even that, because it divides by the magnitude of the gradient.
 #
-# - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446): prints the last norm's gradient on four
+# - [Megatron-LM#1446](https://github.com/NVIDIA/Megatron-LM/issues/1446) prints the last norm's gradient on four
 #   ranks; its first number is 0.00299, 0.00298, 0.00303 and 0.00191.
 # - [gpt-neox#1257](https://github.com/EleutherAI/gpt-neox/pull/1257): without the sum the loss stays near 8;
 #   [#1259](https://github.com/EleutherAI/gpt-neox/pull/1259) turns a mean into a sum, and says that other things were
@@ -770,9 +771,10 @@ print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {
 # scores, 64 of 98, so 65%, and 4.25sbh or 178 MB are left: 1/4.94, the abstract's fifth.
 #
 # It costs 4bs²h of 3 · (24bsh² + 4bs²h), 0.55%, where full recomputation costs a third: 98% less, so the abstract's
-# "over 90%" of *time* is plausible, since time is more than FLOPs. 54.2/42.1 is 1.287, "29% faster"; FLOPs alone would
-# allow 1.326. The README's 57.0/56.0 is 1.018, but the derivation gives 1.0055. Either the README counts more than the
-# attention core's forward as recomputed (its forward and backward together would give 1.016), or something else was.
+# "over 90%" of *time* is plausible, since time is more than FLOPs. 54.2/42.1 is 1.287, "29% faster"; FLOPs alone
+# would allow 1.326. The README's 57.0/56.0 is 1.018, but the derivation gives 1.0055. Either the README counts more
+# than the attention core's forward as recomputed (its forward and backward together would give 1.016), or something
+# else differs.
 #
 # At s = 32,768 the scores are 1,024 of 1,058: first use a kernel that never stores them (flash attention), then split
 # the sequence further.
