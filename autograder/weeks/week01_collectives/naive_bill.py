@@ -1,4 +1,4 @@
-"""What rank 0 sends and receives when everything goes through it."""
+"""Messages and bytes at rank 0 when everything goes through it."""
 
 from __future__ import annotations
 

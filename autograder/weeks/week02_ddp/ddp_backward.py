@@ -82,7 +82,7 @@ def _rows(rng: Random, width: int) -> Tensor:
 
 def _judge_backward(case: Case, task: Task, reply: Reply) -> str | None:
     if problem := failed(reply):
-        waits = "Here a rank can enter the next layer only after gradients are sent: a hook that waits never ends.\n"
+        waits = "Here a rank enters the next layer only while gradients are in flight: a hook that waits never ends.\n"
         return waits + problem if case["part"] == OVERLAP and problem == reply.report else problem
     num_ranks = len(working(task))
     for rank in working(task):

@@ -21,6 +21,6 @@ CHECK = reading_check(
     hints=(
         "Open the named files; each question is answered by a line or two of code.",
         "A number of bytes; a function whose name begins with _; for the order, a definition is not yet a call.",
-        "One MiB; what __init__ calls under init_sync; cast, divide, reduce, and copy when the result is there.",
+        "One MiB; the function that __init__ calls under init_sync; cast, divide, reduce, and copy the result.",
     ),
 )

@@ -54,7 +54,7 @@ def _judge(case: Case, task: Task, reply: Reply) -> str | None:
         args = reported.get("args")
         received = args[0] if isinstance(args, list | tuple) and args and isinstance(args[0], list | tuple) else []
         if len(received) != len(task.expected[rank]):
-            return f"Rank {rank} changes its list of slices. Scale the slices in place instead."
+            return f"Rank {rank} no longer has the same list of slices. Scale the slices in place."
         for place, (one, expected) in enumerate(zip(received, task.expected[rank], strict=True)):
             if problem := wrong_value(rank, one, expected, f"slice {place}", relative=relative):
                 return problem

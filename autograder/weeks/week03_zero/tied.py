@@ -1,4 +1,4 @@
-"""Gradients reduced in the backward with one call per layer, for a model whose head shares the embedding's weight."""
+"""Gradients reduced in the backward with one call per layer. The model's head shares the embedding's weight."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ PADDING = -1
 
 
 def files_of(unit_sizes: list[int], num_files: int) -> list[list[int]]:
-    """What each old rank saved: its slice of every unit, in order. Each number is its own index; padding is -1."""
+    """The file of each old rank: its slice of every unit, in order. Each number is its own index; padding is -1."""
     files: list[list[int]] = [[] for _ in range(num_files)]
     begin = 0
     for num in unit_sizes:

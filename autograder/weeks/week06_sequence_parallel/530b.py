@@ -1,4 +1,4 @@
-"""Five numbers for a layer of the 530B model: what it keeps, and what selective recomputation saves and costs."""
+"""Five numbers for a layer of the 530B model: bytes kept, and the savings and cost of selective recomputation."""
 
 from __future__ import annotations
 

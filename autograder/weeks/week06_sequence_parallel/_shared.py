@@ -1,4 +1,4 @@
-"""Shared by this week's checks: what a layer keeps with each kind of recomputation, and gradients that are too large.
+"""Shared by this week's checks: bytes kept with each kind of recomputation, and gradients that are too large.
 
 Symbols (arXiv 2205.05198): s sequence, b microbatch, h hidden, a heads, t tensor-parallel size.
 """

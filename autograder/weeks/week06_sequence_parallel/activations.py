@@ -54,7 +54,7 @@ CHECK = Check(
     program="without_ranks",
     masked=(*FORMULAS, "shardlab.costs"),
     hints=(
-        "Three kinds of bytes: what tensor parallelism replicates (10), what it splits (24), and the scores (5as/h).",
+        "Three kinds of bytes: tensor parallelism replicates 10 and splits 24; the scores are 5as/h.",
         "Tensor parallelism divides 24 and the scores by t, sequence parallelism also the 10. Selective "
         "recomputation drops the scores. Full recomputation keeps the layer's input: 2 bytes per number.",
         "unit = s * b * h; scores = 5 * a * s / h; then unit * (34 + scores), unit * (10 + 24 / t + scores / t), …",

@@ -1,8 +1,8 @@
 """A layer that keeps only its inputs and is run again in the backward, with the same random numbers.
 
-Values and the next random number are compared with plain autograd on the trusted side, from the same seed. Only the
-kernel's peak-memory mark shows that nothing else is kept. Masks come from the layer's own generator, as in Megatron:
-torch's checkpoint, which cannot be masked, restores only the global state and would draw new masks.
+Values and the next random number are compared with plain autograd on the trusted side, from the same seed. The
+kernel's peak-memory mark shows that nothing but the inputs is kept. Masks come from the layer's own generator, as in
+Megatron: torch's checkpoint, which cannot be masked, restores only the global state and would draw new masks.
 """
 
 from __future__ import annotations
