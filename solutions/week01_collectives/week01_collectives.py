@@ -26,8 +26,8 @@
 #
 # <details><summary>What is a rank (进程序号)?</summary>
 #
-# One process of the job, and its number. Four ranks are four Python processes with separate memories. They share
-# nothing: a rank knows about another rank only what it was sent.
+# One process of the job, and its number. Four ranks are four Python processes with separate memories: a rank knows
+# about another only what it was sent.
 # </details>
 #
 # <details><summary>Who calls a collective?</summary>
@@ -52,11 +52,11 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Eight GPUs train a model of 7 billion parameters, each on its own part of the batch. Before the optimizer can take a
-# step, every GPU needs the **sum** of all eight gradients (梯度). In bf16 one gradient is 14 GB.
+# Eight GPUs train a model of 7 billion parameters, each on its own part of the batch. Before the optimizer can step,
+# every GPU needs the **sum** of all eight gradients (梯度). In bf16 one gradient is 14 GB.
 #
 # The obvious way: every rank sends its gradient to rank 0, which adds them up and sends the sum back. Guess how long
-# that takes on links of 50 GB/s. Then run the cell.
+# that takes on links of 50 GB/s, then run.
 
 # %%
 num_bytes, bandwidth = 7e9 * 2, 50e9
@@ -73,12 +73,12 @@ notes = [f"{num_bytes / bandwidth:.2f} s" for num_bytes in bars.values()]
 figures.show(figure, figures.draw_bars(ax, bars, title="One rank does all the work, or all share it", notes=notes))
 
 # %% [markdown]
-# Seven ranks wait for one. The links between those seven are idle, and a ninth GPU makes things worse. This week you
-# build the ring (环).
+# Seven ranks wait for one. Their other links are idle, and a ninth GPU makes things worse. This week you build the
+# ring (环).
 #
-# > **What to expect.** These times are bytes divided by the bandwidth on the data sheet, so expect more, never less.
-# > Latency and the additions take extra time, and no link reaches its data-sheet bandwidth: one user's ring reached
-# > 80% of NVLink's. Section 9 fits the model to your machine and prints a range.
+# > **What to expect.** These times are bytes over data-sheet bandwidth: expect more, never less. Latency and
+# > additions take extra time, and no link reaches its data sheet: one user's ring reached 80% of NVLink's. Section 9
+# > fits the model to your machine and prints a range.
 #
 # ### Warm-up: the cost of the naive way
 #
@@ -88,10 +88,9 @@ figures.show(figure, figures.draw_bars(ax, bars, title="One rank does all the wo
 # **`naive_all_reduce_bill(num_ranks, num_bytes)`** returns two numbers: how many messages rank 0 sends and receives,
 # and how many bytes they contain in total. *About 1 line.*
 #
-# > **Fresh cases.** Grading adds cases to those you see. This week they vary the numbers; the size, from one number
-# > (some chunks are then empty) to 60,000, not always divisible by N; the shape, flat or a matrix; the dtype
-# > (float32, float64, bfloat16, int64); the number of ranks, 1 to 6; and the group, often a part of the world, such
-# > as ranks 1 and 3.
+# > **Fresh cases.** Grading adds cases. This week they vary the numbers; sizes from 1 (some chunks are then empty) to
+# > 60,000, not always divisible by N; shapes; dtypes (float32, float64, bfloat16, int64); 1 to 6 ranks; and the
+# > group, often a part of the world, such as ranks 1 and 3.
 
 
 # %% exercise="week01.naive-bill"
@@ -156,7 +155,7 @@ figures.ring_stepper(num_ranks=4)
 # %% [markdown]
 # ## 4 · Talking in pairs
 #
-# Two ranks swap 4 KB. Both send first, then receive. **What happens? Commit to an answer, then run the cell.**
+# Two ranks swap 4 KB. Both send first, then receive. **What happens? Commit to an answer, then run.**
 
 
 # %%
@@ -175,8 +174,8 @@ except shardlab.RanksFailed as report:
 
 # %% [markdown]
 # It hangs: a deadlock (死锁). Here a `send` returns only when the other side receives, and neither side does. A
-# library may copy short messages into a buffer and return early. The same lines then work until a message no longer
-# fits in the buffer. Never rely on buffering.
+# library may copy short messages into a buffer and return early; the same lines then work until a message no longer
+# fits. Never rely on it.
 #
 # ### Hang hunt: `exchange`
 #
@@ -222,7 +221,7 @@ check("week01.exchange", exchange, cases=cases)
 # ## 5 · The first half: reduce-scatter
 #
 # You hold N chunks. In every step you send one chunk to the right, receive one from the left, and add your own part
-# to the chunk you received. You send that one next. After N−1 steps rank r holds the finished chunk r.
+# to it. You send that one next. After N−1 steps rank r holds the finished chunk r.
 #
 # **By hand**, 2 ranks and 4 numbers as in section 2. Rank 0 holds `[1 2]` and `[3 4]`, rank 1 `[10 20]` and `[30 40]`.
 # Rank 0 keeps chunk 0, so it sends its chunk 1, `[3 4]`; rank 1 sends its chunk 0, `[10 20]`. Rank 0 adds what it
@@ -355,8 +354,8 @@ check("week01.ring-all-reduce", ring_all_gather, ring_all_reduce, cases=cases)
 # %% [markdown]
 # ## 7 · The same order on every rank
 #
-# A training loop averages its loss, for the log, and its gradient. Somebody changed rank 0 so that it averages the
-# loss first. **What will each rank see? Predict, then run the cell.**
+# A training loop averages its loss, for the log, and its gradient. Somebody made rank 0 average the loss first.
+# **What will each rank see? Predict, then run.**
 
 
 # %%
@@ -375,7 +374,7 @@ except shardlab.RanksFailed as report:
 # %% [markdown]
 # One rank received a message of the wrong length and crashed, and its peer lost the connection. With NCCL they may
 # hang until a timeout, minutes later. If both tensors had the same shape, you would see no error at all: loss and
-# gradient would be *added to each other*. Look at the last line of the report: it says where the ranks diverge.
+# gradient would be *added to each other*. The report's last line says where the ranks diverge.
 #
 # ### Hang hunt: `average_loss_and_gradient`
 #
@@ -454,9 +453,9 @@ check("week01.all-reduce-seconds", all_reduce_seconds, cases=cases)
 # then does the same in reverse. It has the tree's steps and the ring's bytes, for powers of two. *Double binary
 # trees* send half of the tensor through each of two trees; a leaf of one is an inner node of the other.
 #
-# NCCL makes the same kind of estimate for each call (`src/graph/tuning.cc`). It can also choose *NVLS*, where
-# switches add, and *PAT*, a tree for all-gathers. Its protocols (协议) pack bytes: *Simple* for long messages, *LL*
-# and *LL128* for short ones. An NCCL "ring" is really several rings, one through each network card.
+# NCCL makes such an estimate for each call (`src/graph/tuning.cc`). It can also choose *NVLS*, where switches add,
+# and *PAT*, a tree for all-gathers. Its protocols (协议) pack bytes: *Simple* for long messages, *LL* and *LL128* for
+# short ones. An NCCL "ring" is several rings, one through each network card.
 #
 # ### Build the tree
 #
@@ -522,11 +521,11 @@ figure, ax = figures.new_axes(8, 3.6)
 figures.show(figure, figures.draw_traffic(ax, num_ranks, 4 * num_elements))
 
 # %% [markdown]
-# They are equal to the last byte. (This cell uses the package's `collectives.ring_all_reduce`. As soon as your check
-# passes, use your own `ring_all_reduce` instead, here and below.) The figure shows all collectives on one axis.
+# Equal to the last byte. (This is the package's `collectives.ring_all_reduce`. Once your check passes, use your own
+# `ring_all_reduce`, here and below.) The figure shows all collectives on one axis.
 #
-# **Seconds.** Four ranks share this machine and its cores, so expect noise. We repeat each measurement, take the
-# slowest rank of each repetition, and then the best repetition for each size.
+# **Seconds.** Four ranks share this machine and its cores, so expect noise. We take the slowest rank of each
+# repetition and the best repetition for each size.
 
 
 # %%
@@ -546,9 +545,8 @@ for name, all_reduce in [("ring", collectives.ring_all_reduce), ("tree", collect
 # %% [markdown]
 # **Fit.** Both algorithms use the same link, so there are two unknowns. A step of the ring has four messages in
 # flight, a step of the tree at most two. With fewer cores than ranks, the ring's messages take turns (`turns`). The
-# first figure shows the residuals (残差), the part that the model does not explain, next to its dots. Their extremes
-# are the **range to expect** for a prediction. The best of 25 repetitions falls in this range; a single repetition
-# may take several times as long.
+# first figure shows the residuals (残差), what the model does not explain. Their extremes are the **range to
+# expect**: the best of 25 repetitions falls in it; a single one may take several times as long.
 #
 # **Crossover.** The lines of the second figure assume your link and one core per rank; the dots were measured on this
 # machine. Where do ring and tree cross, and why not where the lines cross?
@@ -574,8 +572,8 @@ figure, ax = figures.new_axes(8, 4)
 figures.show(figure, figures.draw_ring_against_tree(ax, 4, *my_link, **points))
 
 # %% [markdown]
-# Now predict what you cannot measure: your link with any N and any S. The range comes from the fit. It was measured
-# on 4 ranks of one machine, so trust it less the further you move away from that.
+# Now predict what you cannot measure: your link with any N and any S. The range was measured on 4 ranks of one
+# machine, so trust it less the further you move away.
 
 
 # %% tags=["interactive"]
@@ -623,7 +621,7 @@ check("week01.reading", reading_answers)
 #
 # Take two nodes of two GPUs, a 2×2 mesh. Links inside a node are fast; the link between nodes is slow. A flat ring 0
 # → 1 → 2 → 3 → 0 crosses twice, 1 → 2 and 3 → 0, and sends 2(N−1)/N · S = 1.5 S over each. How much does it help if
-# ranks 0 and 1 first add up inside their node, and each then sends only one half of the sum across?
+# ranks 0 and 1 first add up inside their node, and each then sends one half of the sum across?
 #
 # **By hand**, one number per half: rank 0 holds `[1 2]`, rank 1 `[3 4]`, rank 2 `[10 20]`, rank 3 `[30 40]`. Inside
 # the nodes rank 0 gets `4` (1 + 3) and rank 1 `6`, rank 2 `40` and rank 3 `60`. Across, ranks 0 and 2 get `44`, ranks
@@ -639,10 +637,10 @@ print(f"one link per node: {flat} S with a flat ring, 2 · {cross} S here: {flat
 # only 1.5× is left with one NIC per GPU, too. NCCL does this, and later weeks count this way (`costs.links`).
 #
 # **`hierarchical_all_reduce(tensor, *, node_group, cross_group)`** returns the sum over all ranks as a new tensor,
-# and **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, no more than 2(M−1)/M of S/G
-# to other nodes. `node_group` holds the ranks of this node, `cross_group` the ranks at the same position as this rank
-# in every node. It must work for any shape, size, and dtype, and for any number of nodes and of ranks per node. The
-# functions you have written are all you need. *About 6 lines.*
+# and **no rank may send more than S/2 to the other node**; with M nodes of G ranks each, 2(M−1)/M of S/G to other
+# nodes. `node_group` holds the ranks of this node, `cross_group` the ranks at this rank's position in every node.
+# Support any shape, size, dtype, number of nodes, and ranks per node. Your own functions are all you need. *About 6
+# lines.*
 
 
 # %% exercise="week01.hierarchical-all-reduce"
@@ -665,9 +663,9 @@ check("week01.hierarchical-all-reduce", hierarchical_all_reduce, cases=cases)
 # %% [markdown]
 # ## 12 · Interview: 8 → 64 GPUs, does all-reduce time double?
 #
-# Start with two numbers. **`eight_to_sixty_four()`** returns the factors by which the bandwidth term (the coefficient
-# of S·β) and the latency term (the coefficient of α) of a ring grow. From 2 to 4 ranks, for example, they go from 1
-# to 1.5 and from 2 to 6: factors of 1.5 and 3. *One line.*
+# **`eight_to_sixty_four()`** returns the factors by which the bandwidth term (the coefficient of S·β) and the latency
+# term (the coefficient of α) of a ring grow. From 2 to 4 ranks, for example, they go from 1 to 1.5 and from 2 to 6:
+# factors of 1.5 and 3. *One line.*
 
 
 # %% exercise="week01.eight-to-sixty-four"
@@ -682,9 +680,8 @@ def eight_to_sixty_four():
 check("week01.eight-to-sixty-four", eight_to_sixty_four)
 
 # %% [markdown]
-# Now write the answer you would give, in five to eight sentences: both factors; seconds for a small and a large
-# tensor with *your* α and β (the sliders of section 9); which link the ring has to use when it leaves a node of
-# eight; what you would do about it.
+# Now answer in five to eight sentences: both factors; seconds for a small and a large tensor with *your* α and β (the
+# sliders of section 9); which link the ring has to use when it leaves a node of eight; what you would do about it.
 
 # %% [markdown] manual="week01.interview" points=2
 # ### BEGIN SOLUTION
@@ -712,13 +709,12 @@ check("week01.eight-to-sixty-four", eight_to_sixty_four)
 #
 # <details><summary>Rank 0 waits in a recv from rank 3; all others have returned. Where do you look?</summary>
 #
-# At the number of steps, or at an `if` that only some ranks enter: rank 3 has finished sending everything it thinks
-# it must send.
+# At the number of steps, or at an `if` that only some ranks enter: rank 3 believes that it has sent everything.
 # </details>
 #
 # <details><summary>Each rank updates only its share of the weights. Which half of an all-reduce is enough?</summary>
 #
-# The reduce-scatter. The all-gather comes after the update, with weights instead of gradients. That is ZeRO, week 3.
+# The reduce-scatter. The all-gather comes after the update, with weights instead of gradients: ZeRO, week 3.
 # </details>
 #
 # ## 14 · Take away

@@ -20,7 +20,7 @@
 #
 # - [ ] **build** DDP: one broadcast, hooks, buckets, and messages that are sent during the backward;
 # - [ ] **predict** what share of a step is spent waiting, with and without overlap;
-# - [ ] **compress** a gradient to one bit per number or to a tenth of its bytes, with almost the same loss.
+# - [ ] **compress** a gradient to one bit per number or to a tenth of its bytes, and keep the loss.
 #
 # **Before you start**, answer three questions for yourself.
 #
@@ -31,7 +31,7 @@
 #
 # <details><summary>In what order does a backward finish the gradients?</summary>
 #
-# From the last layer to the first. So the last layer's gradient could be sent when the backward has barely begun.
+# From the last layer to the first. So the last layer's gradient can be sent early.
 # </details>
 #
 # <details><summary>Where does autograd put a gradient, and what if there is one already?</summary>
@@ -50,10 +50,10 @@ from autograder import check
 # %% [markdown]
 # ## 1 · The problem in numbers
 #
-# Every GPU holds the whole model and processes its part of the batch. Before the optimizer can take a step, every GPU
-# needs the mean (平均) of all gradients. Two GPUs, connected by PCIe at 32 GB/s, compute for 10 ms per step; two
-# thirds of that is the backward. One model has 24 million fp32 parameters, the other 64 million. How much can the
-# link carry during one backward? Guess.
+# Every GPU holds the whole model and processes its part of the batch. Before the optimizer can step, all need the
+# mean (平均) of all gradients. Two GPUs, connected by PCIe at 32 GB/s, compute for 10 ms per step, two thirds of it
+# the backward. One model has 24 million fp32 parameters, the other 64 million. How much can the link carry during one
+# backward? Guess.
 
 # %%
 pcie, compute, window = 32e9, 0.010, 0.010 * 2 / 3
@@ -74,19 +74,19 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
         print(f"{name}, {label}: adds {added:.0%} to the compute, which is {share:.0%} of the step, without overlap")
 
 # %% [markdown]
-# Lecture notes say that DDP adds 20–40% to a step over PCIe and 5–10% over NVLink. You can now see where such ranges
-# come from: bytes, bandwidth, and seconds of compute. The number to watch is the **communication efficiency**:
-# compute / (compute + *exposed* communication). Exposed means that nothing is computed during that time.
+# Lecture notes say that DDP adds 20–40% to a step over PCIe and 5–10% over NVLink. Such ranges come from bytes,
+# bandwidth, and seconds of compute. Watch the **communication efficiency**: compute / (compute + *exposed*
+# communication), where exposed means that nothing is computed meanwhile.
 #
 # ### Warm-up: efficiency
 #
-# **`efficiency(compute_seconds, communication_seconds, window_seconds)`**: the window is the time in which the rank
-# is computing anyway; as much communication is hidden as fits into it. By hand: with 10 ms of compute, 4 ms of
-# communication, and a window of 3 ms, 1 ms is exposed, and the efficiency is 10/11. *About 2 lines.*
+# **`efficiency(compute_seconds, communication_seconds, window_seconds)`**: as much communication is hidden as fits
+# into the window, the time in which the rank computes anyway. By hand: with 10 ms of compute, 4 ms of communication,
+# and a window of 3 ms, 1 ms is exposed, and the efficiency is 10/11. *About 2 lines.*
 #
-# > **Fresh cases.** Grading adds cases to those you see. This week they vary the numbers; sizes, from a few to more
-# > than 20,000 numbers; dtypes (float32, float64 and bfloat16); 1 to 4 ranks; and the group, often a part of the
-# > world, such as ranks 1 and 3. They also vary layers, microbatches, and buckets, and which ranks have no gradient.
+# > **Fresh cases.** Grading adds cases. This week they vary the numbers; sizes, up to more than 20,000 numbers;
+# > dtypes (float32, float64 and bfloat16); 1 to 4 ranks; the group, often a part of the world, such as ranks 1 and 3;
+# > layers, microbatches, buckets, and which ranks have no gradient.
 
 
 # %% exercise="week02.efficiency"
@@ -110,7 +110,7 @@ check("week02.efficiency", efficiency, cases=cases)
 #
 # Four layers, 10 ms of compute, 8 ms on the link. F is the forward. Each layer's backward is drawn as two halves,
 # labeled with the layer's number. First all gradients are sent in one message after the backward, then each layer's
-# gradient is sent as soon as it is ready. Why does the second step take more than 10 ms?
+# as soon as it is ready. Why does the second step take more than 10 ms?
 
 # %%
 forward, backward = 0.010 / 3, [0.010 / 6] * 4  # seconds; backward: one entry per layer
@@ -133,9 +133,9 @@ for name, places in [("One message at the end", [3]), ("One message per layer", 
 #
 # ## 4 · Two lines that are easy to forget
 #
-# Four ranks fit the same weights with plain gradient descent. The first run is correct. In the second no rank
-# divides. In the third the ranks start with different weights. **Which run fails, and which only looks as if it
-# worked? Commit to an answer, then run the cell.**
+# Four ranks fit the same weights with plain gradient descent. The first run is correct, the second does not divide,
+# the third starts with different weights. **Which run fails, and which only looks as if it worked? Commit to an
+# answer, then run.**
 
 
 # %%
@@ -161,7 +161,7 @@ for divides, equal_start in [(True, True), (False, True), (True, False)]:
 # A sum instead of a mean acts like a learning rate that is N times too high, and this run explodes. With Adam you
 # would see almost no effect, because Adam divides a gradient by its own magnitude. Different starts are worse: **the
 # difference between two ranks never shrinks**, because both subtract the same mean. The gradients fit none of the
-# models, and yet the loss of each rank may fall.
+# models, yet each rank's loss may fall.
 #
 # ### Bug hunt: a sum instead of a mean
 #
@@ -201,12 +201,12 @@ check("week02.average-gradients", average_gradients, cases=cases)
 # costs α only once, but hides nothing.
 #
 # **`assign_buckets(sizes, bucket_bytes)`**: `sizes[i]` is the size of parameter i in bytes, in the order of the
-# model. Return a list of buckets, each a list of parameter numbers, in the order in which a backward finishes them:
-# the last parameter first. Fill greedily: a parameter goes into the open bucket if it fits; otherwise it opens the
-# next bucket. A parameter larger than a bucket gets its own bucket. *About 8 lines.*
+# model. Return a list of buckets, each a list of parameter numbers, in the order of the backward: last parameter
+# first. Fill greedily: a parameter goes into the open bucket if it fits; otherwise it opens the next bucket. A
+# parameter larger than a bucket gets its own bucket. *About 8 lines.*
 #
 # **By hand:** sizes `[4, 12, 4, 4]`, buckets of 8. Parameters 3 and 2 fill the first bucket. Parameter 1 is larger
-# than a bucket and gets its own; 0 does not fit there any more: `[[3, 2], [1], [0]]`.
+# and gets its own; 0 does not fit there: `[[3, 2], [1], [0]]`.
 
 
 # %% exercise="week02.assign-buckets"
@@ -232,9 +232,9 @@ check("week02.assign-buckets", assign_buckets, cases=cases)
 # %% [markdown]
 # **torch's rule** differs in two ways. It closes a bucket once it has *reached* its limit, so a bucket may exceed the
 # limit by nearly one parameter. And it does not rely on the order of the model: the first iteration uses one bucket
-# for everything and records the order in which the gradients actually arrive. Then the buckets are rebuilt (重建) in
-# that order, 1 MiB for the first, 25 MiB for the others. The cell shows the first difference: gradients of 20, 60, 40
-# and 100 bytes arrive one after the other. Where would your function split them?
+# and records the order in which gradients actually arrive. Then buckets are rebuilt (重建) in that order, 1 MiB for
+# the first, 25 MiB for the others. In the next cell gradients of 20, 60, 40 and 100 bytes arrive one after the other.
+# Where would your function split them?
 
 # %%
 sizes = [20, 60, 40, 100]  # bytes, in the order in which the gradients arrive
@@ -245,8 +245,8 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # ## 6 · DDP
 #
 # A *hook* (钩子) is a function that autograd calls when a gradient is complete:
-# `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)`. With a hook, you can send a message in
-# the middle of the backward.
+# `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)`. So a message can be sent in the middle
+# of the backward.
 #
 # **`same_start(model, *, group)`**, called once at the start, broadcasts the weights of the group's first rank. *2
 # lines.*
@@ -254,21 +254,19 @@ print("torch, buckets of 100 bytes:", [[sizes[number] for number in bucket] for 
 # **`ddp_backward(model, microbatches, buckets, *, group)`** leaves in `parameter.grad` the mean over the ranks of the
 # gradient of `sum over microbatches of model(rows).sum()`:
 #
-# 1. For all microbatches but the last, run a plain backward. Gradients accumulate; nothing is sent (frameworks call
-#    this `no_sync`).
-# 2. During the last one, when all gradients of a bucket have arrived, all-reduce them as one flat tensor. Make one
-#    call per bucket, in the order of `buckets` on every rank, because calls are not labeled. Gradients may arrive in
-#    any order: a forward need not use layers in the order of `model.parameters()`, and the order may differ between
-#    ranks.
-# 3. After the backward, wait, divide, copy back, and remove the hooks; otherwise they pile up with every step.
+# 1. All microbatches but the last: a plain backward. Gradients accumulate; nothing is sent (`no_sync` in frameworks).
+# 2. The last one: when all gradients of a bucket have arrived, all-reduce them as one flat tensor. Make one call per
+#    bucket, in the order of `buckets` on every rank, because calls are not labeled. Gradients may arrive in any
+#    order, not only that of `model.parameters()`, and it may differ between ranks.
+# 3. After the backward: wait, divide, copy back, and remove the hooks, which would pile up.
 #
 # **By hand**, two ranks, one weight w, `model(rows)` = w · rows, two microbatches each: rank 0 has the rows 1 and 2,
 # rank 1 has 3 and 4. The gradient of a sum over rows is the sum of the rows. Rank 0 accumulates 1, then 1 + 2 = 3;
 # its bucket is now full and is sent. Rank 1 sends 7. Both end with `w.grad` = (3 + 7)/2 = 5, after one message.
 #
-# *About 20 lines.* Use no other collectives. `start_and_backward`, which is given, calls both functions. The check
-# tests for overlap: other ranks enter a layer's backward only when rank 0 is one layer ahead. A rank that waits
-# inside a hook waits forever.
+# *About 20 lines.* Use no other collectives. The given `start_and_backward` calls both functions. The check tests for
+# overlap: other ranks enter a layer's backward only when rank 0 is one layer ahead. A rank that waits inside a hook
+# waits forever.
 #
 # <details><summary>Hint 1: what a hook does</summary>
 #
@@ -353,9 +351,8 @@ check("week02.ddp-backward", start_and_backward, cases=cases)
 # %% [markdown]
 # ## 7 · Predict, then measure
 #
-# **Calls and bytes.** The package's `DataParallel` is what you wrote, wrapped in a module. Here it runs with four
-# linear layers on 3 ranks. What happens when you halve the bucket size? Then with four microbatches, with and without
-# `no_sync`: what changes now?
+# **Calls and bytes.** The package's `DataParallel` is your code as a module. With four linear layers on 3 ranks, what
+# changes when you halve the bucket size? And with four microbatches, with and without `no_sync`?
 
 
 # %%
@@ -377,8 +374,7 @@ for quietly in (False, True):
     print(f"4 microbatches, no_sync {quietly}:", shardlab.run(calls_and_bytes, 68_000, 4, quietly, ranks=3)[0])
 
 # %% [markdown]
-# The number of calls depends on the bucket size, the number of bytes does not. Without `no_sync` every microbatch
-# sends all gradients.
+# Calls depend on the bucket size, bytes do not. Without `no_sync` every microbatch sends all gradients.
 #
 # **Order.** In what order do things happen on one rank?
 
@@ -400,8 +396,8 @@ print(shardlab.run(order_of_events, ranks=2)[0])
 # When layer 0 computes its gradient, those of layers 3, 2 and 1 have already been sent: overlap (重叠).
 #
 # **Seconds.** Ranks that share cores cannot show overlap; ranks that *sleep* can. Eight layers sleep for 400 ms in
-# total, two thirds of it in the backward, and an emulated link takes 320 ms for the gradient. This is the picture of
-# section 2, forty times slower. Predict the efficiency for 1, 2 and 8 buckets.
+# total, two thirds of it in the backward, and an emulated link takes 320 ms for the gradient. It is section 2, forty
+# times slower. Predict the efficiency for 1, 2 and 8 buckets.
 
 # %%
 LAYERS, PARAMETERS, BANDWIDTH, COMPUTE = 8, 8000, 0.8e6, 0.400  # bytes per second; seconds
@@ -438,8 +434,8 @@ figure, ax = figures.new_axes(8, 1.7)
 figures.show(figure, figures.draw_overlap(ax, FORWARD, BACKWARD, predicted(8), title="Eight buckets"))
 
 # %% [markdown]
-# **The range to expect:** sleeping ranks wake up late when the machine is busy. The measured column is the best of
-# three steps. Expect it to be one or two points below the prediction, more on a loaded machine.
+# **The range to expect:** sleeping ranks wake up late when the machine is busy. Expect the measured best of three
+# steps to be one or two points below the prediction, more on a loaded machine.
 #
 # > **A correction.** "A model that takes 10 ms to compute and 8 ms to communicate has only 55% efficiency" is true
 # > only if *nothing* overlaps, as with your one bucket. With eight it is 82%, and it cannot exceed 88%: the backward
@@ -457,9 +453,9 @@ def explore(num_buckets=4, kilobytes_per_second=800):
 
 
 # %% [markdown]
-# **What a profiler sees.** Those layers slept. Now torch's profiler records real steps on two ranks of your machine,
-# in two versions: one sends every gradient after the backward, the other sends buckets as they fill. **Predict for
-# each:** how much of the communication time overlaps with compute?
+# **What a profiler sees.** Those layers slept. Now torch's profiler records real steps on two ranks of your machine:
+# one version sends every gradient after the backward, the other sends buckets as they fill. **Predict for each:** how
+# much of the communication time overlaps with compute?
 
 
 # %%
@@ -483,17 +479,17 @@ for name, in_buckets in (("After the backward, on this machine", False), ("Bucke
     figures.show(figure, figures.draw_profile(ax, traces, name=name))
 
 # %% [markdown]
-# None of it in the first, and between a third and most of it in the second, depending on how busy your cores are
-# (note that the two scales differ). Gloo's messages need the same cores as the backward that runs at the same time; a
-# GPU has separate copy engines. Here is DDP on one H200, shared by two ranks. **Which bucket cannot be hidden?**
+# None in the first; between a third and most of it in the second, depending on how busy your cores are (the scales
+# differ). Gloo's messages need the same cores as the backward; a GPU has separate copy engines. Here is DDP on one
+# H200, shared by two ranks. **Which bucket cannot be hidden?**
 
 # %%
 figure, ax = figures.new_axes(9, 2.6)
 figures.show(figure, figures.draw_profile(ax, figures.kept_traces("week02"), name="DDP on one H200"))
 
 # %% [markdown]
-# The last: it holds the gradients of the first layer, and no backward is left to hide it. Rank 1 is a little ahead
-# and waits inside its messages (`docs/profiler.md`).
+# The last: it holds the first layer's gradients, and no backward is left. Rank 1, a little ahead, waits inside its
+# messages (`docs/profiler.md`).
 #
 # **Throughput (吞吐量) against the number of ranks**, with four rows per rank. **Predict the curve** for 1, 2 and 4
 # ranks. Where does it bend?
@@ -518,9 +514,9 @@ figures.show(figure, figures.draw_throughput(ax, rates))
 # At the number of your cores. Beyond it ranks take turns, and every message waits for a rank that is not running.
 # Below it, the gap to the line is communication.
 #
-# **The same training.** If DDP is correct, N ranks that each take part of the batch train exactly as one process does
-# with the whole batch. The rows below count upward, and the model learns to predict the next number. **Predict:** how
-# far apart are the losses of one rank and of two after 30 steps?
+# **The same training.** N ranks that each take part of the batch must train exactly as one process with the whole
+# batch. The rows below count upward; the model learns to predict the next number. **Predict:** how far apart are the
+# losses of one rank and of two after 30 steps?
 
 
 # %%
@@ -567,8 +563,8 @@ ax.set_ylim(0, 3.5)
 figures.show(figure, words)
 
 # %% [markdown]
-# The two curves coincide; only the order of the sums differs. When your check has passed, replace `mean_afterwards`
-# by `ddp_backward`: the curve must not change.
+# The curves coincide; only the order of the sums differs. Once your check passes, replace `mean_afterwards` by
+# `ddp_backward`: the curve must not change.
 #
 # **Batch size and learning rate.** With b rows on each of N ranks, a step processes N · b rows, and an epoch has N
 # times fewer steps. To make the same progress, the *linear scaling rule* (线性缩放) multiplies the learning rate by
@@ -582,8 +578,8 @@ for lr in (0.05, 0.25):
     print(f"lr {lr}:", ", ".join(f"{name}: {loss:.2f}" for name, loss in ends.items()))
 
 # %% [markdown]
-# At the small rate the rule holds. At the large rate the first steps overshoot; that is why there is a warm-up. Goyal
-# et al. trained ResNet-50 with this rule and batches of up to 8192 images. It is a rule of thumb, not a law.
+# At the small rate the rule holds. At the large rate the first steps overshoot, hence the warm-up. Goyal et al.
+# trained ResNet-50 with this rule and batches of up to 8192 images: a rule of thumb, not a law.
 #
 # **Which rank reads which rows.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order.
 # Ten rows cannot be divided evenly among four ranks. **Which row does each rank read last?**
@@ -596,14 +592,14 @@ for rank in range(4):
 # %% [markdown]
 # Rows 0 and 1 are read twice, so that all ranks take the same number of steps; `drop_last=True` leaves out the tail
 # instead. Why not let ranks 2 and 3 have a shorter last batch? Their rows would count too much: if rank 0 has losses
-# 1, 1, 1 and rank 1 a single 5, the means average to (1 + 5)/2 = 3, but the mean of the four losses is 2. Also, a
-# rank with one batch fewer leaves the others waiting in an all-reduce. Call `sampler.set_epoch(epoch)` before every
-# epoch; otherwise all epochs use the same order.
+# 1, 1, 1 and rank 1 a single 5, the means average to (1 + 5)/2 = 3, but the mean of the four losses is 2. And a rank
+# with one batch fewer leaves the others waiting in an all-reduce. Call `sampler.set_epoch(epoch)` before every epoch;
+# otherwise all epochs use the same order.
 #
 # ## 8 · A parameter that one rank does not use
 #
 # On rank 0 the input takes another branch, and parameter 1 gets no gradient. The code below skips it. **Which rank
-# waits, and for which? Commit to an answer, then run the cell.**
+# waits, and for which? Commit to an answer, then run.**
 
 
 # %%
@@ -625,17 +621,17 @@ except shardlab.RanksFailed as report:
     print(report)
 
 # %% [markdown]
-# Rank 1 waits in its *third* call for a rank that has already returned. Its second call did succeed, with a wrong
-# result: rank 0's gradient of parameter 2 was added to rank 1's gradient of parameter 1, because they have the same
-# shape. Calls are not labeled.
+# Rank 1 waits in its *third* call for a rank that has already returned. Its second call returned a wrong result: rank
+# 0's gradient of parameter 2 was added to rank 1's gradient of parameter 1, because they have the same shape. Calls
+# are not labeled.
 #
 # ### Bug hunt: `average_used`
 #
 # **`average_used(gradients, parameters, *, group)`**: `gradients[i]` may be None on some ranks; `parameters[i]` has
 # its shape and dtype on every rank. Return the means over *all* ranks of the group, counting None as zeros. Where
 # **no** rank has a gradient, return None: with a zero, an optimizer with momentum or weight decay would still take a
-# step. Leave the inputs unchanged. Send no more bytes than all-reduces of the gradients do; finding out which ranks
-# used what may cost 4 KB more.
+# step. Leave the inputs unchanged. Send no more than all-reduces of the gradients do, plus 4 KB to find out which
+# ranks used what.
 #
 # **By hand**, two ranks, three parameters: `[2, None, None]` on rank 0 and `[4, 6, None]` on rank 1 become
 # `[3, 3, None]` on both. *About 9 lines.*
@@ -666,7 +662,7 @@ check("week02.unused", average_used, cases=cases)
 
 # %% [markdown]
 # PyTorch calls this `find_unused_parameters=True` and walks the graph before each backward. Leave it off if you can:
-# it costs time, and it hides a branch that you forgot about.
+# it costs time and hides a branch that you forgot.
 #
 # ## 9 · Read real code
 #
@@ -694,7 +690,7 @@ check("week02.reading", reading_answers)
 # %% [markdown]
 # ## 10 · Fewer bytes
 #
-# If overlap is not enough, send less. Here are four ways to encode n numbers:
+# If overlap is not enough, send less. Four ways to encode n numbers:
 #
 # | | what is sent | bytes | unbiased? |
 # |---|---|---|---|
@@ -704,13 +700,13 @@ check("week02.reading", reading_answers)
 # | **QSGD** | a level 0 … s, drawn at random, and a sign, times a norm | n·bits/8 + norms | yes |
 #
 # The sum of two such messages is not another such message: two ranks keep different numbers and have different
-# scales. So messages are all-gathered, not all-reduced. Each rank sends (N−1)·m bytes for messages of m bytes, which
-# grows with N. **Predict:** up to how many ranks is 1-bit worth it?
+# scales. So messages of m bytes are all-gathered, not all-reduced: each rank sends (N−1)·m bytes. **Predict:** up to
+# how many ranks is 1-bit worth it?
 #
-# Two compressors *can* be summed on the way, so they use an all-reduce. **bf16** (`bf16_compress_hook`): the sum of
-# bf16 numbers is again a bf16 number, rounded. This takes half of the bytes for any N. **PowerSGD** treats a gradient
-# as an n × m matrix M and sends P = M·Q, then Mᵀ·P, with r columns each: (n + m)·r numbers. Both are linear in M, so
-# the sum of the ranks' products is the product of the sum. Error feedback, described below, keeps what is lost.
+# Two compressors *can* be all-reduced. **bf16** (`bf16_compress_hook`): the sum of bf16 numbers is again a bf16
+# number, rounded: half of the bytes for any N. **PowerSGD** treats a gradient as an n × m matrix M and sends P = M·Q,
+# then Mᵀ·P, with r columns each: (n + m)·r numbers. Both are linear in M, so the sum of the ranks' products is the
+# product of the sum. Error feedback, described below, keeps what is lost.
 
 # %%
 num = 124_000_000  # GPT-2
@@ -729,8 +725,8 @@ rows, columns, r = 4096, 4096, 4
 print(f"PowerSGD, r = {r}: {rows * columns / ((rows + columns) * r):.0f} times fewer numbers of a 4096 × 4096 matrix")
 
 # %% [markdown]
-# > **"Compression introduces bias"** is half of the story. Top-k and 1-bit do. TernGrad and QSGD draw at random so
-# > that the mean is right; they add noise instead.
+# > **"Compression introduces bias"** is half of the story. Top-k and 1-bit do. TernGrad and QSGD draw at random: the
+# > mean is right, but noisy.
 #
 # ### One bit per number
 #
@@ -789,9 +785,8 @@ print(f"the mean should be {flat.tolist()}, each number within 0.1")
 # %% [markdown]
 # ### Challenge: a tenth of the bytes, the loss within 1%
 #
-# The numbers that top-k leaves out are lost. **Error feedback** (误差反馈) keeps them: add what was left out to the
-# *next* gradient, choose from that sum, and keep the rest for the following step. Every number is sent sooner or
-# later.
+# Top-k loses the numbers it leaves out. **Error feedback** (误差反馈) adds them to the *next* gradient, chooses from
+# that sum, and keeps the rest for the step after. Every number is sent sooner or later.
 #
 # **`compressed_means(gradients, num_kept, *, group)`**: `gradients` holds this rank's flat fp32 gradient of each
 # step, in order. Return the list of means over the group, one per step, where every rank contributes the `num_kept`
@@ -801,7 +796,7 @@ print(f"the mean should be {flat.tolist()}, each number within 0.1")
 #
 # **By hand**, with the same gradients on both ranks and one number kept. Step 1: from `[3, −2, 1]` each rank sends 3
 # and carries over `[0, −2, 1]`; the mean is `[3, 0, 0]`. Step 2: the gradient `[0, −1, 2.5]` plus what was carried
-# over is `[0, −3, 3.5]`; 3.5 is sent, −3 is carried over.
+# over is `[0, −3, 3.5]`; 3.5 is sent, −3 waits.
 
 
 # %% exercise="week02.top-k"
@@ -890,9 +885,9 @@ def ten_and_eight():
 check("week02.ten-and-eight", ten_and_eight)
 
 # %% [markdown]
-# Now write the answer you would give, in five to eight sentences: both numbers and where the difference comes from;
-# what *you* measured in section 7 for one and for eight buckets; why it was below the best; three things you would
-# change, the cheapest first; and what compression would gain here.
+# Now answer in five to eight sentences: both numbers and where the difference comes from; what *you* measured in
+# section 7 for one and for eight buckets; why it was below the best; three things you would change, the cheapest
+# first; and what compression would gain here.
 
 # %% [markdown] manual="week02.interview" points=2
 # ### BEGIN SOLUTION
@@ -942,8 +937,8 @@ check("week02.ten-and-eight", ten_and_eight)
 # - Goyal et al., *Accurate, Large Minibatch SGD*, arXiv 1706.02677. Look for: the linear scaling rule, its warm-up,
 #   and the batch size up to which it held. Vogels et al., *PowerSGD*, arXiv 1905.13727: why they wanted linearity.
 # - Wen et al., *TernGrad*, arXiv 1705.07878, and Alistarh et al., *QSGD*, arXiv 1610.02132. Look for: where each
-#   proves that the mean is right, and what the noise costs. Seide et al., *1-bit SGD* (2014), was first and comes
-#   from speech recognition.
+#   proves that the mean is right, and what the noise costs. Seide et al., *1-bit SGD* (2014), came first, from speech
+#   recognition.
 # - **Lab 1**: `python labs/lab01-parallelism-sim/dp_simulation.py`, in a terminal, predicts a step on your machine
 #   and measures it (`labs/README.md`). `docs/one-screen/ddp.md` shows the whole DDP step on one screen.
 #

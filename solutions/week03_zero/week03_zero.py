@@ -650,7 +650,7 @@ def hundred_million_on_two():
 check("week03.two-gpus", hundred_million_on_two)
 
 # %% [markdown]
-# Now write the answer you would give, in five to eight sentences: the four numbers and where each comes from; which
+# Now answer in five to eight sentences: the four numbers and where each comes from; which
 # stage you would choose on two GPUs, and on 64; what each stage costs in bytes sent (section 7); what else a GPU's
 # memory holds.
 

@@ -51,7 +51,7 @@ from autograder import check
 # ## 1 · The problem in numbers
 #
 # 65 billion parameters, 64 GPUs of 80 GB. Data parallelism keeps 16 bytes of model states (模型状态) per parameter on
-# every GPU. ZeRO-2 splits 14 of them. Is that enough? Guess, then run the cell.
+# every GPU. ZeRO-2 splits 14 of them. Is that enough? Guess, then run.
 
 # %%
 parts = ("parameters", "gradients", "optimizer")
@@ -77,9 +77,9 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title, limit=80e9, limi
 # model states, and one for states and activations together. By hand, with 100 parameters, 4 ranks, and 400 bytes of
 # activations: 1600/400 = 4, and 2000/800 = 2.5. *About 2 lines.*
 #
-# > **Fresh cases.** Grading adds cases to those you see. This week they vary the numbers; the sizes and numbers of
-# > units, blocks, files and slices (not always divisible by N); 1 to 8 ranks; and the group, often only a part of the
-# > world, such as ranks 1 and 3. All weights are float32.
+# > **Fresh cases.** Grading adds cases. This week they vary the numbers; the sizes and numbers of units, blocks,
+# > files and slices (not always divisible by N); 1 to 8 ranks; and the group, often only a part of the world, such as
+# > ranks 1 and 3. All weights are float32.
 
 
 # %% exercise="week04.n-times"
@@ -139,13 +139,12 @@ check("week04.n-times", zero3_saves, cases=cases)
 #   GPU             [F0 ][F1 ][F2 ][   B2   ][   B1   ][   B0   ]
 # ```
 #
-# With prefetch a gather hides behind the unit before it; only the first gather has nothing to hide behind. (Why is
-# there only one G2, but two of each of the others?)
+# With prefetch a gather hides behind the unit before it; only the first gather has nothing to hide behind. (Why only
+# one G2, but two of each of the others?)
 #
 # ## 4 · When to gather and when to free, as data
 #
-# Before you write a loop with messages, plan just the order. A step is 2L *passes*: units 0 … L−1 forward, then L−1 …
-# 0 backward.
+# First plan just the order. A step is 2L *passes*: units 0 … L−1 forward, then L−1 … 0 backward.
 #
 # **`gather_plan(num_units, prefetch)`** returns a list of strings such as `"gather 3"`, `"forward 3"`, `"backward 3"`
 # and `"free 3"`. A gather string only *starts* the gather, which runs in parallel with what follows; a pass waits
@@ -205,8 +204,8 @@ check("week04.plan", gather_plan, cases=cases)
 # %% [markdown]
 # ## 5 · Gather, use, free on real ranks
 #
-# You are given two helpers. `mine.zero` contains what you wrote in week 3. Its `mean_slice` pads a gradient and
-# reduce-scatters it.
+# Two helpers are given. `mine.zero` is what you wrote in week 3; its `mean_slice` pads a gradient and reduce-scatters
+# it.
 
 
 # %%
@@ -223,7 +222,7 @@ def gathered(shard, shape, group):
 
 
 def mean_slice(gradient, shard, group):
-    """This rank's slice of the mean of all ranks' gradients, of the same length as `shard`: week 3's, for one tensor."""
+    """This rank's slice of the mean of all ranks' gradients, as long as `shard`. Calls week 3's, for one tensor."""
     return zero.mean_slice([gradient], group=group)
 
 
@@ -247,8 +246,8 @@ def mean_slice(gradient, shard, group):
 # backward right away. (Week 6 calls this recomputation. `Zero3` in `labs/` instead frees the memory while autograd
 # still holds the tensor.)
 #
-# **Predict first:** with 64 units of 0.8 MB on 4 ranks, how much memory does a rank need at its peak in addition to
-# its slices, in the forward and in the backward?
+# **Predict first:** with 64 units of 0.8 MB on 4 ranks, what is a rank's peak above its slices, in the forward and in
+# the backward?
 #
 # <details><summary>Hint 1: what the forward leaves behind</summary>
 #
@@ -314,8 +313,8 @@ figures.show(figure, figures.draw_memory(ax, rows, title=title))
 #
 # DDP sends 2(N−1)/N · S. ZeRO-3 needs two gathers and a reduce-scatter, **3(N−1)/N · S: 1.5 times DDP**. The peak of
 # the *weights* is one unit and the d units ahead; in the backward a unit's gradient comes on top. **What happens to
-# both if you make the whole model one unit?** Commit to an answer, then run the cell. `most` is the most weights that
-# a rank had gathered at once, without gradients.
+# both if you make the whole model one unit?** Commit to an answer, then run. `most` is the most weights that a rank
+# had gathered at once, without gradients.
 
 
 # %%
@@ -367,7 +366,7 @@ figures.show(figure, figures.draw_bars(ax, wraps, title="One unit for the model 
 #
 # GPT's embedding and its output layer often share one weight. Here is a chain in which layer i uses weight `uses[i]`.
 # It keeps its gathered weights for the backward (`reshard_after_forward=False`: 2(N−1)/N · S bytes, and ZeRO-2's
-# memory). Its output is right. **Where would you look for a bug? Run the cell, and look at both lines.**
+# memory). Its output is right. **Where would you look for a bug? Run, and look at both lines.**
 
 
 # %%
@@ -466,8 +465,7 @@ check("week04.tied", tied_step, cases=cases)
 
 # %% [markdown]
 # > **Two uses, twice the bytes.** Your corrected step gathers and reduces the shared weight once for each use.
-# > `Zero3`, and FSDP2 with one group, gather it once and keep it gathered in the meantime. Again they trade memory
-# > for bytes.
+# > `Zero3`, and FSDP2 with one group, gather it once and keep it: memory for bytes, again.
 #
 # ## 8 · Pay with precision: gather in eight bits
 #
@@ -488,8 +486,8 @@ check("week04.tied", tied_step, cases=cases)
 #
 # <details><summary>Hint</summary>
 #
-# Every rank has exact numbers for its own shard. Decode your own message anyway, so that all ranks agree.
-# `codes.view(torch.uint8)` and `scales.view(torch.uint8)` are bytes, and `torch.cat` can join them.
+# Decode your own message as well, so that all ranks agree. `codes.view(torch.uint8)` and `scales.view(torch.uint8)`
+# are bytes, and `torch.cat` can join them.
 # </details>
 
 
@@ -713,9 +711,9 @@ cases = [
 check("week04.ethernet", seconds_a_step, cases=cases)
 
 # %% [markdown]
-# Now write the answer you would give, in five to eight sentences: both numbers for 64 GPUs; what *you* measured in
-# sections 6 and 8 for the factor of 3 and for the quantized gather; whether a larger batch or more GPUs help, and
-# why; which of this week's remedies you would use, and what each costs.
+# Now answer in five to eight sentences: both numbers for 64 GPUs; what *you* measured in sections 6 and 8 for the
+# factor of 3 and for the quantized gather; whether a larger batch or more GPUs help, and why; which of this week's
+# remedies you would use, and what each costs.
 
 # %% [markdown] manual="week04.interview" points=2
 # ### BEGIN SOLUTION

@@ -36,8 +36,8 @@
 #
 # <details><summary>What does ZeRO-3 split, and what does every rank still compute in full?</summary>
 #
-# Weights, gradients and optimizer state are split while they are not in use. Every layer is gathered before it runs and
-# computes all of its columns: the rank's own rows of the batch pass through full matrices.
+# Weights, gradients and optimizer state are split while they are not in use. Every layer is gathered before it runs:
+# the rank's own rows of the batch pass through full matrices.
 # </details>
 
 # %%
@@ -55,8 +55,8 @@ dist, dropout = torch.distributed, torch.nn.functional.dropout
 # ## 1 · The problem in numbers
 #
 # Llama 3 8B has a vocabulary (词表) of 128,256 tokens and a hidden size of 4,096. A sequence of 8,192 tokens passes
-# through it on eight GPUs, each of which has one eighth of every matrix. Which sends more: a whole layer, forward and
-# backward, or the loss, which is a single number? Guess, then run the cell.
+# through it on eight GPUs, each with one eighth of every matrix. Which sends more: a whole layer, forward and
+# backward, or the loss, which is a single number? Guess, then run.
 
 # %%
 tokens, hidden, vocabulary, t = 8192, 4096, 128_256, 8
@@ -91,7 +91,7 @@ figures.show(figure, figures.draw_bars(ax, sent, title=title))
 # <details><summary>Why not rows first, then columns?</summary>
 #
 # Splitting by rows gives partial sums: the 5 would be a + b, with a on one rank and b on the other, and relu(a + b)
-# is not relu(a) + relu(b). You would need one message before the relu and another after the second matrix.
+# is not relu(a) + relu(b). You would need one message before the relu and one after the second matrix.
 # </details>
 #
 # A tensor is in one of three states (分布状态): **R**, replicated (复制): every rank has all of it; **S**, split
@@ -125,8 +125,8 @@ def block(step=20):
 #
 # **`tensor_parallel_bill(num_ranks, batch, sequence, hidden, vocabulary)`** returns three numbers, the bytes that a
 # rank sends: in a layer's forward and backward, for the loss when three numbers per token are all-reduced, and for
-# the loss when all logits are gathered. Activations and logits take two bytes each, the three numbers four bytes
-# each. Count the all-reduces in the figure. *About 4 lines.*
+# the loss when all logits are gathered. Activations and logits take two bytes each, the three numbers four. Count the
+# all-reduces in the figure. *About 4 lines.*
 #
 # **By hand**, two ranks, one sequence of 2 tokens, hidden size 4, vocabulary 8. An activation takes 2 · 2 · 4 = 16
 # bytes, and a ring all-reduce over two ranks sends 2 · 1/2 of that, 16; a layer has four all-reduces: 64. Three
@@ -187,13 +187,13 @@ print("expected:", [[0, 2, 4], [6, 8, 10]])
 print("rank 0:  ", shardlab.run(double_it, ranks=2)[0])
 
 # %% [markdown]
-# There is no error: gloo adds memory element by element, and `clone` keeps the memory layout. A *contiguous* (连续)
-# copy does not: `x.clone(memory_format=torch.contiguous_format)`. Megatron-Core 0.16.1 has the opposite bug: its
-# `_reduce` reduces `x.contiguous()` and returns `x`. If x was contiguous, both are the same tensor. If not, x is
-# returned unchanged, and nothing is reduced ([Megatron-LM 5337](https://github.com/NVIDIA/Megatron-LM/issues/5337)).
+# No error: gloo adds memory element by element, and `clone` keeps the memory layout. A *contiguous* (连续) copy does
+# not: `x.clone(memory_format=torch.contiguous_format)`. Megatron-Core 0.16.1 has the opposite bug: its `_reduce`
+# reduces `x.contiguous()` and returns `x`. If x was contiguous, both are the same tensor. If not, x is returned
+# unchanged, and nothing is reduced ([Megatron-LM 5337](https://github.com/NVIDIA/Megatron-LM/issues/5337)).
 #
-# The next cell is given. It applies an operator to x, adds x to the result, and runs the backward. With `transposed`,
-# the operator gets transposed tensors in both directions.
+# The given next cell applies an operator to x, adds x to the result, and runs the backward. With `transposed`, the
+# operator gets transposed tensors in both directions.
 
 
 # %%
@@ -209,7 +209,7 @@ def both_ways(operator, x, gradient, transposed, *, group):
 
 # %% [markdown]
 # **`ToAll`** is f, **`SumOfAll`** is g. `forward` returns the output, `backward` the gradient of x and None for the
-# group. Do not modify the tensors you are given: x is still needed, and so is the gradient. *About 12 lines.*
+# group. Do not modify your inputs: x and the gradient are still needed. *About 12 lines.*
 #
 # <details><summary>Hint: what an autograd Function keeps</summary>
 #
@@ -295,9 +295,9 @@ for name, (operator, copies_in) in operators.items():
     print(f"{name}: <op x, y> and <x, backward y> are", shardlab.run(two_products, operator, copies_in, ranks=3)[0])
 
 # %% [markdown]
-# It is off by a factor of t, because every rank already had the full gradient. A model with such an operator trains,
-# but with a learning rate that depends on t. The operator is right where each rank continues with its own part of the
-# loss; here all ranks have the same loss.
+# It is off by a factor of t, because every rank already had the full gradient. A model still trains, with a learning
+# rate that depends on t. The operator is right where each rank continues with its own part of the loss; here all
+# ranks have the same loss.
 #
 # ## 5 · Columns, then rows
 #
@@ -333,7 +333,7 @@ for ranks in (1, 2, 4):
     print(f"{ranks} ranks: off by {off.mean().abs().item():.3f} biases")
 
 # %% [markdown]
-# Two serving engines for language models had this bug ([text-generation-inference
+# Two serving engines had this bug ([text-generation-inference
 # 1036](https://github.com/huggingface/text-generation-inference/issues/1036), [MinivLLM
 # 80](https://github.com/Wenyueh/MinivLLM/issues/80)). Others add it only on rank 0 ([nano-vllm
 # 99](https://github.com/GeeeekExplorer/nano-vllm/issues/99) discusses that), which is correct in the forward and
@@ -348,7 +348,7 @@ for ranks in (1, 2, 4):
 # `up_bias` and `down` are this rank's parts; `x` and `down_bias` are replicated. Use one all-reduce forward and one
 # backward. *About 2 lines.*
 #
-# `mlp_step` is given: it runs your `mlp` forward and backward for the check.
+# The given `mlp_step` runs your `mlp` forward and backward.
 
 
 # %% exercise="week05.mlp"
@@ -485,9 +485,9 @@ check("week05.cross-entropy", vocabulary_loss, cases=cases)
 #
 # ## 7 · Predict, then measure
 #
-# We run half a layer (an MLP) on 64 tokens with hidden size 96 in bf16, on 2 and 4 ranks, and the loss over a
-# vocabulary of 4,001. Predict the bytes with your function; the loss must also match that of one process. **Which of
-# the three numbers grows from 2 to 4 ranks, and by how much?**
+# Half a layer (an MLP) on 64 tokens with hidden size 96 in bf16, on 2 and 4 ranks, and the loss over a vocabulary of
+# 4,001. Predict the bytes with your function; the loss must also match that of one process. **Which of the three
+# numbers grows from 2 to 4 ranks, and by how much?**
 
 
 # %%
@@ -519,18 +519,18 @@ for ranks in (2, 4):
     print(f"  losses within {apart:.0e} of one process")
 
 # %% [markdown]
-# They are equal to the byte. All three grow by half (the gathered logits by a little more, because of padding),
-# because (t−1)/t goes from 1/2 to 3/4, while each rank's work is halved. Remember that for the interview.
+# Equal to the byte. All three grow by half (the gathered logits by a little more, because of padding), because
+# (t−1)/t goes from 1/2 to 3/4, while each rank's work is halved.
 #
 # ## 8 · Bug hunt: whose random numbers?
 #
 # Dropout (随机失活) inside a column-row pair sees split tensors: ranks must drop *different* positions, or the model
 # has t copies of one mask. After g it sees replicated tensors: ranks must drop *the same* positions, or the copies
 # differ from then on. So there are two streams of random numbers (随机数流), and the code has to use the right one.
-# Megatron does so in a `with` statement that has two contexts to enter. A line written in June 2023 got it wrong:
-# dropout under sequence parallelism drew from the wrong stream, which core 0.9.0, in October 2024, lists as a known
-# issue ([Megatron-LM 1256](https://github.com/NVIDIA/Megatron-LM/issues/1256)). Here is the same mistake. **Run it,
-# and look at the masks.**
+# Megatron does so in a `with` statement with two contexts. A line written in June 2023 got it wrong: dropout under
+# sequence parallelism drew from the wrong stream, which core 0.9.0, in October 2024, lists as a known issue
+# ([Megatron-LM 1256](https://github.com/NVIDIA/Megatron-LM/issues/1256)). Here is the same mistake. **Run it, and
+# look at the masks.**
 
 
 # %%
@@ -579,9 +579,9 @@ draw_both(steps_as_found, "As found: all ranks drop the same positions of split 
 # `hidden` is split: rank 0 and rank 1 have different neurons but drop them in the same pattern. Nothing crashes.
 #
 # **`dropout_steps(x, up, down, p, seed, num_steps, *, group)`** is the function above without the bug. It returns a
-# list of pairs (hidden, output), one per step. Hidden masks differ between ranks and between steps; output masks
-# differ between steps and are the same on all ranks; no two masks come from the same random numbers, not even shifted
-# or mirrored. Send no mask. *The function above with one word less.*
+# list of pairs (hidden, output), one per step. Hidden masks differ between ranks and steps; output masks differ
+# between steps and are the same on all ranks; no two masks come from the same random numbers, not even shifted or
+# mirrored. Send no mask. *The function above with one word less.*
 
 
 # %% exercise="week05.dropout"
@@ -613,18 +613,17 @@ draw_both(dropout_steps, "Fixed: different masks for split tensors, the same mas
 # ## 9 · Read real code
 #
 # In your installed `megatron-core` 0.16.1, open `mappings.py`, `layers.py` and `cross_entropy.py` of
-# `megatron/core/tensor_parallel`. (`%pip show megatron-core` in a cell prints the folder it is in. `make setup`
-# installs it on Linux; elsewhere read that release on GitHub.) Where are the messages?
+# `megatron/core/tensor_parallel`. (`%pip show megatron-core` in a cell prints its folder. `make setup` installs it on
+# Linux; elsewhere read that release on GitHub.) Where are the messages?
 #
 # 1. `"f"`: which class of `mappings.py` is f? A name.
 # 2. `"loss"`: how many all-reduces does the forward of `_VocabParallelCrossEntropy` make? A number.
-# 3. `"order"`: the backward of a column layer, `LinearWithGradAccumulationAndAsyncCommunication`, hides its message
-#    behind computation. With `allreduce_dgrad`, in which order do `wait`, `all_reduce` and the product for
-#    `grad_weight` happen? A list of three names.
+# 3. `"order"`: the backward of a column layer, `LinearWithGradAccumulationAndAsyncCommunication`, hides its message.
+#    With `allreduce_dgrad`, in which order do `wait`, `all_reduce` and the product for `grad_weight` happen? A list
+#    of three names.
 #
-# One more, ungraded: where does `RowParallelLinear` add its bias? In this repository,
-# `labs/shardlab/tensor_parallel/` has the same layers, and `docs/one-screen/tensor-parallel.md` shows a whole
-# training step on one screen.
+# One more, ungraded: where does `RowParallelLinear` add its bias? Here, `labs/shardlab/tensor_parallel/` has the same
+# layers, and `docs/one-screen/tensor-parallel.md` shows a whole training step on one screen.
 
 # %% exercise="week05.reading"
 reading_answers = {"f": None, "loss": None, "order": None}
@@ -642,7 +641,7 @@ check("week05.reading", reading_answers)
 #
 # Attention (注意力) is split by heads: each rank has some columns of the query matrix and the matching rows of `out`,
 # and needs no message in between. With grouped queries (GQA, 分组查询) several query heads share one key and value
-# head. Here are six query heads, three key heads, and two ranks:
+# head. Six query heads, three key heads, and two ranks:
 #
 # | query head | 0 | 1 | 2 | 3 | 4 | 5 |
 # |---|---|---|---|---|---|---|
@@ -650,8 +649,8 @@ check("week05.reading", reading_answers)
 # | its key head | 0 | 0 | **1** | **1** | 2 | 2 |
 #
 # Both ranks need key head 1. A fourth, empty key head would not help: with key heads 0 and 1 on rank 0, query head 3
-# on rank 1 still needs head 1. So the small key and value matrices stay replicated on every rank, and each rank uses
-# the heads it needs. But then each rank sees only *its* part of their gradient.
+# on rank 1 still needs head 1. So the small key and value matrices stay replicated, and each rank uses the heads it
+# needs. But then it sees only *its* part of their gradient.
 #
 # **`attention(x, queries, keys, values, out, width, *, group)`** returns the output of causal attention, `[S, H]`,
 # with scores divided by √width. x is `[S, H]`; `queries` `[H, own heads · width]` and `out` `[own heads · width, H]`
@@ -661,7 +660,7 @@ check("week05.reading", reading_answers)
 # `attention_step` is given: it calls your `attention` and returns the output and the gradients of the five inputs.
 #
 # **Target:** two all-reduces of S · H numbers, and one each for the gradients of keys and values, of H · kv heads ·
-# width numbers. S is larger than H here, so sending anything else of sequence length is too much.
+# width numbers. S is larger than H here: anything else of sequence length is too much.
 
 
 # %% exercise="week05.heads"
@@ -701,16 +700,16 @@ check("week05.heads", attention_step, cases=[one_for_all, table, fewer, alone])
 # 24h² + 4sh operations per token, the backward twice as many. The ranks share them, each at `flops` operations per
 # second.
 #
-# The messages are those of a layer in your warm-up. As long as all ranks fit on one node of `per_node` GPUs, they use
+# The messages are those of a layer in your warm-up. While all ranks fit on one node of `per_node` GPUs, they use
 # NVLink at `inside` bytes per second. Beyond that NCCL runs several rings at once. Every GPU has its own network card
 # (网卡) with `between` bytes per second, and each ring leaves the node through a different card (a *rail*, 轨).
 # Together they reach `per_node` times `between`, but never more than `inside`, because every ring also runs over
 # NVLink. *About 6 lines.*
 #
 # **By hand**, one rank, h = 2 and s = 1: the forward takes 24·4 + 4·1·2 = 104 operations, with the backward 312. At
-# 100 operations per second that is 3.12 s, and there are no messages. On two ranks it is 1.56 s, plus four
-# all-reduces of 2·1·2 = 4 bytes, which send 4 bytes each: 16 bytes, over `inside`. Four ranks on two nodes of two
-# send 2 · 3/4 · 4 = 6 bytes in each, 24 in total, through two cards at once.
+# 100 operations per second that is 3.12 s, without messages. On two ranks it is 1.56 s, plus four all-reduces of
+# 2·1·2 = 4 bytes, which send 4 bytes each: 16 bytes, over `inside`. Four ranks on two nodes of two send 2 · 3/4 · 4 =
+# 6 bytes in each, 24 in total, through two cards at once.
 
 
 # %% exercise="week05.why-eight"
@@ -731,9 +730,9 @@ cases = [{"num_ranks": 8, **gpt3}, {"num_ranks": 16, **gpt3}, {"num_ranks": 144,
 check("week05.why-eight", layer_seconds, cases=cases)
 
 # %% [markdown]
-# The next cell computes this for GPT-3's layer, with each GPU at half of its peak and links at the speed that
-# published runs reach (`costs.links_of`, the link model of the course's planner). **Guess first:** are 16 H100 faster
-# than 8? And what does a layer cost in GPU time, the milliseconds times the number of GPUs?
+# For GPT-3's layer, take each GPU at half of its peak and links at the speed of published runs (`costs.links_of`, the
+# planner's link model). **Guess first:** are 16 H100 faster than 8? And what does a layer cost in GPU time, the
+# milliseconds times the number of GPUs?
 
 
 # %%
@@ -758,8 +757,7 @@ table_of("h100", cards=1, sizes=(8, 16))
 # 16 H100 are faster than 8. The last table assumes *one* card for eight GPUs, as in older servers: there 16 are
 # slower. Users measure 330 to 430 GB/s of "bus bandwidth" for all-reduces over two servers of eight H100 with eight
 # cards each ([nccl 1221](https://github.com/NVIDIA/nccl/issues/1221)), in one report only 216
-# ([2409](https://github.com/NVIDIA/nccl/issues/2409)). One thing is still missing: the latency (延迟) of all those
-# messages.
+# ([2409](https://github.com/NVIDIA/nccl/issues/2409)). Still missing: the latency (延迟) of those messages.
 
 # %%
 h100 = costs.links_of(costs.find_accelerator("h100"))
@@ -768,10 +766,10 @@ for ranks in (8, 16, 32, 64):
     print(f"t = {ranks:2}: rings of {ranks:2} ranks add {1000 * latency:.2f} ms of latency")
 
 # %% [markdown]
-# Now write the answer you would give, in five to eight sentences: what shrinks with t and what does not (your
-# formula, and the bytes you measured in section 7); the milliseconds *and the GPU time* of 8 and 16 H100; what else
-# the other eight GPUs could do; which network cards your answer assumes, and what changes with 72 GPUs on a node;
-# what else limits t, considering the challenge and the shape of the matrices.
+# Now answer in five to eight sentences: what shrinks with t and what does not (your formula, and the bytes you
+# measured in section 7); the milliseconds *and the GPU time* of 8 and 16 H100; what else the other eight GPUs could
+# do; which network cards your answer assumes, and what changes with 72 GPUs on a node; what else limits t, from the
+# challenge and the matrices' shapes.
 
 # %% [markdown] manual="week05.interview" points=2
 # ### BEGIN SOLUTION

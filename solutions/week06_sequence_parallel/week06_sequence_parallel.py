@@ -764,7 +764,7 @@ print(f"54.2 / 42.1 = {54.2 / 42.1:.3f}; by FLOPs alone {(1 + full) / (1 + again
 print(f"57.0 / 56.0 = {57.0 / 56.0:.4f}; hardware over model by the derivation {1 + again:.4f}")
 
 # %% [markdown]
-# Now write the answer you would give, in five to eight sentences: what a layer keeps and why; what each of the two
+# Now answer in five to eight sentences: what a layer keeps and why; what each of the two
 # ideas saves and what it costs; which of the percentages you have confirmed, which agree only roughly, and which do
 # not follow from FLOPs; what you would do first for a model with s = 32,768.
 
