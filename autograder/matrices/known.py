@@ -5,7 +5,7 @@ docstring's first line says what the answer does; a wrong one that passes the vi
 may. An answer that is another one with a few changed lines is written as a diff of it:
 
     # %% right_in_order
-    \"\"\"Different: begins with the own piece.\"\"\"
+    \"\"\"Different: begins with its own piece.\"\"\"
     ...
 
     # %% sends_whole_tensors of="right_in_order"
