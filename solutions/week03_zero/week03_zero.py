@@ -136,7 +136,7 @@ def memory(billions=7, num_ranks=8):
 # | weights, the same | `[ 5 5 5 5 ]` | `[ 5 5 5 5 ]` |
 # | own gradients | `[ 1 2 3 4 ]` | `[ 3 2 1 0 ]` |
 # | 1: **reduce-scatter**, mean | `[ 2 2 · · ]` | `[ · · 2 2 ]` |
-# | 2: **update** of the own half | `[ 3 3 · · ]` | `[ · · 3 3 ]` |
+# | 2: **update** of its half | `[ 3 3 · · ]` | `[ · · 3 3 ]` |
 # | 3: **all-gather** of weights | `[ 3 3 3 3 ]` | `[ 3 3 3 3 ]` |
 #
 # Step 2 comes between the two halves of an all-reduce. **Predict:** how many more bytes than DDP does this send?
