@@ -81,8 +81,8 @@ for name, bandwidth in [("PCIe", pcie), ("NVLink", costs.find_accelerator("a100"
 # ### Warm-up: efficiency
 #
 # **`efficiency(compute_seconds, communication_seconds, window_seconds)`**: as much communication is hidden as fits
-# into the window, the time in which the rank computes anyway. By hand: with 10 ms of compute, 4 ms of communication,
-# and a window of 3 ms, 1 ms is exposed, and the efficiency is 10/11. *About 2 lines.*
+# into the window, the time in which the rank is computing. By hand: with 10 ms of compute, 4 ms of communication, and
+# a window of 3 ms, 1 ms is exposed, and the efficiency is 10/11. *About 2 lines.*
 #
 # > **Fresh cases.** Grading adds cases. This week they vary the numbers; sizes, up to more than 20,000 numbers;
 # > dtypes (float32, float64 and bfloat16); 1 to 4 ranks; the group, often a part of the world, such as ranks 1 and 3;
@@ -578,8 +578,8 @@ for lr in (0.05, 0.25):
     print(f"lr {lr}:", ", ".join(f"{name}: {loss:.2f}" for name, loss in ends.items()))
 
 # %% [markdown]
-# At the small rate the rule holds. At the large rate the first steps overshoot, hence the warm-up. Goyal et al.
-# trained ResNet-50 with this rule and batches of up to 8192 images: a rule of thumb, not a law.
+# At the small rate the rule holds. At the large rate the first steps overshoot: use a warm-up. Goyal et al. trained
+# ResNet-50 with this rule and batches of up to 8192 images: a rule of thumb, not a law.
 #
 # **Which rank reads which rows.** `DistributedSampler` gives rank r the rows r, r + N, r + 2N … of a shuffled order.
 # Ten rows cannot be divided evenly among four ranks. **Which row does each rank read last?**
