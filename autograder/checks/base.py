@@ -129,7 +129,7 @@ def trouble(reply: Reply, allowed: Sequence[str] | None = None) -> str | None:
     if reply.report:
         return reply.report
     if reply.unread:
-        return f"The ranks sent {size(reply.loopback_bytes)}, too much to inspect: send far less."
+        return f"The ranks sent each other {size(reply.loopback_bytes)}, too much to inspect: send far less."
     return _forbidden_call(reply, allowed) or _more_than_claimed(reply, allowed)
 
 
@@ -255,7 +255,7 @@ def carried_too_little(reply: Reply, payload_bytes: int) -> str | None:
     """Report whether fewer bytes were sent than the answer needs, counted outside the sandbox with headers."""
     if 0 <= reply.loopback_bytes < payload_bytes:
         return (
-            f"Only {size(reply.loopback_bytes)} traveled between the ranks; at least {size(payload_bytes)} are needed. "
+            f"The ranks sent each other only {size(reply.loopback_bytes)}; at least {size(payload_bytes)} are needed. "
             "A rank can only get another rank's numbers in a message."
         )
     return None
@@ -265,7 +265,7 @@ def carried_too_much(reply: Reply, payload_bytes: int) -> str | None:
     """Report whether more bytes were sent than the answer needs, allowing 64 KB per rank for headers and setup."""
     most = 1.15 * payload_bytes + 65536 * max(1, len(reply.ranks))
     if reply.loopback_bytes > most:
-        return f"{size(reply.loopback_bytes)} traveled between the ranks, but {size(payload_bytes)} are enough."
+        return f"The ranks sent each other {size(reply.loopback_bytes)}, but {size(payload_bytes)} are enough."
     return None
 
 

@@ -149,7 +149,7 @@ def exchange(tensor, *, group):
 catalogue: own
 exercise: week01.ring-reduce-scatter
 points: 0
-sentence: travel
+sentence: sent
 """
 
 import sys
@@ -1084,7 +1084,7 @@ def exchange(tensor, *, group):
 catalogue: own
 exercise: week01.exchange
 points: 0
-sentence: travel
+sentence: sent
 """
 
 import sys

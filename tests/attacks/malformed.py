@@ -497,7 +497,7 @@ def hand_in(path, notebook):
 catalogue: G14
 exercise: week01.naive-bill
 points: 0
-sentence: several hold its cells
+sentence: several contain its cells
 """
 
 

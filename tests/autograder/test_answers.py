@@ -105,7 +105,7 @@ def test_a_cell_cut_in_two_is_read_whole(judge):
     notebook.cells[at].source = RIGHT.replace("2 * (num_ranks - 1)", "twice(num_ranks - 1)")
     notebook.cells.insert(at, half)
     submission = submission_of(notebook)
-    assert judged(judge, submission).is_right and "is there 2 times" in submission.notes[0]
+    assert judged(judge, submission).is_right and "occurs 2 times" in submission.notes[0]
 
 
 def test_a_given_cell_that_was_changed_overrides_ours():
