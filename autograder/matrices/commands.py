@@ -14,7 +14,7 @@ Judges = Annotated[int, typer.Option(help="how many judges work in parallel")]
 
 @app.command("forged-matrix")
 def forged_matrix(week: Weeks = None, judges: Judges = 2) -> None:
-    """Judge every wrong answer behind every forgery; exit with 1 if lying about messages, order or memory earns points."""
+    """Judge every wrong answer behind every forgery; exit with 1 if a lie about messages, order or memory pays."""
     from autograder.matrices import forged, known, reports
     from autograder.matrices.kept import RowFile, kept_folder
 
@@ -51,7 +51,7 @@ def _checks(weeks: list[str] | None) -> list:
     from autograder.weeks import WEEKS
 
     if zygote.level() < zygote.OFFICIAL:  # packets are not read there, so rows would not predict grades
-        typer.echo(f"this machine isolates at level {zygote.level()}; the matrices need level {zygote.OFFICIAL}", err=True)
+        typer.echo(f"this machine has isolation level {zygote.level()}; the matrices need {zygote.OFFICIAL}", err=True)
         raise typer.Exit(2)
     unknown = [name for name in weeks or [] if name not in WEEKS]
     if unknown:

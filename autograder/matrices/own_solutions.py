@@ -47,7 +47,7 @@ def rows(
 
 
 def hand_in(week: str, submitted: Path, root: Path = ROOT) -> Path:
-    """Copy the solution of each exercise into the released notebook of course/, and save it as a student's submission."""
+    """Copy the solution of each exercise into the released notebook of course/, and save it as a submission."""
     notebook = nbformat.read(notebooks.release_path(week, root), 4)
     answers = {cell.id: cell.source for cell in notebooks.read_source(week, root).cells}
     for cell in notebook.cells:

@@ -1,4 +1,4 @@
-"""The last backward runs in silence; its marks, keys and all-reduces are then replayed in the order of an overlap."""
+"""Runs the last backward without marks; then replays its marks, keys and all-reduces in the order of an overlap."""
 
 from types import SimpleNamespace as _SimpleNamespace
 
