@@ -8,7 +8,7 @@ __all__ = ["check"]  # pyright: ignore[reportUnsupportedDunderAll] - imported at
 
 
 def __getattr__(name: str) -> Any:
-    """Import `check` at first use, because inside the sandbox the rest of the package does not exist."""
+    """Import `check` at first use, because a sandbox contains only this file and `jobs/`."""
     if name == "check":
         from autograder.judging.self_check import check
 

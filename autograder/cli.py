@@ -36,7 +36,7 @@ def build(
     check: Annotated[bool, typer.Option("--check", help="write nothing; fail if course/ is stale")] = False,
     force: Annotated[bool, typer.Option("--force", help="overwrite a notebook that holds answers")] = False,
 ) -> None:
-    """Build course/ from solutions/: the students' notebooks, the file of hints, and the file of stand-ins."""
+    """Build course/ from solutions/: the students' notebooks, all hints, and the answers that replace missing ones."""
     from autograder.authoring import agreement, hints, notebooks
     from autograder.reading import stand_ins
 

@@ -8,7 +8,7 @@ from autograder.checks.base import Reply, calls_of
 def matched_by_tags(reply: Reply) -> str | None:
     """Report a rank that receives messages in a different order than they were sent, matching them by tag.
 
-    Ranks ignore tags too (`jobs.tags`), so an honest answer gets wrong values and fails before this check.
+    Ranks ignore tags too (`jobs.tags`), so an honest answer that relies on tags gets wrong values before this check.
     """
     if reply.calls is None:
         return None

@@ -13,9 +13,9 @@ MOST_HEADERS = 64 * FRAME_BYTES  # from one rank to another in a case; a library
 class ObservedCall(NamedTuple):
     """One communication call of one rank.
 
-    `members` and `peer` are ranks of the world. `payload_bytes` is the size of the whole tensor, and `sent_bytes` is
-    what this rank sends for it, counted as a ring for a collective. `number` is a message's tag, or the position of a
-    collective among those of its group.
+    `members` and `peer` are ranks of the world. `payload_bytes` is the size of the whole tensor. `sent_bytes` is the
+    number of bytes that this rank sends for it; a collective is counted as a ring. `number` is a message's tag, or the
+    position of a collective among those of its group.
     """
 
     kind: str

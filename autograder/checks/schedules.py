@@ -198,7 +198,7 @@ def too_much_held(schedule: Schedule, most: Sequence[int], until: Kind = Kind.I)
 
 
 def longest_wait(timeline: Timeline) -> str:
-    """Which rank waits longest between two slots, and for which slot."""
+    """Name the rank that waits longest between two slots, and the slot that it waits for."""
     waits = [
         (begin - end, -rank, -place - 1)
         for rank, (begins, ends) in enumerate(zip(timeline.begins, timeline.ends, strict=True))

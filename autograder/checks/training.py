@@ -79,14 +79,14 @@ def wrong_weights(
 def wrong_grads(
     rank: int, reported: dict[str, Any], expected: dict[str, torch.Tensor], *, of: int = 0, relative: float = 0.0
 ) -> str | None:
-    """Like `wrong_weights`, for gradients."""
+    """Like `wrong_weights`, but compare gradients."""
     return _wrong_named(rank, _reported(reported, "grads", of), expected, "gradient of", relative)
 
 
 def wrong_leaf_grads(
     rank: int, reported: dict[str, Any], expected: Sequence[torch.Tensor], *, relative: float = 0.0
 ) -> str | None:
-    """Like `wrong_weights`, for the gradients of leaves, in the order of the arguments."""
+    """Like `wrong_weights`, but compare the gradients of leaves, in the order of the arguments."""
     received = reported.get("trained", {}).get("leaf_grads")
     named = {str(place): grad for place, grad in enumerate(received)} if isinstance(received, list) else None
     wanted = {str(place): grad for place, grad in enumerate(expected)}
@@ -96,7 +96,7 @@ def wrong_leaf_grads(
 def holds_too_much(rank: int, reported: dict[str, Any], most: dict[str, float], why: str) -> str | None:
     """Report a rank that claims to hold more bytes of `parameters`, `gradients` or `optimizer_state` than it may.
 
-    These claims only explain a peak that is too high, or stand in where peaks cannot be measured; they earn no points.
+    These claims only explain a peak that is too high, or replace it if peaks cannot be measured; they earn no points.
     """
     held = reported.get("trained", {}).get("held_bytes", {})
     for kind, expected in most.items():

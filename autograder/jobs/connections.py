@@ -57,7 +57,7 @@ class Connections:
 
         `groups` is ignored, because bytes are counted per pair of ranks.
         """
-        # not one.dup(): Python's version makes the connection blocking, for the library too
+        # not one.dup(): Python's version makes the connection blocking, and so the library's
         ends = [socket.socket(fileno=os.dup(one.fileno())) for one in wire.own_connections()][:MOST_CONNECTIONS]
         facts = [(*wire.ports(end), wire.sent_so_far(end)) for end in ends]
         note = json.dumps([rank, os.getpid(), facts]).encode()

@@ -118,7 +118,7 @@ def rows(frames: Iterable[Frame]) -> list[list]:
 
 
 def calls(frames: Iterable[Frame]) -> list[list]:
-    """Each rank's completed calls as `WireCall.row`, in the order in which the rank sent their frames."""
+    """Each rank's calls as `WireCall.row`, in the order of their first frames, without sends that carried no data."""
     totals: Counter[tuple[str, int, int]] = Counter()
     found: list[WireCall] = []
     collectives: dict[tuple[int, str, int, int], WireCall] = {}

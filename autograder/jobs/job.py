@@ -106,7 +106,7 @@ def _supervised(request: Request, setting: Setting, watching: Sequence[Observer]
     except (MemoryError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
         # the ranks' results or ledgers are malformed: not the machine's fault
         outcome = Outcome([RankEnd() for _ in range(request.ranks)], 0.0)
-        outcome.report = f"The ranks returned too much data, or data that is malformed ({type(error).__name__})."
+        outcome.report = f"The ranks returned too much data or malformed data ({type(error).__name__})."
         return outcome
 
 

@@ -181,7 +181,7 @@ def _describe_tensor(tensor: torch.Tensor, blobs: list[bytes | memoryview]) -> A
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    """A tensor's contiguous bytes. torch keeps any stride for one element, hence the explicit stride of 1."""
+    """A tensor's contiguous bytes. The explicit stride of 1 is needed because torch keeps any stride of one element."""
     row = tensor.contiguous()
     return row.as_strided((row.numel(),), (1,), row.storage_offset()).view(torch.uint8).numpy().data
 

@@ -15,7 +15,7 @@ Seal = Callable[..., None]  # completes the confinement; takes the groups of con
 
 @dataclass
 class Seat:
-    """What a rank knows: the request, the answer and its own input.
+    """The data that a rank has: the request, the answer and its own input.
 
     `mine` is the input, {"args", "groups", …}, or None for a rank that only watches. Observers may change a seat.
     """

@@ -87,7 +87,7 @@ def load(
 
 
 def _from_pickle(answer: dict[str, Any]) -> dict[str, Any]:
-    finder.serve(answer.get("modules", {}))  # grading, too, can use the course's modules instead
+    finder.serve(answer.get("modules", {}))  # the course's `mine`: mistakes in earlier weeks cost nothing
     functions, sources = pickle.loads(answer["pickle"])  # in the sandbox, where student code is allowed to run
     for name, lines in sources.items():
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)

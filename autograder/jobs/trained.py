@@ -48,7 +48,7 @@ class LanguageModel(nn.Module):
 
 
 class Chain(nn.Module):
-    """Residual square layers, applied in `order`; `parameters()` keeps the order of their numbers."""
+    """Residual square layers, applied in `order`; `parameters()` yields them by layer number."""
 
     def __init__(self, width: int, order: Sequence[int]) -> None:
         super().__init__()

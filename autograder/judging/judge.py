@@ -56,7 +56,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong in one part of a check, and the case that shows it; None if it could be any case of a job."""
+    """A problem in one part of a check, and the case that shows it; None if it could be any case of a job."""
 
     text: str
     case: Case | None
@@ -149,7 +149,10 @@ class Judge:
                 return
 
     def ask(self, job: Job) -> Reply:
-        """Run a job; retry in a new sandbox if this one is lost, and once after a timeout (a busy machine)."""
+        """Run a job; retry in a new sandbox if this one is lost.
+
+        Also retry once after a timeout, because the machine may have been busy.
+        """
         for _ in range(ATTEMPTS - 1):
             try:
                 reply = self._ask(job)
@@ -267,7 +270,7 @@ def _lost(check: Check, error: SandboxLost, *, its_own: bool) -> Verdict:
     """No grade if the machine failed; 0 points if it repeatedly fails only for this answer."""
     text = clean(f"Not graded: {error}.")
     if its_own:
-        text += f" It happened {ATTEMPTS} times with this answer, and a harmless answer runs in the same sandbox."
+        text += f" This happened {ATTEMPTS} times with this answer, but a harmless answer runs in the same sandbox."
     return Verdict(check.exercise, 0.0, check.points, text, fault=not its_own, look=its_own)
 
 

@@ -74,7 +74,7 @@ def _judged(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
 def _with_stand_ins(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
     """The verdict with the student's own `mine/`, or with the course's modules if the student's cost points.
 
-    A mistake in an earlier exercise thus costs nothing here. The verdict names the module that was replaced.
+    So a mistake in an earlier exercise costs nothing here. The verdict names the module that was replaced.
     """
     verdict, own = judge.judge(check, answer, seed), answer.get("own", {})
     if verdict.is_right or not own or not imports_mine(answer):

@@ -14,7 +14,7 @@ Judges = Annotated[int, typer.Option(help="how many judges work in parallel")]
 
 @app.command("forged-matrix")
 def forged_matrix(week: Weeks = None, judges: Judges = 2) -> None:
-    """Judge every wrong answer behind every forgery; exit with 1 if a lie about messages, order or memory pays."""
+    """Judge every wrong answer behind every forgery; exit with 1 if false reports earn points."""
     from autograder.matrices import forged, known, reports
     from autograder.matrices.kept import RowFile, kept_folder
 

@@ -60,7 +60,7 @@ def hand_in(week: str, submitted: Path, root: Path = ROOT) -> Path:
 
 
 def measured(exercise: str, root: Path = ROOT) -> list[Measured]:
-    """What each rank sends and holds when the solution of one exercise runs on its visible cases.
+    """Measure what each rank sends and holds when the solution of one exercise runs on its visible cases.
 
     Raises ValueError for an exercise without a check, or if this copy of the course has no solutions.
     """

@@ -47,7 +47,7 @@ class Cell:
         return {name for one in _statements(self.released) if one.shape not in given for name in one.binds}
 
     def answers(self, names: set[str]) -> set[str]:
-        """The names among these that a student defines here, beyond the released text and its stubs."""
+        """Those of `names` that a student defines here, beyond the released text and its stubs."""
         released = {one.shape for one in _statements(self.released)}
         stubs = set(_stubs(self.released))
         new = [one for one in _statements(self.source) if one.shape not in released and not _is_stub(one, stubs)]
@@ -132,9 +132,9 @@ def note_of(exercise: str, answer: dict[str, Any]) -> str:
     (row,) = [AnswerCell(*cell) for cell in answer["cells"] if cell[2]]
     if row.name == exercise:
         return ""
-    where = "a cell of your own" if row.is_extra else f"the cell of {row.name.split('.')[-1]}"
+    where = "another cell" if row.is_extra else f"the cell of {row.name.split('.')[-1]}"
     begins = f": {named(row)[0].lower()}{named(row)[1:]}" if row.is_extra else ""
-    return f"The exercise's own cell is not filled in, so what you wrote in {where} was judged{begins}."
+    return f"The exercise's own cell is not filled in, so your code in {where} was judged{begins}."
 
 
 def _original(source: str, given: Sequence[str]) -> str:

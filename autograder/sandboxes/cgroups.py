@@ -47,7 +47,7 @@ class ControlGroup:
 
     @property
     def limits(self) -> list[str]:
-        """The controllers that are active, for a machine's report."""
+        """The names of the active controllers, used in reports about a machine."""
         return sorted({c for c in LIMITS for f in self.folders if any((f / name).exists() for name in LIMITS[c])})
 
     def close(self) -> None:

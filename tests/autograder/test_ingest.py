@@ -188,7 +188,7 @@ def test_notes_are_few_and_short_whatever_the_cells_are_called(course, student):
 
 def test_more_cells_than_a_notebook_has_are_not_read(course, student):
     put(course, student, notebook_of(*[code("1")] * (notebook_file.MAX_CELLS + 1)))
-    assert "5,001 cells and at most 5,000" in read(course, student).notes[0]
+    assert "5,001 cells, but at most 5,000" in read(course, student).notes[0]
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", ".hidden", "a/b", "\udcff", "a\x00b", "x" * 300])

@@ -1,4 +1,4 @@
-"""A second thread works and returns the result after the main thread has ended, whose status has no memory mark."""
+"""Works in a second thread after ending the main thread, whose status then has no memory mark."""
 
 import ctypes as _ctypes
 import platform as _platform

@@ -1,4 +1,4 @@
-"""Forges the report of the arguments where it is written: they are unchanged by the call, and not shared."""
+"""Forges the report of the arguments where it is written: it claims that they are unchanged and not shared."""
 
 import copy as _copy
 
