@@ -61,7 +61,7 @@ def hand_in(path, notebook):
 catalogue: own
 exercise: week01.naive-bill
 points: 1
-sentence: cell of your own
+sentence: another cell was judged
 """
 
 
