@@ -1,6 +1,7 @@
 """A step of the trainer that the course's own answers make, and of the package's `MeshTrainer`, on the same mesh.
 
-Both train a GPT of the same sizes with SGD, in turn, in one process per rank. A step lasts as long as its slowest rank.
+Both train a GPT of the same sizes with Adam, in turn, one process per rank; the slowest rank's time counts. With ZeRO-3
+both compute each block again in the backward.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def race(layout: dict[str, Any]) -> tuple[list[float], list[float]]:
 def own(layout: dict[str, Any]) -> Callable[[int], Any]:
     """A step of `mine`."""
     program, model, train = (import_module(f"mine.{name}") for name in ("program", "model", "train"))
-    given = SIZES | layout | {"batch": BATCH, "microbatches": MICROBATCHES, "lr": 0.01}
+    given = SIZES | layout | {"batch": BATCH, "microbatches": MICROBATCHES, "lr": 0.001, "optimizer": "adam"}
     recipe = program.recipe_of(given, dist.get_world_size())
     groups = program.groups_of(recipe)
     trainer = train.new_trainer(recipe, groups, model.new_weights(recipe), model.new_text(recipe))
@@ -78,8 +79,13 @@ def packages(layout: dict[str, Any]) -> Callable[[int], Any]:
     """A step of `MeshTrainer`."""
     torch.manual_seed(0)
     mesh = Mesh(**{axis: size for axis, size in layout.items() if axis != "zero"})
-    settings = Settings(num_microbatches=MICROBATCHES, zero=layout.get("zero", 0), sequence_parallel=mesh.tp > 1)
+    settings = Settings(
+        num_microbatches=MICROBATCHES,
+        zero=layout.get("zero", 0),
+        sequence_parallel=mesh.tp > 1,
+        recompute="full" if layout.get("zero") == 3 else "none",
+    )
     whole = GPT(replace(GPTConfig(tied=False), **SIZES))
-    trainer = MeshTrainer(whole, create_process_groups(mesh), partial(torch.optim.SGD, lr=0.01), settings)
+    trainer = MeshTrainer(whole, create_process_groups(mesh), partial(torch.optim.Adam, lr=0.001), settings)
     tokens = torch.randint(SIZES["vocabulary"], (BATCH // mesh.dp, SIZES["sequence"]))
     return lambda number: trainer.step(tokens, next_tokens(tokens))

@@ -287,12 +287,7 @@ check("week07.neighbours", exchange_with_neighbours, cases=[two, half, part_of_t
 def gpipe(num_ranks, num_microbatches):
     """GPipe as data: a list for each rank, of texts such as "1F3" (stage, letter, microbatch)."""
     ### BEGIN SOLUTION
-    schedule = []
-    for rank in range(num_ranks):
-        forwards = [f"{rank}F{m}" for m in range(num_microbatches)]
-        backwards = [f"{rank}B{m}" for m in range(num_microbatches)]
-        schedule.append(forwards + backwards)
-    return schedule
+    return [[f"{rank}{kind}{m}" for kind in "FB" for m in range(num_microbatches)] for rank in range(num_ranks)]
     ### END SOLUTION
 
 
@@ -428,17 +423,21 @@ for num in (1, 4):
 # - `forward(stage, m, x)` returns a stage's output, on the last stage the loss. On stage 0, `x` is None.
 # - `weights(stage)` lists a stage's weights; `like[m]` has the shape and dtype of microbatch m's activation.
 #
-# The next two cells are given. `Messages` names a message by the slot that needs it: after `1F3`, the rank of stage 1
-# calls `messages.send(y, 2, "F", 3)`, and that of stage 2, for `2F3`, `messages.receive(2, "F", 3)`. A send does not
-# wait: in 1F1B neighbors send to each other at the same time, and blocking sends would hang, as in section 5. If a rank
-# holds several stages, nothing travels between them. `backward` knows week 8's letters, too: there B becomes I, the
-# gradient of x, and later W, those of the weights. Only I sends; keep for W what it needs.
+# **`Messages`** names a message by the slot that needs it: after `1F3`, the rank of stage 1 calls `messages.send(y,
+# 2, "F", 3)`, and the rank of stage 2, for `2F3`, calls `messages.receive(2, "F", 3)`. `send` does not wait
+# (`dist.isend`): in 1F1B neighbors send to each other at the same time, and blocking sends would hang, as in section
+# 5. Give each message its own `tag`, a number computed from stage, kind and m, because two messages between the same
+# ranks may arrive in another order than they are asked for. If a rank holds both stages, keep the tensor in `here`
+# and send nothing.
+#
+# The next cell is given. `backward` also knows week 8's letters: there B becomes I, the gradient of x, and later W,
+# those of the weights. Only I sends; keep for W what it needs.
 #
 # **`loss_share(y, target, num_rows)`** is what the last stage calls backward on: the shares of all microbatches add up
 # to the mean over the batch's `num_rows` rows. The last microbatch of an epoch may have fewer rows than the others.
 #
 # The given `pipeline_step` runs your two functions on stages of `tanh(x @ weight)`, and the check brings its own lists.
-# Send each activation and each gradient once; leave the inputs alone. *About 19 lines.*
+# Send each activation and each gradient once; leave the inputs alone. *About 30 lines.*
 
 
 # %%
@@ -464,32 +463,37 @@ def backward(kind, x, y, gradient, weights):
         torch.autograd.backward(y, gradient, inputs=[x], retain_graph=True)
 
 
-# %%
+# %% exercise="week07.pipeline-step"
 class Messages:
-    """Given. Moves tensors between slots, each message with its own tag; none is sent to this rank itself."""
+    """Moves tensors between slots, each message with its own tag; none is sent to this rank itself."""
 
     def __init__(self, owner, like, group):
         self.owner, self.like, self.group = owner, like, group
-        self.here, self.under_way = {}, []
+        self.here, self.under_way = {}, []  # (stage, kind, m): tensor, and (tensor, work) of each send
 
     def send(self, tensor, stage, kind, m):
+        """Start to send what slot (stage, kind, m) needs to the rank of that stage."""
+        ### BEGIN SOLUTION
         to, tensor = self.owner[stage], tensor.detach().contiguous()
         if to == dist.get_rank(self.group):
             self.here[stage, kind, m] = tensor
             return
         tag = 2 * (m * len(self.owner) + stage) + (kind == "F")
         self.under_way.append((tensor, dist.isend(tensor, group_dst=to, group=self.group, tag=tag)))
+        ### END SOLUTION
 
     def receive(self, stage, kind, m):
+        """What slot (stage, kind, m) of this rank needs, from the rank of the stage before, or, for "B", behind."""
+        ### BEGIN SOLUTION
         source = self.owner[stage - 1 if kind == "F" else stage + 1]
         if source == dist.get_rank(self.group):
             return self.here.pop((stage, kind, m))
         tensor, tag = torch.empty_like(self.like[m]), 2 * (m * len(self.owner) + stage) + (kind == "F")
         dist.recv(tensor, group_src=source, group=self.group, tag=tag)
         return tensor
+        ### END SOLUTION
 
 
-# %% exercise="week07.pipeline-step"
 def loss_share(y, target, num_rows):
     """A microbatch's share of the mean square error of a batch with this number of rows."""
     ### BEGIN SOLUTION

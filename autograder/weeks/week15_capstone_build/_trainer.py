@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 from shardlab.mesh import Grid
+from shardlab.own.step_bytes import AXES, COPIES, EDP, STAGE, Sums, kind_of
 from torch import Tensor
 
 from autograder.checks.base import Case, Reply, Task, calls_of, size, wrong_value
 from autograder.weeks.week15_capstone_build._one_process import DEFAULTS, Weights, own_part
-from autograder.weeks.week15_capstone_build._step_bytes import AXES, COPIES, EDP, STAGE, Sums, kind_of
 
 MASKED = tuple(
     f"shardlab.{name}"

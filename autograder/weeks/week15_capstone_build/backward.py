@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 from shardlab.costs import traffic
+from shardlab.own import step_bytes
+from shardlab.own.step_bytes import COPIES, FLOAT, num_stages_of, stages_of
 from torch import Tensor
 
 from autograder.checks.base import Case, Check, Reply, Task, close, trouble
-from autograder.weeks.week15_capstone_build import _step_bytes, _trainer
-from autograder.weeks.week15_capstone_build._step_bytes import COPIES, FLOAT, num_stages_of, stages_of
+from autograder.weeks.week15_capstone_build import _trainer
 
 ROWS = 8
 WHY = {
@@ -66,8 +67,8 @@ def is_averaged(recipe: dict[str, Any]) -> bool:
     return recipe["zero"] == 2 or (recipe["zero"] == 0 and recipe["dp"] == _trainer.world_of(recipe))
 
 
-def _bytes_of(recipe: dict[str, Any], place: dict[str, int], own: list[int], num: int) -> _step_bytes.Sums:
-    sums, last = _step_bytes.Sums(recipe), num_stages_of(recipe) - 1
+def _bytes_of(recipe: dict[str, Any], place: dict[str, int], own: list[int], num: int) -> step_bytes.Sums:
+    sums, last = step_bytes.Sums(recipe), num_stages_of(recipe) - 1
     away = sum(stage < last and stage + 1 not in own for stage in own) + sum(
         stage > 0 and stage - 1 not in own for stage in own
     )

@@ -7,12 +7,13 @@ from random import Random
 from typing import Any
 
 from shardlab.costs import traffic
+from shardlab.own import step_bytes
+from shardlab.own.step_bytes import num_stages_of, stages_of
 from torch import Tensor
 
 from autograder.checks.base import Case, Check, Reply, Task, close, trouble
-from autograder.weeks.week15_capstone_build import _step_bytes, _trainer
+from autograder.weeks.week15_capstone_build import _trainer
 from autograder.weeks.week15_capstone_build._one_process import OneProcess
-from autograder.weeks.week15_capstone_build._step_bytes import num_stages_of, stages_of
 
 WHY = {
     "norm": "Compare the gradients of one step, name by name, on a mesh of one axis.",
@@ -45,15 +46,15 @@ def _make(case: Case, rng: Random) -> Task:
     return _trainer.task_of("trained", recipe, args, expected, sent)
 
 
-def _scaled(recipe: dict[str, Any], place: dict[str, int], parts: dict[str, Tensor]) -> _step_bytes.Sums:
+def _scaled(recipe: dict[str, Any], place: dict[str, int], parts: dict[str, Tensor]) -> step_bytes.Sums:
     """Bytes of all steps; the rows of experts depend on the order of reading, and ep is left out."""
-    sums = _step_bytes.Sums(recipe)
-    one_step = _step_bytes.sent_bytes(recipe, place, parts)
+    sums = step_bytes.Sums(recipe)
+    one_step = step_bytes.sent_bytes(recipe, place, parts)
     sums.found = {axes: recipe["steps"] * num for axes, num in one_step.items()}
     if recipe["zero"] == 3:  # the weights that it returns are gathered, too
         copies = _trainer.grid_of(recipe | {"tp": 1, "pp": 1}).world
-        total = sum(_step_bytes.unit_bytes(recipe, parts).values())
-        sums.add(_step_bytes.COPIES, traffic.ring_all_gather_bytes(copies, total))
+        total = sum(step_bytes.unit_bytes(recipe, parts).values())
+        sums.add(step_bytes.COPIES, traffic.ring_all_gather_bytes(copies, total))
     return sums
 
 
@@ -87,7 +88,7 @@ def _wrong_weights(rank: int, received: Any, parts: dict[str, Tensor]) -> str | 
         if not isinstance(one, Tensor) or one.shape != wanted.shape:
             return f"On rank {rank} the part of {name} has not the shape {list(wanted.shape)}."
         if not float((one - wanted).abs().max()) <= _trainer.SAME:
-            off, why = float((one - wanted).abs().max()), WHY[_step_bytes.kind_of(name)]
+            off, why = float((one - wanted).abs().max()), WHY[step_bytes.kind_of(name)]
             return f"On rank {rank} {name} is off by {off:.0e} after the last step. {why}"
     return None
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from shardlab.own.step_bytes import COPIES, EDP
+
 from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.formulas import trouble_in_call, value_of
 from autograder.weeks.week15_capstone_build import _trainer
-from autograder.weeks.week15_capstone_build._step_bytes import COPIES, EDP
 
 SCHEDULES = {"1f1b": 1, "interleaved": 2, "v": 2}  # stages per rank
 WHY = {

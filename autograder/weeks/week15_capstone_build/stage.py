@@ -6,11 +6,12 @@ from random import Random
 from typing import Any
 
 import torch
+from shardlab.own import step_bytes
 from torch import Tensor
 from torch.nn import functional
 
 from autograder.checks.base import Case, Check, Reply, Task, close, trouble
-from autograder.weeks.week15_capstone_build import _step_bytes, _trainer
+from autograder.weeks.week15_capstone_build import _trainer
 from autograder.weeks.week15_capstone_build._one_process import OneProcess
 
 WHY = {
@@ -40,10 +41,10 @@ def _make(case: Case, rng: Random) -> Task:
         units = _trainer.units_of(parts, recipe, rank=rank)
         args.append([recipe, stages, units, _trainer.shapes_of(parts), [*batch, positions]])
         expected.append(float(losses[rows][:, positions].sum()))
-        sums = _step_bytes.Sums(recipe)
-        _step_bytes.add_passes(sums, place, parts, whole.chosen, recipe["batch"] // (recipe["dp"] * recipe["ep"]), 1)
+        sums = step_bytes.Sums(recipe)
+        step_bytes.add_passes(sums, place, parts, whole.chosen, recipe["batch"] // (recipe["dp"] * recipe["ep"]), 1)
         if recipe["zero"] == 3:
-            _step_bytes.add_sums(sums, parts, 1)
+            step_bytes.add_sums(sums, parts, 1)
         sent.append(sums)
     return _trainer.task_of("loss_and_gradients", recipe, args, expected, sent, whole=whole)
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 from shardlab.costs import traffic
+from shardlab.own import step_bytes
+from shardlab.own.step_bytes import COPIES, EDP, FLOAT
 from torch import Tensor
 
 from autograder.checks.base import Case, Check, Reply, Task, trouble
-from autograder.weeks.week15_capstone_build import _step_bytes, _trainer
-from autograder.weeks.week15_capstone_build._step_bytes import COPIES, EDP, FLOAT
+from autograder.weeks.week15_capstone_build import _trainer
 from autograder.weeks.week15_capstone_build.backward import is_averaged
 
 STEPS = 2
@@ -111,8 +112,8 @@ def _stepped(recipe: dict[str, Any], start: Tensor, means: list[Tensor]) -> Tens
     return leaf.detach().float()
 
 
-def _bytes_of(recipe: dict[str, Any], padded: dict[str, int]) -> _step_bytes.Sums:
-    sums, zero = _step_bytes.Sums(recipe), recipe["zero"]
+def _bytes_of(recipe: dict[str, Any], padded: dict[str, int]) -> step_bytes.Sums:
+    sums, zero = step_bytes.Sums(recipe), recipe["zero"]
     norms = sum(num for key, num in padded.items() if key.endswith("norm"))
     sums.add(("tp",), STEPS * traffic.ring_all_reduce_bytes(recipe["tp"], norms * FLOAT))
     times = 0 if zero == 3 or (is_averaged(recipe) and not zero) else 1 if zero == 2 else 2

@@ -28,14 +28,11 @@ def update(
     gradient: as many numbers as `master`. Raises ValueError for another shape: a shard's state wants its shard.
     """
     if gradient.shape != state["master"].shape:
-        raise ValueError(
-            f"a gradient of shape {list(gradient.shape)} for a state of {list(state['master'].shape)}: "
-            "give the gradient of the weights that this state belongs to"
-        )
+        both = f"{list(gradient.shape)} for a state of {list(state['master'].shape)}"
+        raise ValueError(f"a gradient of shape {both}: give the gradient of the weights that this state belongs to")
     gradient = gradient.float()
     state["step"] += 1
     state["momentum"].lerp_(gradient, 1 - betas[0])  # m = b1 m + (1 - b1) g
     state["variance"].mul_(betas[1]).addcmul_(gradient, gradient, value=1 - betas[1])
-    mean = state["momentum"] / (1 - betas[0] ** state["step"])  # of gradients; early steps know too few
-    spread = (state["variance"] / (1 - betas[1] ** state["step"])).sqrt_()
-    state["master"].sub_(lr * mean / (spread + eps))
+    spread = (state["variance"] / (1 - betas[1] ** state["step"])).sqrt_().add_(eps)
+    state["master"].addcdiv_(state["momentum"], spread, value=-lr / (1 - betas[0] ** state["step"]))

@@ -5,6 +5,7 @@ from shardlab.exports import lazily
 TYPE_CHECKING = False  # type checkers take it as True; `import typing` takes longer than all of this
 
 if TYPE_CHECKING:
+    from shardlab.own import hunt, saving, step_bytes
     from shardlab.own.packing import pack
     from shardlab.own.shown import show
 else:

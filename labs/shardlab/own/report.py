@@ -17,6 +17,7 @@ from typing import Any
 from shardlab.meter.record import record
 from shardlab.own import shown
 from shardlab.own.names import PACKAGE
+from shardlab.own.step_bytes import axes_between
 from shardlab.ranks.run import run
 from shardlab.study import page
 from shardlab.study.folder import Folder
@@ -65,8 +66,8 @@ def train(given: dict[str, Any]) -> Measured:
 
 def axes_of(program: Any, recipe: Any, members: Any) -> str:
     """The axes along which the ranks of a group differ: "dp", or "cp·dp"."""
-    places = [program.places_of(recipe, rank) for rank in members]
-    return "·".join(axis for axis in program.AXES if len({one[axis] for one in places}) > 1)
+    axes = axes_between([program.places_of(recipe, rank) for rank in members])
+    return "·".join(axis for axis in program.AXES if axis in axes)
 
 
 def write(folder: Folder) -> str:

@@ -9,7 +9,7 @@ from mine.long_context import ring_attention, ring_backward
 from mine.moe import choose
 from mine.sequence_parallel import gather_sequence, mlp_block, scatter_sequence
 from mine.tensor_parallel import vocabulary_loss
-from torch.nn.functional import layer_norm
+from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
 SPLIT_BY_TP = {"q": 1, "k": 1, "v": 1, "up": 1, "head": 1, "out": 0, "down": 0}  # the dimension that tp splits
 CHOSEN = 2  # experts per token
@@ -33,11 +33,8 @@ def new_weights(recipe):
         else:
             own |= {"up": normal(h, 4 * h), "down": normal(4 * h, h)}
         weights |= {f"{layer}.{name}": weight for name, weight in own.items()}
-    return (
-        weights
-        | {f"last.{name}": one for name, one in norm("norm").items()}
-        | {"last.head": normal(h, recipe.vocabulary)}
-    )
+    weights |= {f"last.{name}": one for name, one in norm("norm").items()}
+    return weights | {"last.head": normal(h, recipe.vocabulary)}
 
 
 def kind_of(name):
@@ -93,9 +90,12 @@ def attention(x, w, positions, recipe, groups):
     """x (T, B, H) plus attention over all positions of all cp ranks."""
     whole = gather_sequence(layer_norm(x, x.shape[2:], w["norm1.gain"], w["norm1.shift"]), group=groups["tp"])
     width = recipe.hidden // recipe.heads
-    q, k, v = ((whole @ w[name]).unflatten(2, (-1, width)).permute(1, 2, 0, 3).contiguous() for name in "qkv")
-    o = RingAttention.apply(q, k, v, positions, groups["cp"]).permute(2, 0, 1, 3).flatten(2)  # (S, B, H / tp)
-    return x + scatter_sequence(o @ w["out"], group=groups["tp"])
+    q, k, v = ((whole @ w[name]).unflatten(2, (-1, width)).permute(1, 2, 0, 3) for name in "qkv")
+    if recipe.cp == 1:  # every key is here: torch's own kernel
+        o = scaled_dot_product_attention(q, k, v, is_causal=True)
+    else:
+        o = RingAttention.apply(*(one.contiguous() for one in (q, k, v)), positions, groups["cp"])
+    return x + scatter_sequence(o.permute(2, 0, 1, 3).flatten(2) @ w["out"], group=groups["tp"])  # (S, B, H / tp)
 
 
 def feed_forward(x, w, balance, recipe, groups):

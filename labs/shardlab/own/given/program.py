@@ -83,23 +83,18 @@ def refusals(one, world):
     if min(sizes) < 1:
         return ["axes, microbatches, layers and batch must be at least 1"]
     ranks, num_stages = torch.Size(sizes[:5]).numel(), one.pp * (1 + (one.schedule in ("interleaved", "dualpipe-v")))
-    rules = {
+    even = {("heads", one.heads): one.tp, ("hidden", one.hidden): one.heads, ("vocabulary", one.vocabulary): one.tp}
+    even |= {("sequence", one.sequence): 2 * one.cp * one.tp, ("experts", one.experts): one.ep}
+    even |= {("batch", one.batch): one.dp * one.ep * one.microbatches}
+    even |= {("microbatches", one.microbatches): one.pp if one.schedule == "interleaved" else 1}
+    rules = {f"{name} = {value} must be a multiple of {of}": value % of == 0 for (name, value), of in even.items()}
+    rules |= {
         f"{' · '.join(AXES)} is {ranks}, but there are {world} ranks": ranks == world,
-        f"{one.heads} heads cannot be split over tp = {one.tp}": one.heads % one.tp == 0,
-        f"hidden = {one.hidden} cannot be split over {one.heads} heads": one.hidden % one.heads == 0,
-        f"vocabulary = {one.vocabulary} cannot be split over tp = {one.tp}": one.vocabulary % one.tp == 0,
-        "sequence must be a multiple of 2 · cp · tp": one.sequence % (2 * one.cp * one.tp) == 0,
-        "batch must be a multiple of dp · ep · microbatches": one.batch % (one.dp * one.ep * one.microbatches) == 0,
-        f"{one.experts} experts cannot be split over ep = {one.ep}": one.experts % one.ep == 0 <= one.experts - one.ep
-        or one.ep == 1,
-        "experts must be 0, or at least 2": one.experts != 1,
+        "experts must be 0, or at least 2 and ep": one.experts >= max(2, one.ep) or (one.experts, one.ep) == (0, 1),
         f"{one.layers} layers are too few for {num_stages} stages": one.layers >= num_stages,
         "zero must be 0, 1, 2 or 3": one.zero in range(4),
-        "ZeRO-2 and 3 need pp = tp = 1": one.zero < 2 or one.pp * one.tp == 1,
-        "ZeRO-2 and 3 train no experts": one.zero < 2 or not one.experts,
+        "ZeRO-2 and 3 need pp = tp = 1 and no experts": one.zero < 2 or (one.pp * one.tp, one.experts) == (1, 0),
         f"schedule must be one of {', '.join(SCHEDULES)}": one.schedule in SCHEDULES,
-        "interleaved needs microbatches in multiples of pp": one.schedule != "interleaved"
-        or one.microbatches % one.pp == 0,
         "dualpipe-v needs 2 · pp microbatches or more": one.schedule != "dualpipe-v" or one.microbatches >= 2 * one.pp,
         "optimizer must be sgd or adam": one.optimizer in ("sgd", "adam"),
         "backend must be gloo or nccl": one.backend in ("gloo", "nccl"),

@@ -6,14 +6,16 @@ more than one rank.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from shardlab.costs import traffic
 from torch import Tensor
 
-from autograder.weeks.week15_capstone_build._one_process import SPLIT_BY_TP, Weights
+from shardlab.costs import traffic
 
+Weights = dict[str, Tensor]
+SPLIT_BY_TP = ("q", "k", "v", "up", "head", "out", "down")  # the weights of `mine.model` that tp splits
 AXES = ("tp", "cp", "ep", "dp", "pp")
 COPIES, EDP, STAGE = ("cp", "ep", "dp"), ("tp", "cp", "dp"), ("tp", "cp", "ep", "dp")
 FLOAT, WHOLE = 4, 8  # bytes of a number, and of a whole number or a double
@@ -57,6 +59,11 @@ def sent_bytes(
     if recipe["experts"]:
         sums.add(STAGE, len(layers) * _own_ring_bytes(_size(recipe, STAGE), ranks[2], recipe["experts"]))
     return sums.found
+
+
+def axes_between(places: Sequence[dict[str, int]]) -> frozenset[str]:
+    """The axes along which ranks in these places differ."""
+    return frozenset(axis for axis in AXES if len({one[axis] for one in places}) > 1)
 
 
 def num_stages_of(recipe: dict[str, Any]) -> int:
