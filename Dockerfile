@@ -1,13 +1,13 @@
 # The environment of `make lab` in an image: the same pins, no root, JupyterLab on 8888.
 #   make docker
 #   docker run --rm --init -p 127.0.0.1:8888:8888 -v sys602-work:/home/student/sys602/work sys602
-# BASE may be any Debian or Ubuntu image that has python3 (3.11 or newer) with its venv module.
+# BASE can be any Debian or Ubuntu image that has python3 (3.11 or newer) with its venv module.
 ARG BASE=python:3.11-slim-bookworm
 
-# 1. The packages: they stay in the build's cache while the course changes.
+# 1. The packages: they stay cached when only the course changes.
 FROM ${BASE} AS packages
-# Builds of torch for the CPU alone: without them the image holds several GB of GPU libraries. For an image that is to
-# use GPUs, give an empty one.
+# An index of CPU builds of torch; without it the image holds several GB of GPU libraries. For an image that uses GPUs,
+# pass an empty value.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 COPY pyproject.toml constraints.txt /tmp/
 WORKDIR /tmp
@@ -18,7 +18,7 @@ RUN python3 -m venv /venv \
     ${TORCH_INDEX:+--extra-index-url $TORCH_INDEX} \
  && rm -rf /venv/lib/python3*/site-packages/torch/test
 
-# 2. A class: JupyterHub, the instructor's desk and the cluster that grades, see compose.yaml. `make docker` skips it.
+# 2. A class: JupyterHub, the instructor's desk and the grading cluster (compose.yaml). `make docker` skips it.
 FROM packages AS packages-of-a-class
 RUN python3 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['classroom'], sep='\n')" \
     > requirements.txt \
@@ -31,7 +31,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=packages-of-a-class /venv /venv
 ENV PATH=/venv/bin:$PATH LANG=C.UTF-8
-# The course's folder, with the solutions, is the instructor's home; students get the package and their Jupyter's settings.
+# The course folder, with the solutions, is the instructor's home; students get the package and their Jupyter settings.
 RUN useradd --uid 1000 --home-dir /srv/course --shell /bin/bash instructor
 COPY --chown=1000:1000 . /srv/course
 WORKDIR /srv/course
@@ -46,7 +46,7 @@ EXPOSE 8000
 
 # 3. The course.
 FROM ${BASE}
-# bubblewrap confines the answers that are graded; the font writes the Chinese labels of the figures.
+# bubblewrap confines graded answers; the font draws the Chinese labels of the figures.
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends bubblewrap fonts-wqy-microhei \
  && rm -rf /var/lib/apt/lists/* \
@@ -55,12 +55,12 @@ COPY --from=packages /venv /venv
 WORKDIR /home/student/sys602
 ENV PATH=/venv/bin:$PATH LANG=C.UTF-8
 COPY --chown=1000:1000 . .
-# work/ is the learner's folder, laid out at the first start: a volume mounted there keeps the answers.
+# work/ is the learner's folder, filled at the first start: a volume mounted there keeps the answers.
 RUN pip install --no-cache-dir --disable-pip-version-check -c constraints.txt --no-deps -e . \
  && install -d -o 1000 -g 1000 work && chown 1000:1000 .
 
 USER 1000
-# Students have no formgrader; a teacher starts with -e JUPYTER_CONFIG_PATH= and the working folder above.
+# Students have no formgrader; teachers start with -e JUPYTER_CONFIG_PATH= and the working folder above.
 ENV JUPYTER_CONFIG_PATH=/home/student/sys602/course/.jupyter
 WORKDIR /home/student/sys602/work
 EXPOSE 8888

@@ -1,4 +1,4 @@
-# SYS-602: every command of the project, one line of help each (`make help`).
+# SYS-602: every command of the project, with one line of help each (`make help`).
 PYTHON ?= python3
 PORT ?= 8888
 LAB_IP ?= 127.0.0.1
@@ -12,15 +12,15 @@ CHOSEN := $(if $(WEEK),-k $(firstword $(subst _, ,$(WEEK)))) $(if $(FAST),--case
 WEEK ?= week01_collectives
 JOBS ?= $(if $(FAST),4,3)
 SUBMITTED ?= autograder/submitted
-# With GPU=1 torch is not pinned to the CPU build's version: NCCL 2.30 and several ranks on one GPU need torch >= 2.14.1.
+# GPU=1 installs a newer torch than the CPU pin: NCCL 2.30 and several ranks on one GPU need torch >= 2.14.1.
 TORCH := $(if $(GPU),torch>=2.14.1,torch==2.13.0)
 READY := $(VENV)/.setup-done$(if $(GPU),-gpu)
 LAB_FLAGS := --ip=$(LAB_IP) --port=$(PORT) $(if $(HEADLESS),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
-# Learners work in a folder of their own, which updates never overwrite. They have no formgrader: course/.jupyter switches
-# it off. Teachers open the whole course with AT=.
+# Learners work in a separate folder, which updates never overwrite. course/.jupyter switches the formgrader off for
+# them. Teachers open the whole course with AT=.
 LEARNER := $(filter work,$(AT))
 STUDENT := $(if $(LEARNER),JUPYTER_CONFIG_PATH="$(CURDIR)/course/.jupyter")
-OLD_PYTHON := Python 3.11 or newer is needed. If you have it under another name: make PYTHON=python3.12 ...
+OLD_PYTHON := Python 3.11 or newer is needed. If yours has another name: make PYTHON=python3.12 ...
 
 export PATH := $(BIN):$(PATH)
 
@@ -29,16 +29,16 @@ export PATH := $(BIN):$(PATH)
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-# What pip says, short: the large downloads as they begin, and that the rest is installing.
+# A summary of pip's output: large downloads as they begin, then the installation.
 PROGRESS := awk '/Downloading .*MB\)/ { n = split($$2, part, "/"); print "  " part[n], $$3, $$4; fflush() } \
 	/^Installing collected/ { print "  installing", NF - 3, "packages"; fflush() }'
 
 $(READY): SHELL := /bin/bash
 $(READY): pyproject.toml constraints.txt
-	@test -w . || { echo "This folder cannot be written to: copy the course to a folder of your own."; exit 1; }
+	@test -w . || { echo "This folder cannot be written to: copy the course to your home folder."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(OLD_PYTHON)")'
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
-	@echo "Installing the pinned packages into $(VENV): some minutes, once."
+	@echo "Installing the pinned packages into $(VENV): this takes some minutes, once."
 	@grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
 	@echo '$(TORCH)' >> $(VENV)/constraints.txt
 	@set -o pipefail; $(VENV)/bin/python -m pip install --disable-pip-version-check -c $(VENV)/constraints.txt '$(TORCH)' \
@@ -47,63 +47,63 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 	@"$(BIN)/shardlab" doctor || true
 
-setup: $(READY)  ## make .venv and install the pinned versions (GPU=1: a torch with NCCL 2.30)
+setup: $(READY)  ## create .venv and install the pinned versions (GPU=1: a torch with NCCL 2.30)
 
-lab: setup  ## look at the machine and open JupyterLab in work/, which is yours (HEADLESS=1, PORT=8888, GPU=1, AT=. for teachers)
+lab: setup  ## check the machine and open JupyterLab in work/, your own folder (HEADLESS=1, PORT=8888, GPU=1, AT=. for teachers)
 	@"$(BIN)/shardlab" doctor --brief || true
 	$(if $(LEARNER),@"$(BIN)/shardlab" study --folder "$(AT)" begin)
 	cd "$(AT)" && $(STUDENT) exec "$(BIN)/jupyter" lab $(if $(LEARNER),start.ipynb) $(LAB_FLAGS)
 
-test: setup $(if $(FAST),style,check)  ## style, types, tests, a fixed set: every test, few of many cases (WHOLE=1: all cases; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
+test: setup $(if $(FAST),style,check)  ## style, types, and a fixed sample of the tests (WHOLE=1: all cases; FAST=1: three minutes, no types; WEEK=week03; JOBS=3)
 	"$(BIN)/python" -m pytest -q -n $(JOBS) --reruns 1 --durations=20 --durations-min=1 $(CHOSEN)
 
-check: style  ## as style, and pyright, which reads the pages' imports of `mine` from build/own
+check: style  ## style, and pyright, which reads the pages' imports of `mine` from build/own
 	"$(BIN)/autograder" own-source build/own
 	"$(BIN)/pyright"
 
-style: setup  ## ruff, hadolint, and course/ is what solutions/ builds
+style: setup  ## ruff, hadolint, and whether course/ is what solutions/ builds
 	"$(BIN)/ruff" check . && "$(BIN)/ruff" format --check .
 	"$(BIN)/hadolint" Dockerfile
 	"$(BIN)/autograder" build --check
 
-notebooks: setup  ## build the students' notebooks of course/ from solutions/
+notebooks: setup  ## build the students' notebooks in course/ from solutions/
 	"$(BIN)/autograder" build
 
 grade: setup  ## grade WEEK=week01_collectives from SUBMITTED=autograder/submitted
 	"$(BIN)/autograder" grade $(WEEK) --submitted $(SUBMITTED)
 
-kill-matrix: setup  ## every known wrong answer against every check, and how many die in sight
+kill-matrix: setup  ## run every known wrong answer against its check, and count those that fail the visible one
 	"$(BIN)/autograder" kill-matrix
 
-forged-matrix: setup  ## every wrong answer behind every forgery: hours; its rows stay in build/, and it goes on where it stopped (WEEKS="week02 week03")
+forged-matrix: setup  ## every wrong answer with every forgery: hours; keeps its rows in build/, and resumes (WEEKS="week02 week03")
 	"$(BIN)/autograder" forged-matrix $(WEEKS)
 
-stability: setup  ## every known answer under many seeds: hours; its rows stay in build/, and it goes on where it stopped (WEEKS="week02 week03")
+stability: setup  ## every known answer under many seeds: hours; keeps its rows in build/, and resumes (WEEKS="week02 week03")
 	"$(BIN)/autograder" stability $(WEEKS)
 
-own-solutions: setup  ## the course's own solutions handed in, three seeds: every automatic point
+own-solutions: setup  ## grade the course's own solutions with three seeds: they must get every automatic point
 	"$(BIN)/autograder" own-solutions
 
-demo: setup  ## one minute: real ranks, prediction beside measurement, an honest and a cheating submission graded
+demo: setup  ## one minute: real ranks, prediction next to measurement, an honest and a cheating submission graded
 	"$(BIN)/autograder" demo
 
-validate: setup  ## how wrong the cost model is on published runs and on one server's, beside a constant
+validate: setup  ## the cost model's error on published runs and on one server's, compared with a constant
 	"$(BIN)/python" -m shardlab.costs.validation
 
-bench: setup  ## measurements beside their peers, as a table; it says how long it takes (QUICK=1: within ten minutes)
+bench: setup  ## measurements next to other implementations, as a table; it says how long it takes (QUICK=1: within ten minutes)
 	"$(BIN)/python" -m benchmarks $(if $(QUICK),quick)
 
 figures: setup  ## draw the figures of docs/images again
 	"$(BIN)/python" -m shardlab.figures
 
-site: setup  ## the course as pages to read offline in build/site: weeks with their outputs, docs, glossary, search
+site: setup  ## write the course as offline pages to build/site: weeks with their outputs, docs, glossary, search
 	"$(BIN)/autograder" site
 
 docker:  ## build the image sys602 (DOCKER=podman; BASE=, TORCH_INDEX= as in the Dockerfile)
 	$(DOCKER) build -t sys602 $(if $(BASE),--build-arg BASE='$(BASE)') \
 	  $(if $(filter-out undefined,$(origin TORCH_INDEX)),--build-arg TORCH_INDEX='$(TORCH_INDEX)') .
 
-clean:  ## remove what can be made again (the gradebook and the rows of long tables stay)
+clean:  ## remove generated files (the gradebook and the rows of long tables stay)
 	find build -mindepth 1 -maxdepth 1 -not -name '*.jsonl' -exec rm -rf {} + 2>/dev/null || true
 	rm -rf .pytest_cache .ruff_cache autograder/autograded autograder/feedback
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

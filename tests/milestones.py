@@ -1,6 +1,6 @@
-"""`python -m tests.milestones` writes docs/milestones.md: what the notes behind the course say, and where it stands.
+"""`python -m tests.milestones` writes docs/milestones.md: claims of the notes behind the course, and what is true.
 
-Each row is in our own words. What holds is computed by the functions of `shardlab` that the week uses.
+Each row is in our own words. The true numbers are computed by the `shardlab` functions that the week uses.
 """
 
 from collections.abc import Callable
@@ -28,12 +28,12 @@ from tests.shardlab.costs.recipes import RECIPES, bytes_per_parameter
 
 PAGE = Path(__file__).parents[1] / "docs" / "milestones.md"
 GPT3, TP8_PP4_DP32 = ZOO["gpt3-175b"], Layout(tp=8, pp=4, dp=32)
-SMALL, TP2 = gpt("twelve layers", 12, 512, 8, sequence=512), Layout(tp=2, microbatch=8)  # the model of a milestone
+SMALL, TP2 = gpt("twelve layers", 12, 512, 8, sequence=512), Layout(tp=2, microbatch=8)  # the model of one milestone
 
 
 @dataclass(frozen=True)
 class Row:
-    """said: as notes have it. holds: a text with numbers in braces. where: exercises of weeks, or labs."""
+    """said: the claim in the notes. holds: a text with numbers in braces. where: exercises of weeks, or labs."""
 
     said: str
     holds: str
@@ -59,7 +59,7 @@ def _fp32_elements() -> dict[str, float]:
 
 
 def _over_a_link() -> dict[str, float]:
-    """Share of 10 ms of compute that the gradients of 24 and 64 million fp32 parameters cost, if nothing overlaps."""
+    """Share of 10 ms of compute that the gradients of 24 and 64 million fp32 parameters cost without overlap."""
     links = {"pcie": 32e9, "nvlink": find_accelerator("a100").nvlink}
     sizes = {"small": 24, "large": 64}
     return {
@@ -100,7 +100,7 @@ def _175b() -> dict[str, float]:
 
 
 def _eight_or_sixteen() -> dict[str, float]:
-    """Milliseconds and GPU milliseconds of GPT-3's layer, at half the peak, over the links of `costs.links`."""
+    """Milliseconds and GPU milliseconds of GPT-3's layer, at half of peak, over the links of `costs.links`."""
     h100 = find_accelerator("h100")
     links = links_of(h100)
     work = 3 * (layer_matmul_flops(GPT3) + attention_core_flops(GPT3)) * GPT3.sequence / (h100.bf16_flops / 2)
@@ -122,7 +122,7 @@ def _p2p() -> dict[str, float]:
 
 
 def _ten_and_eight() -> dict[str, float]:
-    """Without overlap; with eight buckets behind a backward of two thirds of the compute; at best."""
+    """Without overlap; with eight buckets overlapping a backward of two thirds of the compute; at best."""
     window, buckets = 20 / 3, 8
     ready = ready_times(10 - window, [window / buckets] * buckets)
     with_buckets = exposed_seconds(10, transfers(ready, [8 / buckets] * buckets))
@@ -156,7 +156,7 @@ ROWS = (
     # ---- communication, weeks 1 and 2 ----
     Row(
         "a data-parallel all-reduce sends 2 · size · (N−1)/N",
-        "{of8:.2f} times the size on 8 ranks; *twice* is the limit",
+        "{of8:.2f} times the size on 8 ranks; *twice* is the limit for many ranks",
         lambda: {"of8": ring_all_reduce_bytes(8, 1)},
         ("week01.naive-bill", "week01.all-reduce-seconds"),
         True,
@@ -173,9 +173,9 @@ ROWS = (
     ),
     Row(
         "milestone: DDP over PCIe costs 20–40% of a step, over NVLink 5–10%",
-        "it depends on bytes, bandwidth and compute: 10 ms of compute with 24 and 64 million fp32 parameters pay "
-        "{pcie_small:.0%} and {pcie_large:.0%} over PCIe, {nvlink_small:.0%} and {nvlink_large:.0%} over NVLink, if "
-        "nothing overlaps",
+        "it depends on bytes, bandwidth and compute: for 24 and 64 million fp32 parameters, 10 ms of compute grow by "
+        "{pcie_small:.0%} and {pcie_large:.0%} over PCIe, {nvlink_small:.0%} and {nvlink_large:.0%} over NVLink, "
+        "without overlap",
         _over_a_link,
         ("week02.efficiency", "week02.ddp-backward"),
         False,
@@ -188,8 +188,8 @@ ROWS = (
         False,
     ),
     Row(
-        "send the largest gradients only, or a bit of each, and keep the rest for later",
-        "1% of a million fp32 numbers, with their places: {top_k:.0f} times fewer bytes; one bit of each: "
+        "send only the largest gradients, or one bit of each, and keep the rest for later",
+        "1% of a million fp32 numbers, with their positions: {top_k:.0f} times fewer bytes; one bit of each: "
         "{one_bit:.0f} times",
         lambda: {
             "top_k": 4e6 / compression.top_k_bytes(compression.kept_elements(10**6, 0.01)),
@@ -201,7 +201,7 @@ ROWS = (
     # ---- states, weeks 3 and 4 ----
     Row(
         "mixed precision: weights 2P, gradients 2P, Adam 12P, together 16P bytes; 70B parameters need 1.12 TB",
-        "{total} bytes; {terabytes:.2f} TB; {fp32_gradients} bytes if gradients are summed in fp32",
+        "{total} bytes; {terabytes:.2f} TB; {fp32_gradients} bytes if gradients are accumulated in fp32",
         lambda: {
             "total": RECIPES["mixed"].total,
             "terabytes": zero_state_bytes(70e9, 1, 0).total / 1e12,
@@ -212,8 +212,8 @@ ROWS = (
     ),
     Row(
         "mixed precision halves memory and communication",
-        "communication: {gradients:.0f} times less; the *states* are {mixed} bytes per parameter, and {fp32} in fp32; "
-        "activations are what it halves",
+        "communication: {gradients:.0f} times less; but model *states* take {mixed} bytes per parameter, and {fp32} in "
+        "fp32; activations are halved",
         lambda: {
             "gradients": RECIPES["fp32"].gradients / RECIPES["mixed"].gradients,
             "mixed": RECIPES["mixed"].total,
@@ -224,8 +224,8 @@ ROWS = (
     ),
     Row(
         "model states are 4Φ; with ZeRO-1, 2 and 3 they are 2Φ+2Φ/N, 2Φ/N+2Φ/N and 4Φ/N",
-        "4Φ counts fp32 numbers; at N = 8: {z0:.3g}Φ, {z1:.3g}Φ, {z2:.4g}Φ, {z3:.3g}Φ. ZeRO-2 keeps the weights "
-        "whole: Φ + 3Φ/N",
+        "4Φ counts fp32 numbers; at N = 8: {z0:.3g}Φ, {z1:.3g}Φ, {z2:.4g}Φ, {z3:.3g}Φ. ZeRO-2 keeps all weights: "
+        "Φ + 3Φ/N",
         _fp32_elements,
         ("week03.state-bytes",),
         False,
@@ -239,15 +239,15 @@ ROWS = (
     ),
     Row(
         "ZeRO saves 4, 8 and 3N times",
-        "{z1:.1f}, {z2:.1f} and {z3:.0f} times at N = 8: 4 and 8 are limits, and stage 3 saves N times",
+        "{z1:.1f}, {z2:.1f} and {z3:.0f} times at N = 8: 4 and 8 are the limits, and stage 3 saves N times",
         lambda: {f"z{stage}": _saved(8, stage) for stage in (1, 2, 3)},
         ("week03.state-bytes", "week04.n-times"),
         False,
     ),
     Row(
-        "Adam's state is 12 times the model; data parallelism keeps five copies of it",
-        "{optimizer} *bytes per parameter*, {times:.0f} times the bf16 weights; all five numbers together {all:.0f} "
-        "times",
+        "Adam's state is 12 times the model; data parallelism stores five copies of it",
+        "{optimizer} *bytes per parameter*, {times:.0f} times the bf16 weights; all five numbers together take "
+        "{all:.0f} times",
         lambda: {
             "optimizer": RECIPES["mixed"].optimizer,
             "times": RECIPES["mixed"].optimizer / RECIPES["mixed"].weights,
@@ -265,7 +265,7 @@ ROWS = (
     ),
     Row(
         "milestone: 10B parameters need 160 GB per GPU with DDP, 20 GB with FSDP on 8",
-        "{z0:.0f} GB and {z3:.0f} GB, of states alone",
+        "{z0:.0f} GB and {z3:.0f} GB, for states alone",
         lambda: _gigabytes(10e9, 8),
         ("week03.state-bytes", "week04.n-times"),
         True,
@@ -279,7 +279,7 @@ ROWS = (
     ),
     Row(
         "milestone: FSDP costs 5–15% of DDP's throughput",
-        "it sends {times:.1f} times as much; what is exposed depends on the link",
+        "it sends {times:.1f} times as much; the exposed part depends on the link",
         lambda: {"times": zero_bytes(8, 1, 3) / zero_bytes(8, 1, 0)},
         ("week04.plan", "week04.ethernet"),
         False,
@@ -287,14 +287,14 @@ ROWS = (
     # ---- tensor and sequence parallelism, weeks 5 and 6 ----
     Row(
         "a tensor-parallel all-reduce sends 2 · activation · (N−1)/N",
-        "{one:.2f} times the activation on 8 ranks, four times in a layer's forward and backward",
+        "{one:.2f} times the activation on 8 ranks, four times per layer in forward and backward",
         lambda: {"one": ring_all_reduce_bytes(8, 1)},
         ("week05.bill",),
         True,
     ),
     Row(
         "milestone: tensor parallelism over 2 halves a model of 12 layers, hidden 512",
-        "{share:.0%} of the parameters: norms, and biases that are not split, stay whole",
+        "{share:.0%} of the parameters: norms, and biases that are not split, are replicated",
         _half_the_model,
         ("week05.bill",),
         True,
@@ -303,7 +303,7 @@ ROWS = (
         "milestone: batch 8, 512 tokens, hidden 512: 24 communications of 4 MB forward, 96 MB, 3 ms over PCIe, 6% of "
         "50 ms",
         "{forward:.0f} of {mib:.0f} MiB, {mebibytes:.0f} MiB or {megabytes:.0f} MB, {ms:.1f} ms, {share:.0%}; "
-        "{all:.0f} with the backward, and those of embedding and loss",
+        "{all:.0f} with the backward, plus those of embedding and loss",
         _tp_milestone,
         ("week05.bill",),
         True,
@@ -316,9 +316,9 @@ ROWS = (
         False,
     ),
     Row(
-        "sequence parallelism divides activations by the number of ranks; arXiv 2104.04473 has it",
+        "sequence parallelism divides activations by the number of ranks; source: arXiv 2104.04473",
         "by 8, yes, with selective recomputation: {tp:.3g} become {both:.3g} bytes per number (of {whole:.0f}); the "
-        "paper is 2205.05198",
+        "right paper is 2205.05198",
         _activations,
         ("week06.activations", "week06.block"),
         False,
@@ -340,7 +340,7 @@ ROWS = (
     ),
     Row(
         "1F1B is as efficient as GPipe with much less memory",
-        "4 stages, 8 microbatches: both idle {idle:.1%}; at most {gpipe} and {f1b1} microbatches are held",
+        "4 stages, 8 microbatches: both idle {idle:.1%}; at most {gpipe} and {f1b1} microbatches are in memory",
         _schedules,
         ("week07.gpipe", "week07.one-f-one-b"),
         True,
@@ -355,8 +355,8 @@ ROWS = (
     ),
     Row(
         "interview: how does DualPipe hide communication?",
-        "on 8 ranks with 20 microbatches a rank idles {dualpipe:.0f} of {of:.0f}; what hides what is measured in week "
-        "13",
+        "on 8 ranks with 20 microbatches a rank is idle for {dualpipe:.0f} of {of:.0f}; week 13 measures what overlaps "
+        "what",
         _schedules,
         ("week13.bill", "week13.dualpipe", "week13.pair-seconds"),
         True,
@@ -364,7 +364,7 @@ ROWS = (
     # ---- all together, weeks 9 and 10 ----
     Row(
         "64 GPUs: TP 8 × PP 4 × DP 2",
-        "{world} ranks; which ranks share a server is what matters",
+        "{world} ranks; what matters is which ranks share a server",
         lambda: {"world": Layout(tp=8, pp=4, dp=2).world},
         ("week09.coordinates", "week09.rank-37"),
         True,
@@ -388,24 +388,24 @@ ROWS = (
     ),
     Row(
         "rules of thumb: TP up to 8, PP across machines, DP last",
-        "claims: the planner tries the best plan with and without each (`check_rules(…)`); a small model needs no "
-        "pipeline; 16 H100 do GPT-3's layer in {sixteen:.1f} ms and 8 in {eight:.1f}, but for {dear:.0f} GPU ms "
-        "instead of {cheap:.0f}",
+        "these are claims: the planner tries the best plan with and without each (`check_rules(…)`); a small model "
+        "needs no pipeline; 16 H100 compute GPT-3's layer in {sixteen:.1f} ms and 8 in {eight:.1f}, but use {dear:.0f} "
+        "GPU ms instead of {cheap:.0f}",
         _eight_or_sixteen,
         ("week05.why-eight", "week10.ranked"),
         False,
     ),
     Row(
         "interview: one trillion parameters on 1,024 H100",
-        "a plan, its memory, its utilisation and what to check first, from your own planner",
+        "a plan, its memory, its utilization and what to check first, from your own planner",
         _nothing,
         ("week10.fits", "week10.trillion"),
         True,
     ),
     Row(
         "Dolma's 7B, Yi, Gemma 2, Llama 3 and DeepSeek: which parallelism, and why",
-        "section 10 of week 10, each beside what the planner would have tried first; older notes give DeepSeek-V3 "
-        "tensor parallelism, which it does not use",
+        "section 10 of week 10 compares each with what the planner would have tried first; older notes say that "
+        "DeepSeek-V3 uses tensor parallelism, which it does not",
         _nothing,
         ("week10.ranked",),
         False,
@@ -414,7 +414,7 @@ ROWS = (
     Row(
         "expert parallelism sends tokens with all-to-alls",
         "8 ranks, top-2, 16,384 tokens, hidden 4,096 in bf16: {rank:.1f} MB per rank and all-to-all, {all:.0f} MB in "
-        "all",
+        "total",
         lambda: {
             "rank": traffic.all_to_all_bytes(8, 2048 * 2 * 4096 * 2) / 1e6,
             "all": 8 * traffic.all_to_all_bytes(8, 2048 * 2 * 4096 * 2) / 1e6,
@@ -424,7 +424,7 @@ ROWS = (
     ),
     Row(
         "context parallelism and ring attention split the sequence",
-        "their bytes beside those of Ulysses and of gathered keys, and the work of each rank",
+        "their bytes compared with Ulysses and gathered keys, and the work of each rank",
         _nothing,
         ("week14.bill", "week14.ring", "week14.ulysses"),
         True,
@@ -432,14 +432,14 @@ ROWS = (
     # ---- the capstone, weeks 15 and 16 ----
     Row(
         "capstone: train a model over all axes, kill a rank, and resume",
-        "a recipe is data; checkpoints are cut by the whole model's rows and columns, so that any mesh can load them",
+        "a recipe is data; checkpoints are split by the whole model's rows and columns, so any mesh can load them",
         _nothing,
         ("week15.finish", "week15.reshard", "week15.newest", "week15.recipe"),
         True,
     ),
     Row(
         "capstone: design a training and defend it",
-        "the cheapest layout that fits and is in time, every number of its document, and a review of changes",
+        "the cheapest layout that fits and meets the deadline, every number of its document, and a review of changes",
         _nothing,
         ("week16.bill", "week16.published", "week16.review", "week16.design"),
         True,
@@ -448,7 +448,7 @@ ROWS = (
     Row(
         "labs: each parallelism simulated, with a memory calculator; Megatron's own layers and pipelines; the stages "
         "of ZeRO",
-        "commands that print the prediction beside the measurement",
+        "commands that print the prediction next to the measurement",
         _nothing,
         ("labs/lab01-parallelism-sim/", "labs/lab02-megatron/", "labs/lab03-zero/"),
         True,
@@ -456,32 +456,32 @@ ROWS = (
     Row(
         "goals: derive memory and traffic of every strategy; read Megatron's tensor and pipeline code; ZeRO's slices; "
         "1F1B; DualPipe",
-        "an exercise each, and questions on the source in every week",
+        "an exercise for each, and questions about source code every week",
         _nothing,
         ("week03.state-bytes", "week05.reading", "week07.reading", "week09.axis-bytes", "week13.eight-steps"),
         True,
     ),
 )
 
-HEAD = """# Numbers from lecture notes, and what holds
+HEAD = """# Numbers from lecture notes, and what is true
 
-<!-- written by `python -m tests.milestones`; tests/test_milestones.py computes it again -->
+<!-- written by `python -m tests.milestones`; tests/test_milestones.py recomputes it -->
 
-The course grew out of lecture notes, study plans and interview lists. Every number and milestone in them has a place
-in a week; some are wrong, and the week shows why. The column *what holds* is computed by the functions of the weeks.
-**✓** it holds as stated · **✗** it does not, or only under a condition that the notes do not name.
+The course grew out of lecture notes, study plans and interview lists. Every number and milestone in them appears in a
+week; some are wrong, and the week shows why. The column *what is true* is computed by the functions of the weeks.
+**✓** true as stated · **✗** not true, or only under a condition that the notes do not mention.
 """
 
 
 def line(row: Row) -> str:
-    """A row of the table, with its numbers computed."""
+    """Return a row of the table, with its numbers computed."""
     where = ", ".join(f"`{one}`" for one in row.where)
     return f"| {'✓' if row.is_so else '✗'} | {row.said} | {row.holds.format(**row.numbers())} | {where} |"
 
 
 def whole() -> str:
     """The page."""
-    table = ["| | notes say | what holds | where |", "|---|---|---|---|", *map(line, ROWS)]
+    table = ["| | notes say | what is true | where |", "|---|---|---|---|", *map(line, ROWS)]
     return "\n\n".join([HEAD.rstrip(), "\n".join(table)]) + "\n"
 
 

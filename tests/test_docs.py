@@ -7,6 +7,8 @@ import typer
 from shardlab.commands.cli import app as shardlab_app
 
 from autograder.cli import app as autograder_app
+from autograder.weeks import WEEKS as WEEKS_OF_CHECKS
+from tests.museum.exhibits import EXHIBITS
 from tests.named_on_pages import ROOT, TOP, is_defined, lines_of_code, missing_on, path_is_there, paths
 
 PAGES = [
@@ -108,6 +110,14 @@ def test_a_week_is_ready_in_the_syllabus_when_it_is_there():
     there = {int(path.name[4:6]) for path in ROOT.glob("solutions/week*")}
     assert sorted(state) == list(range(17)) and set(state.values()) <= {"ready", "planned"}
     assert {week for week, word in state.items() if word == "ready"} == there
+
+
+def test_the_first_screen_of_the_readme_counts_what_is_there():
+    text = " ".join((ROOT / "README.md").read_text().split())
+    notebooks = len([*ROOT.glob("course/week*/week*.ipynb")])
+    assert f"[{notebooks} notebooks](" in text
+    assert f" {sum(map(len, WEEKS_OF_CHECKS.values()))} graded exercises " in text
+    assert f"[{len(EXHIBITS)} public bugs](" in text and all(one.threads for one in EXHIBITS)
 
 
 RIGHT = """# A page · of two

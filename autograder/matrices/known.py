@@ -5,7 +5,7 @@ first line of the docstring says what the answer does. A wrong answer that passe
 another line. An answer that differs from another one in only a few lines is written as a diff:
 
     # %% right_in_order
-    \"\"\"Different: begins with the own piece.\"\"\"
+    \"\"\"Different: begins with its own piece.\"\"\"
     ...
 
     # %% sends_whole_tensors of="right_in_order"

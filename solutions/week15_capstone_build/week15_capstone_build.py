@@ -663,7 +663,7 @@ for given in laps:
     print(f"{given}: losses off by at most {off:.0e}; rank 0 sends over {bills}")
 
 # %% [markdown]
-# Losses agree to about 1e-6 and bytes with their formulas. (Over ep the formula leaves out rows: the router decides.)
+# Losses agree to about 1e-6, bytes with their formulas. (Over ep the router decides; no formula.)
 #
 # **It leaves the notebook.** When all checks pass, `work/mine/` is a program that needs only torch:
 #

@@ -595,6 +595,20 @@ brief = {
 }
 
 # %% [markdown]
+# Begin with **your planner of week 10**. It knows tp, pp, dp and b, but no cp, chunks, recomputation or failures.
+
+# %%
+from mine import planner  # `layouts`, `fitting`, `ranked`, `step_seconds`: yours
+
+big, sequences = brief["model"], brief["sequences"]
+for gpus in brief["clusters"]:
+    every = planner.layouts(gpus, h100["per_server"], big["layers"], big["heads"], sequences, (1, 2, 4))
+    fast = planner.ranked(planner.fitting(every, big, sequences, h100["memory"]), big, sequences, h100)[0]
+    took = planner.step_seconds(big, fast, sequences, h100)
+    days = brief["tokens"] / (sequences * big["sequence"]) * took / 86400
+    print(f"{gpus:5} GPUs: (tp, pp, dp, b) = {fast}, {took:.1f} s per step, {days:.1f} days")
+
+# %% [markdown]
 # **`design(brief)`** returns a dict: `tp`, `cp`, `pp`, `dp`, `b`, `m`, `chunks`, `recompute`, and the numbers
 # `gpu_bytes`, `seconds`, `mfu`, `interval`, `goodput`, `days`, `failures`, `dollars`, the last three with failures
 # included: 30 days of work at a goodput of 90% take 33.3 days. A third of the points is for right numbers, the rest for
@@ -608,7 +622,7 @@ brief = {
 #
 # A checkpoint has 14 bytes per parameter and is written at `storage` bytes per second; a GPU's `hours` are the time
 # between its failures.
-# *About 25 lines with your own functions; two helpers make it readable.*
+# *About 25 lines with your own functions; `planner.layouts` lists most of the candidates.*
 
 
 # %% exercise="week16.design"
@@ -633,18 +647,14 @@ def candidates(brief):
     ### BEGIN SOLUTION
     from itertools import product
 
-    model, most = brief["model"], brief["gpu"]["per_server"]
-    tps = [tp for tp in range(1, most + 1) if most % tp == 0 and model["heads"] % tp == 0]
-    pps = [pp for pp in range(1, model["layers"] + 1) if model["layers"] % pp == 0]
-    choices = product(brief["clusters"], tps, (1, 2, 4), pps, (1, 2, 4), (1, 2), (False, True))
-    for gpus, tp, cp, pp, b, chunks, recompute in choices:
-        dp, rest = divmod(gpus, tp * cp * pp)
-        if rest or not dp or brief["sequences"] % (dp * b) or model["layers"] % (pp * chunks):
-            continue
-        m = brief["sequences"] // (dp * b)
-        if m and (chunks == 1 or (pp > 1 and m % pp == 0)):
-            sizes = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "b": b, "m": m}
-            yield sizes | {"chunks": chunks, "recompute": recompute}
+    model, most, sequences = brief["model"], brief["gpu"]["per_server"], brief["sequences"]
+    for gpus, cp, chunks, recompute in product(brief["clusters"], (1, 2, 4), (1, 2), (False, True)):
+        shape = model["layers"], model["heads"], sequences, (1, 2, 4)
+        for tp, pp, dp, b in planner.layouts(gpus // cp, most, *shape) if gpus % cp == 0 else ():
+            m = sequences // (dp * b)
+            if model["layers"] % (pp * chunks) == 0 and (chunks == 1 or (pp > 1 and m % pp == 0)):
+                sizes = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "b": b, "m": m}
+                yield sizes | {"chunks": chunks, "recompute": recompute}
     ### END SOLUTION
 
 

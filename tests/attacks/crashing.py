@@ -319,7 +319,7 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
 
 
 # %% syntax_error [raw]
-# """A cell that is no Python.
+# """A cell that is not Python.
 #
 # catalogue: B09
 # exercise: week01.naive-bill

@@ -174,7 +174,7 @@ plt.show()
 
 
 # %% png_bomb
-"""A picture of 60,000 by 60,000 pixels in a few kilobytes: whoever decodes it needs eleven gigabytes.
+"""A picture of 60,000 by 60,000 pixels in a few kilobytes: decoding it takes eleven gigabytes.
 
 sentence: DecompressionBomb
 """

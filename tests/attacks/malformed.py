@@ -339,7 +339,7 @@ def hand_in(path, notebook):
 
 
 # %% named_pipe
-"""A named pipe, which whoever reads it would wait for.
+"""A named pipe: a program that reads it would wait.
 
 catalogue: own
 exercise: week01.naive-bill

@@ -1,1 +1,1 @@
-"""The bug museum, `docs/bug-museum.md`: what its exhibits say, and code that measures their numbers anew."""
+"""The bug museum, `docs/bug-museum.md`: the texts of its exhibits, and code that measures their numbers again."""

@@ -1,4 +1,4 @@
-"""The symptom of each exhibit as numbers, measured on real ranks: most run the code "as found" of a week's own page."""
+"""The symptom of each exhibit as numbers, measured on real ranks; most run the code "as found" from a week's page."""
 
 import ast
 import math
@@ -32,7 +32,7 @@ Numbers = dict[str, Any]
 
 
 def is_other_name(statement: ast.stmt) -> bool:
-    """Whether it gives parts of modules a shorter name: `f, g = module.copy_to_tp, module.reduce_from_tp`."""
+    """Return whether it only abbreviates names from modules: `f, g = module.copy_to_tp, module.reduce_from_tp`."""
     if not isinstance(statement, ast.Assign):
         return False
     values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
@@ -41,7 +41,7 @@ def is_other_name(statement: ast.stmt) -> bool:
 
 @cache
 def page(week: str, *names: str) -> SimpleNamespace:
-    """These functions and classes of a week's page, and those that they use; its demonstrations do not run."""
+    """Load these functions and classes of a week's page and what they use, without running demonstrations."""
     source = notebooks.source_path(week).read_text(encoding="utf-8")
     statements = [one for one in statements_of(source) if isinstance(one.tree, DEFINITIONS) or is_other_name(one.tree)]
     needs = Needs([PlacedStatement(one, is_given=True) for one in statements])
@@ -52,7 +52,7 @@ def page(week: str, *names: str) -> SimpleNamespace:
 
 
 def waiting(function: Callable[..., Any], *args: Any, ranks: int) -> int:
-    """How many ranks still wait when the call is given up."""
+    """Return how many ranks are still waiting when the call times out."""
     try:
         shardlab.run(function, *args, ranks=ranks, timeout=5)
     except shardlab.RanksFailed as failed:
@@ -64,14 +64,14 @@ def waiting(function: Callable[..., Any], *args: Any, ranks: int) -> int:
 
 
 def both_send_first() -> Numbers:
-    """Two ranks that both send before they receive."""
+    """Two ranks both send before they receive."""
     numbers = torch.ones(1024)
     found = waiting(page("week01", "both_send_first").both_send_first, numbers, ranks=2)
     return {"bytes": numbers.nbytes, "waiting": found}
 
 
 def unused_parameter() -> Numbers:
-    """Rank 0 has no gradient of parameter 1: what rank 1's second call gives it."""
+    """Rank 0 has no gradient of parameter 1; return what rank 1's second call gives it."""
     skip = page("week02", "skip_what_is_missing").skip_what_is_missing
 
     def second_call() -> float:
@@ -92,7 +92,7 @@ def norm_of_a_slice() -> Numbers:
 
 
 def shared_weight() -> Numbers:
-    """A chain that uses weight 0 twice: output and gradients, each over those of one process."""
+    """A chain that uses weight 0 twice: output and gradients, each divided by those of one process."""
     step = page("week04", "step_with_a_bug").step_with_a_bug
     torch.manual_seed(0)
     weights, batch = [torch.randn(4, 4) / 2 for _ in range(2)], torch.randn(3, 4)
@@ -112,7 +112,7 @@ def shared_weight() -> Numbers:
 
 
 def one_unit() -> Numbers:
-    """Bytes of whole weights that a rank holds at most: six layers in six units, and in one."""
+    """Peak bytes of unsharded weights on a rank: six layers as six units, and as one."""
     measure = page("week04", "bytes_and_peak").bytes_and_peak
     (sent, fine), (sent_by_one, coarse) = (shardlab.run(measure, layers, 0, ranks=2)[0] for layers in (1, 6))
     return {"sent": sent_by_one / sent, "times": coarse / fine, "units": 6}
@@ -122,7 +122,7 @@ def one_unit() -> Numbers:
 
 
 def bias_added_by_all() -> Numbers:
-    """How many biases the output of a row-parallel layer is off by."""
+    """By how many biases the output of a row-parallel layer is off."""
     layer = page("week05", "bias_on_every_rank").bias_on_every_rank
     torch.manual_seed(0)
     x, up, down, bias = torch.randn(3, 4), torch.randn(4, 8), torch.randn(8, 4), torch.ones(4)
@@ -133,7 +133,7 @@ def bias_added_by_all() -> Numbers:
 
 
 def same_masks() -> Numbers:
-    """The share of places of split neurons that two ranks treat alike, and that independent masks would."""
+    """The fraction of positions where two ranks' masks of split neurons agree, and where independent masks would."""
     steps = page("week05", "steps_as_found").steps_as_found
     torch.manual_seed(0)
     args, p = (torch.rand(64, 4) + 0.5, torch.rand(4, 64) + 0.5, torch.rand(64, 8) + 0.5), 0.3
@@ -142,7 +142,7 @@ def same_masks() -> Numbers:
 
 
 def _megatron() -> Any:
-    """Lab 2's own modules, which need megatron-core."""
+    """Import lab 2's own modules, which need megatron-core."""
     if str(LAB_2) not in sys.path:
         sys.path.insert(0, str(LAB_2))
     return import_module("on_cpu"), import_module("upstream_bugs")
@@ -150,7 +150,7 @@ def _megatron() -> Any:
 
 @cache
 def _by_megatron(ranks: int) -> tuple[Any, list[int]]:
-    """Rank by rank: the losses of lab 2, and how many of 6 numbers `_reduce` adds up, contiguous and transposed."""
+    """For each rank: the losses of lab 2, and how many of 6 numbers `_reduce` sums, contiguous and transposed."""
     on_cpu, upstream_bugs = _megatron()
 
     def on_a_rank() -> tuple[Any, list[int]]:
@@ -165,18 +165,18 @@ def _by_megatron(ranks: int) -> tuple[Any, list[int]]:
 
 
 def local_smoothing() -> Numbers:
-    """Mean losses of the same logits by Megatron's smoothed loss: on one process, and on each of two ranks."""
+    """Mean losses of the same logits in Megatron's smoothed loss: on one process, and on each of two ranks."""
     by_rank = [one.megatron_smoothed for one in _by_megatron(2)[0]]
     return {"right": by_rank[0].whole, "split": [one.split for one in by_rank]}
 
 
 def log_of_t() -> Numbers:
-    """How much too large Megatron's loss of split logits is when it is given gathered ones."""
+    """By how much Megatron's loss of split logits is too large when it receives gathered ones."""
     return {f"t{ranks}": (one := _by_megatron(ranks)[0][0].megatron_gathered).split - one.whole for ranks in (2, 4)}
 
 
 def unreduced() -> Numbers:
-    """Numbers of a transposed tensor that Megatron's `_reduce` adds up; the same of a contiguous one."""
+    """How many numbers of a transposed tensor Megatron's `_reduce` sums, and of a contiguous one."""
     _, (contiguous, transposed) = _by_megatron(2)
     return {"contiguous": contiguous, "transposed": transposed}
 
@@ -190,23 +190,23 @@ def _norms_after(finish: str) -> Numbers:
 
 
 def partial_norms() -> Numbers:
-    """Sequence parallelism without a sum of the norms' gradients, 40 steps."""
+    """Sequence parallelism without summing the norms' gradients, 40 steps."""
     return _norms_after("nothing")
 
 
 def averaged_norms() -> Numbers:
-    """The same with their mean."""
+    """The same with averaged gradients of the norms."""
     return _norms_after("averaged")
 
 
 def gathered_twice() -> Numbers:
-    """The gradient of a gather behind which all ranks do the same work; 1 is right."""
+    """The gradient of a gather when all ranks do the same work after it; 1 is right."""
     work = page("week06", "same_work_everywhere").same_work_everywhere
     return {f"t{ranks}": shardlab.run(work, ranks=ranks)[0][0] for ranks in (2, 4)}
 
 
 def masks_drawn_again() -> Numbers:
-    """Loss and gradient of a checkpoint that does not keep the random state, beside the layer without one."""
+    """Loss and gradient of a checkpoint that does not keep the random state, compared with the layer without one."""
     torch.manual_seed(0)
     x, up, down = torch.randn(64, 32), torch.randn(32, 128) / 6, torch.randn(128, 32) / 11
 
@@ -226,7 +226,7 @@ def masks_drawn_again() -> Numbers:
 
 
 def divided_for_the_log() -> Numbers:
-    """Loss and gradient of a pipeline with four microbatches, over those of one process."""
+    """Loss and gradient of a pipeline with four microbatches, divided by those of one process."""
     step = page("week07", "step_with_a_bug").step_with_a_bug
     torch.manual_seed(0)
     weight, batch, target = torch.randn(4, 4) / 2, torch.randn(12, 4), torch.randn(12, 4)
@@ -242,26 +242,26 @@ def divided_for_the_log() -> Numbers:
 
 
 def hooks_gone_round() -> Numbers:
-    """The first gradient of two DDP replicas after a backward in two halves; their mean after a whole one."""
+    """The first gradient of two DDP replicas after a split backward, and their mean after a whole one."""
     replicas = page("week08", "gradients_of_two_replicas").gradients_of_two_replicas
     whole, halves = ([one[0] for one in shardlab.run(replicas, split, ranks=2)] for split in (False, True))
     return {"right": whole, "found": halves}
 
 
 def groups_in_two_orders() -> Numbers:
-    """Four ranks of which two make rows first and two columns."""
+    """Four ranks, of which two create row groups first and two create column groups first."""
     return {"waiting": waiting(page("week09", "rows_or_columns").rows_or_columns, ranks=4)}
 
 
 def counted_on_every_rank() -> Numbers:
-    """The norm of [3, 0] on each of two ranks and of one [0, 4] that both hold."""
+    """The norm of [3, 0], split over two ranks, and one [0, 4] that both hold."""
     gradients = [torch.tensor([3.0, 0]), torch.tensor([0.0, 4])]
     found = shardlab.run(page("week09", "norm_as_found").norm_as_found, gradients, ranks=2)[0]
     return {"found": found, "right": math.hypot(3, 3, 4)}
 
 
 def calculator() -> Numbers:
-    """What the calculator says of Llama 3 70B, over what holds."""
+    """The calculator's numbers for Llama 3 70B, divided by the correct ones."""
     sizes = {"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128256, "sequence": 8192}
     sizes |= {"microbatch": 1, "tp": 8, "pp": 4, "dp": 16, "microbatches": 32, "parameters_on_rank": 2.2e9}
     ours = page("week10", "calculator_with_bugs", "calculate")
@@ -290,13 +290,13 @@ def swapped_message() -> Numbers:
 
 
 def loss_that_never_flows() -> Numbers:
-    """The balance loss's part of the router's gradient, over what it should be, dropped and with the result used."""
+    """The balance loss's part of the router's gradient divided by the right one: result dropped, and result used."""
     asked_for = page("week11", "asked_for").asked_for
     return {way.replace(" ", "_"): asked_for(way) / asked_for("added") for way in ("as found", "returned")}
 
 
 def counted_twice() -> Numbers:
-    """What a recomputed layer counts of ten tokens."""
+    """How many of ten tokens a recomputed layer counts."""
     layer = page("week11", "Counting").Counting()
     network = torch.nn.Sequential(layer)
     model.recompute(network, "0")
@@ -305,7 +305,7 @@ def counted_twice() -> Numbers:
 
 
 def own_counts() -> Numbers:
-    """The balance loss of two ranks that choose one expert each: of all tokens, and the mean of the ranks' own."""
+    """The balance loss of two ranks that choose one expert each: over all tokens, and averaged over the ranks."""
     balance_loss = page("week11", "balance_loss").balance_loss
     scores, experts = torch.eye(2).repeat_interleave(4, 0), torch.arange(2).repeat_interleave(4)[:, None]
     apart = [balance_loss(*both).item() for both in zip(scores.chunk(2), experts.chunk(2), strict=True)]
@@ -313,7 +313,7 @@ def own_counts() -> Numbers:
 
 
 def counts_in_bf16() -> Numbers:
-    """Which way a bias moves for an expert with 40,840 tokens where the mean is 40,900."""
+    """Which way a bias moves for an expert with 40,840 tokens if the mean is 40,900."""
     load, mean = torch.tensor([40_840.0, 40_900.0])
     signs = [torch.sign(mean.to(kind) - load.to(kind)).item() for kind in (torch.float32, torch.bfloat16)]
     return {"right": signs[0], "found": signs[1], "step": int(torch.finfo(torch.bfloat16).eps * 2**15)}
@@ -328,7 +328,7 @@ def divided_by_copies() -> Numbers:
 
 
 def rank_without_rows() -> Numbers:
-    """Who waits when all rows go to rank 0."""
+    """Which ranks wait when all rows go to rank 0."""
     ours = page("week12", "hunt_by", "as_found")
 
     def all_to_rank_0() -> None:
@@ -339,7 +339,7 @@ def rank_without_rows() -> Numbers:
 
 
 def norm_without_experts() -> Numbers:
-    """What each of four ranks takes for the norm of all, over the norm of all."""
+    """Each of four ranks' idea of the global norm, divided by the global norm."""
     from tests.shardlab.expert_parallel.test_published_faults import norms
 
     shares = [share for _, share, _ in shardlab.run(norms, ranks=4, timeout=60)]
@@ -350,7 +350,7 @@ def norm_without_experts() -> Numbers:
 
 
 def shifted_after_the_split() -> Numbers:
-    """Labels of rank 0 of two, of eight tokens that are their own positions."""
+    """Labels of rank 0 of two, for eight tokens that equal their positions."""
     positions = page("week14", "zig_zag").zig_zag(8, 0, 2)
     right, found = (positions[:-1] + 1).tolist(), positions[1:].tolist()
     wrong = sum(a != b for a, b in zip(right, found, strict=True))
@@ -358,7 +358,7 @@ def shifted_after_the_split() -> Numbers:
 
 
 def mean_of_means() -> Numbers:
-    """The gradient when one label counts, over what it should be."""
+    """The gradient when one label counts, divided by the right one."""
     ours = page("week14", "lone_label", "loss_share", "mean_of_means")
     shares = {}
     for ranks in (2, 4):
@@ -394,5 +394,5 @@ def first_steps_keys() -> Numbers:
 
 
 def sums_of_a_block() -> Numbers:
-    """The same when it uses each block's own output and sum."""
+    """The same when the backward uses each block's own output and sum."""
     return _ring_errors("own_sums")

@@ -23,6 +23,7 @@ from shardlab.study import page
 from shardlab.study.folder import Folder
 
 STEPS, RANKS = 10, 8
+DEFAULTS = {"layers": 4, "hidden": 32, "heads": 4, "sequence": 32, "vocabulary": 64, "batch": 16}  # as `mine.program`
 TIMEOUT = 120.0  # seconds of one recipe
 RECIPES: dict[str, dict[str, Any]] = {
     "dp 2 · pp 2 · tp 2": {"dp": 2, "pp": 2, "tp": 2},
@@ -64,6 +65,39 @@ def train(given: dict[str, Any]) -> Measured:
     return Measured(losses, {axes: num for axes, num in sent.items() if num}, median(seconds[1:]))
 
 
+def train_with_torch(given: dict[str, Any]) -> float:
+    """On a rank: median seconds of a step of a GPT of the same sizes, with torch's DDP or, for ZeRO-3, FSDP2."""
+    import time
+
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+    from torch.nn.functional import cross_entropy
+    from torch.nn.parallel import DistributedDataParallel
+
+    from shardlab.model.gpt import GPT, GPTConfig
+
+    torch.manual_seed(0)
+    sizes = {name: DEFAULTS[name] for name in ("layers", "hidden", "heads", "sequence", "vocabulary")}
+    network: Any = GPT(GPTConfig(tied=False, **sizes))
+    if given.get("zero") == 3:
+        for block in network.blocks:
+            fully_shard(block)
+        fully_shard(network)
+    else:
+        network = DistributedDataParallel(network)
+    optimizer, seconds = torch.optim.SGD(network.parameters(), lr=0.1), []
+    rows = DEFAULTS["batch"] // dist.get_world_size()
+    tokens = torch.randint(sizes["vocabulary"], (rows, sizes["sequence"] + 1))
+    for _ in range(given["steps"]):
+        begin = time.perf_counter()
+        cross_entropy(network(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        seconds.append(time.perf_counter() - begin)
+    return median(seconds[1:])
+
+
 def axes_of(program: Any, recipe: Any, members: Any) -> str:
     """The axes along which the ranks of a group differ: "dp", or "cp·dp"."""
     axes = axes_between([program.places_of(recipe, rank) for rank in members])
@@ -85,15 +119,18 @@ def _measured(name: str, axes: dict[str, Any]) -> str:
     try:
         many = run(train, axes | {"steps": STEPS}, ranks=RANKS, timeout=TIMEOUT)
         (one,) = run(train, alone, ranks=1, timeout=TIMEOUT)
+        has_peer = axes.keys() <= {"dp", "zero"} and axes.get("zero") in (None, 0, 3)
+        peer = run(train_with_torch, axes | {"steps": STEPS}, ranks=RANKS, timeout=TIMEOUT) if has_peer else []
     except Exception as error:
         raise ValueError(f"{name} did not train: {str(error).strip().splitlines()[-1]}") from None
-    return _row(name, many, one)
+    return _row(name, many, one, peer)
 
 
-def _row(name: str, many: list[Measured], one: Measured) -> str:
+def _row(name: str, many: list[Measured], one: Measured, peer: list[float]) -> str:
     off = max(abs(a - b) for each in many for a, b in zip(each.losses, one.losses, strict=True))
     sent = ", ".join(f"{axes} {num:,.0f}" for axes, num in sorted(many[0].sent_bytes.items()))
-    return f"| {name} | {off:.0e} | {sent} | {1e3 * max(each.seconds for each in many):.0f} |"
+    took, torchs = 1e3 * max(each.seconds for each in many), f"{1e3 * max(peer):.0f}" if peer else ""
+    return f"| {name} | {off:.0e} | {sent} | {took:.0f} | {torchs} |"
 
 
 def _text(folder: Folder, rows: list[str]) -> str:
@@ -115,9 +152,10 @@ def _text(folder: Folder, rows: list[str]) -> str:
             "```",
             "",
             f"Measured on 8 ranks: {machine}. The loss is compared with one process over {STEPS} steps of SGD.",
+            "With torch: a GPT of the same sizes with DDP, or with FSDP2 for ZeRO-3; microbatches are one batch there.",
             "",
-            "| layout | largest difference of a loss | bytes that rank 0 sends per step, by axes | ms per step |",
-            "|---|---|---|---|",
+            "| layout | largest difference of a loss | bytes per step from rank 0, by axes | ms per step | with torch |",
+            "|---|---|---|---|---|",
             *rows,
             "",
         ]

@@ -14,7 +14,7 @@ USES: dict[str, tuple[int, ...]] = {
     "pipeline": (8, 15),
     "zero_bubble": (8, 15),
     "mesh": (15,),
-    "planner": (),
+    "planner": (16,),
     "moe": (15,),
     "expert_parallel": (15,),
     "dualpipe": (15,),

@@ -61,7 +61,7 @@ def test_a_heading_without_chinese_says_which_line_is_missing():
     [
         ("12 · Recap", "12 · 回顾"),
         ("Hang hunt: exchange", "排查卡死：`exchange`"),
-        ("110 for 10: another parameter's gradient", "110，应为 10：拿到了别的参数的梯度"),
+        ("110 instead of 10: another parameter's gradient", "110，应为 10：拿到了别的参数的梯度"),
         ("1 label in 3 is wrong", "每 3 个标签错 1 个"),
     ],
 )
