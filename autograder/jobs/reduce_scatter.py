@@ -85,7 +85,7 @@ def _slices(whole: Tensor, output: Tensor) -> Sequence[Tensor]:
 
 
 def _ring(output: Tensor, chunks: Sequence[Tensor], group_object: Any, operation: Any) -> None:
-    """Leave the reduced slice r on rank r: N-1 times, pass a partial result to the right and add the own slice."""
+    """Leave the reduced slice r on rank r: N-1 times, pass a partial result to the right and add this rank's slice."""
     group = dist.ProcessGroup.unbox(group_object)
     rank, num_ranks, kind = group.rank(), group.size(), operation.op()
     if kind not in _SUMS:
