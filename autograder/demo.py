@@ -1,4 +1,4 @@
-"""A minute in the terminal: real ranks, prediction beside measurement, then two submissions graded."""
+"""A one-minute demo in the terminal: real ranks, predicted and measured bytes, and two graded submissions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autograder.matrices import known
 from autograder.terminal import console
 
 WEEK = "week01_collectives"
-POINTS = float(sum(check.points for check in weeks.of_week(WEEK)))  # those that are given automatically
+POINTS = float(sum(check.points for check in weeks.of_week(WEEK)))  # only the automatic ones
 NUM_ELEMENTS = 1_000_003
 CHEATS = {
     "week01.exchange": "keeps_its_own",
@@ -31,16 +31,15 @@ CHEATS = {
 
 
 def main() -> None:
-    """Run both halves of the demonstration."""
+    """Run both parts of the demo."""
     show_ranks()
     show_grades()
 
 
 def show_ranks() -> None:
-    """A ring all-reduce on 2, 3 and 4 real ranks: bytes by formula and by meter."""
-    table = Table(
-        "ranks", "by the formula", "by the meter", "equal", title=f"ring all-reduce of {NUM_ELEMENTS:,} floats"
-    )
+    """Run a ring all-reduce on 2, 3 and 4 real ranks, and compare its bytes by formula and by meter."""
+    title = f"bytes sent in a ring all-reduce of {NUM_ELEMENTS:,} floats"
+    table = Table("ranks", "formula", "measured", "equal", title=title)
     for num_ranks in (2, 3, 4):
         predicted = [4 * traffic.ring_sent_elements(NUM_ELEMENTS, num_ranks, rank) for rank in range(num_ranks)]
         measured = shardlab.run(sent_bytes, NUM_ELEMENTS, ranks=num_ranks)
@@ -56,21 +55,21 @@ def sent_bytes(num_elements: int) -> float:
 
 
 def show_grades() -> None:
-    """The solution handed in, and the same with three cheats; points and sentences of both."""
+    """Grade the solution, and the same with three cheats; print the points and feedback of both."""
     with tempfile.TemporaryDirectory() as folder, Judge() as judge:
         submitted = Path(folder)
         write_submission(submitted, "an honest submission", {})
         write_submission(submitted, "a cheating submission", {name: _cheat(name) for name in CHEATS})
         for student in ("an honest submission", "a cheating submission"):
             verdicts = grade_one(student, WEEK, submitted, judge, seed=1)
-            table = Table("exercise", "points", "sentence", title=student)
+            table = Table("exercise", "points", "feedback", title=student)
             for name, exercise in verdicts["exercises"].items():
                 table.add_row(name, f"{exercise['points']:g} of {exercise['max']:g}", exercise["text"])
             console.print(table)
 
 
 def write_submission(submitted: Path, student: str, answers: dict[str, str]) -> Path:
-    """Hand in the solution of week 1 as `student`, with some cells replaced, by exercise."""
+    """Submit the solution of week 1 as `student`, with the cells of the exercises in `answers` replaced."""
     notebook = notebooks.read_source(WEEK)
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id", "")

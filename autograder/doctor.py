@@ -1,4 +1,4 @@
-"""What `shardlab doctor` says about grading and the exchange; found through the entry points `shardlab.doctor`."""
+"""The findings of `shardlab doctor` on grading and the exchange; registered as entry points `shardlab.doctor`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograder.sandboxes.zygote import LEVELS, level, missing
 
 
 def sandbox() -> Finding:
-    """How well submissions can be confined here: a note, because a student needs no sandbox."""
+    """How well submissions can be confined here; only a note, because a student needs no sandbox."""
     found = level()
     value = f"level {found}: {LEVELS[found]}"
     if found == 2:
@@ -26,7 +26,7 @@ def sandbox() -> Finding:
 
 
 def exchange() -> Finding:
-    """Whether students could replace a folder of nbgrader's exchange; a machine without one needs none."""
+    """Whether students could replace a folder of nbgrader's exchange; having no exchange is fine."""
     try:
         place, course = folders.place_of(ROOT)
     except ValueError:
@@ -48,6 +48,6 @@ def _remedy() -> str:
     if shutil.which("bwrap") is None:
         return "install bubblewrap (on Debian and Ubuntu: apt install bubblewrap)"
     return (
-        "leave the container, or let this user make user namespaces (sysctl user.max_user_namespaces), or use podman "
-        f"or docker ({missing()})"
+        "leave the container, or allow this user to create user namespaces (sysctl user.max_user_namespaces), or use "
+        f"podman or docker ({missing()})"
     )

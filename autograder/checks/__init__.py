@@ -1,1 +1,1 @@
-"""What checks are made of: cases, inputs drawn fresh, references, and sentences; no exercise of the course is here."""
+"""Building blocks of checks: cases, randomly drawn inputs, references and feedback. Exercises are in `weeks/`."""

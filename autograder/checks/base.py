@@ -1,6 +1,6 @@
-"""What a check is: cases, inputs that are drawn fresh, and what is compared with what came back.
+"""The parts of a check: cases, randomly drawn inputs, and a comparison of the replies with expected values.
 
-This is the trusted side. Inputs go into the sandbox, plain values come back; expected values never leave.
+This is the trusted side. Inputs go into the sandbox and plain values come back; expected values never leave.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from autograder.jobs.message import Job, Request
 Case = dict[str, Any]
 MEMORY_BYTES = 8 << 30  # address space of one rank; torch alone reserves two
 MEMORY_ALL_BYTES = 2 << 30  # memory in use by all ranks together, beyond what they inherit
-_LOST_PEER = re.compile(r"[Cc]onnection (closed|reset|refused)|Broken pipe")  # the consequence of another's end
+_LOST_PEER = re.compile(r"[Cc]onnection (closed|reset|refused)|Broken pipe")  # follows from the end of another rank
 
 
 @dataclass(frozen=True)
 class Task:
-    """One case, ready to run: `inputs[rank]` is {"args", "groups"} or None for a rank that only watches.
+    """One case, ready to run: `inputs[rank]` is {"args", "groups"}, or None for a rank that only watches.
 
-    `groups` lists the ranks of each process group to be made (None: the world); `expected` and `facts` stay here.
-    `reads_calls=False`: so much travels that packets are not read; then the kernel's count of bytes is all there is.
+    `groups` lists the ranks of each process group to create (None: the world); `expected` and `facts` stay here.
+    `reads_calls=False`: too much data is sent to read its packets, so only the kernel's byte counts are available.
     """
 
     call: str | None
@@ -40,20 +40,21 @@ class Task:
     groups: list = field(default_factory=lambda: [None])
     facts: dict[str, Any] = field(default_factory=dict)
     reads_calls: bool = True
-    keeps_inputs: bool = False  # tensors that are given must be as they were
-    returns_inputs: bool = False  # with it: a result may be one of them, or a view
-    keys: dict[str, Any] | None = None  # numbers for `jobs.keys`, of modules that ask for them
+    keeps_inputs: bool = False  # the function must not change its input tensors
+    returns_inputs: bool = False  # with keeps_inputs: the result may be an input or a view of one
+    keys: dict[str, Any] | None = None  # numbers that `jobs.keys` hands to modules which request them
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back for one case.
+    """The reply to one case.
 
-    `ranks[r]` is what rank r reports, and a claim. The rest was read outside the ranks: bytes on the loopback; `wire`,
-    rows of [source, target, kind, frames, bytes], kind "message" or a collective's; `calls[r]`, what rank r sent and
-    received, call by call; both None where nobody could look, and `unread` if that is because too much travelled.
-    `asked[r]`: of a module with keys, how many all-reduces rank r had begun when it asked for each (see `jobs.keys`).
-    `peak_bytes[r]`, where the check `trains`, is the most memory that rank r had at once, above what it began with.
+    `ranks[r]` is what rank r reports about itself, so it is only a claim. Everything else was measured outside the
+    ranks: the bytes on the loopback; `wire`, rows of [source, target, kind, frames, bytes], where kind is "message" or
+    a collective; and `calls[r]`, the calls with which rank r sent and received. `wire` and `calls` are None if packets
+    could not be read; `unread` is true if that is because there were too many.
+    `asked[r]`: for a module with keys, how many all-reduces rank r had begun at each request (see `jobs.keys`).
+    `peak_bytes[r]`: for a check that `trains`, rank r's peak memory above what it started with.
     """
 
     ranks: list[dict[str, Any]]
@@ -65,16 +66,16 @@ class Reply:
     timed_out: bool = False
     calls: Sequence[Sequence[ObservedCall]] | None = None
     unread: bool = False
-    reads_calls: bool = True  # as its task
+    reads_calls: bool = True  # copied from the task
     asked: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True)
 class Check:
-    """One exercise's check: its name and points, the names a student defines, cases, and how one is judged.
+    """The check of one exercise: its name and points, the names a student defines, its cases and their judge.
 
-    `parts` splits the points: {name: share}; a case belongs to the part it names under "part", or to the only one.
-    `judge(case, task, reply)` returns a sentence for the student, or None if all is right.
+    `parts` splits the points: {name: share}. A case belongs to the part that it names under "part", or to the only one.
+    `judge(case, task, reply)` returns a sentence for the student, or None if everything is right.
     """
 
     exercise: str
@@ -89,8 +90,8 @@ class Check:
     timeout: float = 6.0
     parts: dict[str, float] = field(default_factory=lambda: {"": 1.0})
     hints: tuple[str, ...] = ()
-    trains: bool = False  # modules are built for it (see `autograder.checks.training`), and memory is read
-    makes_groups: bool = False  # a student's code needs new process groups; their store is a way past the wire
+    trains: bool = False  # build modules for it (see `autograder.checks.training`) and measure memory
+    makes_groups: bool = False  # the answer creates process groups, whose store can carry data that packets do not show
 
     def job(self, task: Task, answer: dict[str, Any]) -> Job:
         """The job that runs a task in the sandbox."""
@@ -113,27 +114,27 @@ class Check:
         return Job(request, answer, task.inputs, task.keys)
 
 
-# ---- sentences that every check shares -------------------------------------------------------------------------------
+# ---- feedback that all checks share ----------------------------------------------------------------------------------
 
 
 def trouble(reply: Reply, allowed: Sequence[str] | None = None) -> str | None:
-    """What went wrong before there was a result: a hang, a crash, an exception, a forbidden call."""
+    """Describe what prevented a result: a hang, a crash, an exception or a forbidden call."""
     for rank, reported in enumerate(reply.ranks):
         if "refused" in reported:
             return str(reported["refused"])
         if "raised" in reported and _last_line(reported["raised"]).startswith("NotImplementedError"):
-            return "Not answered yet: replace `raise NotImplementedError(...)` by your code."
+            return "Not answered yet: replace `raise NotImplementedError(...)` with your code."
         if "raised" in reported and not (reply.report and _LOST_PEER.search(_last_line(reported["raised"]))):
             return f"Rank {rank} raised an exception.\n{reported['raised']}"
     if reply.report:
         return reply.report
     if reply.unread:
-        return f"Between the ranks {size(reply.loopback_bytes)} travelled, more than can be read: send far less."
+        return f"The ranks sent each other {size(reply.loopback_bytes)}, too much to inspect: send far less."
     return _forbidden_call(reply, allowed) or _more_than_claimed(reply, allowed)
 
 
 def _forbidden_call(reply: Reply, allowed: Sequence[str] | None) -> str | None:
-    """A call of another kind than the exercise is made of, where calls are read or compared."""
+    """Report a call of a kind that the exercise does not allow, if calls are read or compared."""
     if allowed is None or not reply.reads_calls:
         return None
     if reply.calls is not None:
@@ -145,7 +146,7 @@ def _forbidden_call(reply: Reply, allowed: Sequence[str] | None) -> str | None:
 
 
 def _more_than_claimed(reply: Reply, allowed: Sequence[str] | None) -> str | None:
-    """Where bytes are counted and no calls are read: other bytes than the ranks' own bills say."""
+    """Report a byte count that differs from the ranks' own bills, if bytes are counted but no calls are read."""
     if reply.calls is not None or reply.wire is None:
         return None
     bills = [claimed_calls(reply, rank) for rank in range(len(reply.ranks))]
@@ -159,9 +160,9 @@ def _last_line(text: Any) -> str:
 def wrong_tensor(
     rank: int, reported: dict[str, Any], expected: torch.Tensor, *, what: str = "the result", relative: float = 0.0
 ) -> str | None:
-    """Compare a rank's result with the expected tensor: type, shape, dtype, then every number, as a rule exactly.
+    """Compare a rank's result with the expected tensor: type, shape, dtype, then every number, by default exactly.
 
-    Most checks' inputs are small whole numbers, so sums are exact in every order and dtype and need no tolerance.
+    Most checks use small whole numbers as inputs, so sums are exact in any order and dtype and need no tolerance.
     """
     value = reported.get("value")
     if not isinstance(value, dict) or "plain" not in value:
@@ -173,17 +174,17 @@ def wrong_tensor(
 def wrong_value(
     rank: int, received: Any, expected: torch.Tensor, what: str = "the result", *, relative: float = 0.0
 ) -> str | None:
-    """As `wrong_tensor`, for an unwrapped value; `relative`, of the largest number, is room for sums in any order."""
+    """Like `wrong_tensor`, for an unwrapped value; `relative` is a tolerance, as a fraction of the largest number."""
     if not isinstance(received, torch.Tensor):
         return f"On rank {rank}, {what} is {_short(received)}, not a tensor."
     if received.dtype != expected.dtype:
-        return f"On rank {rank}, {what} has dtype {_dtype(received)} where {_dtype(expected)} is expected."
+        return f"On rank {rank}, {what} has dtype {_dtype(received)}, expected {_dtype(expected)}."
     if received.shape != expected.shape:
-        return f"On rank {rank}, {what} has shape {list(received.shape)} where {list(expected.shape)} is expected."
+        return f"On rank {rank}, {what} has shape {list(received.shape)}, expected {list(expected.shape)}."
     if not expected.numel():
-        return None  # and there is no largest number
+        return None  # an empty tensor has no largest number
     if relative:
-        wrong = ~((received - expected).abs() <= relative * expected.abs().max())  # so that NaN is wrong
+        wrong = ~((received - expected).abs() <= relative * expected.abs().max())  # negated, so that NaN is wrong
     else:
         wrong = (received != expected) & ~(received.isnan() & expected.isnan())
     if wrong.any():
@@ -196,21 +197,19 @@ def wrong_value(
 
 
 def touched_input(rank: int, reported: dict[str, Any], task: Task) -> str | None:
-    """Whether the caller's tensors were changed, or the result is a view of them.
+    """Report whether the caller's tensors were changed, or the result is a view of them.
 
-    Of a task that `keeps_inputs`, the supervisor has looked (see `jobs.inputs`); of others it is the rank's own word.
+    For a task that `keeps_inputs`, the supervisor compared them (see `jobs.inputs`); otherwise the rank reports it.
     """
     touched = (
         reported["touched"] if task.keeps_inputs and "touched" in reported else _says_touched(rank, reported, task)
     )
     if touched is None:
-        return f"Rank {rank} left before its inputs could be compared. Return from the function."
+        return f"Rank {rank} exited before its inputs could be compared. Return from the function instead."
     if touched:
         return f"Rank {rank} changes the tensors it was given; the caller still needs them. Work on a copy."
-    if reported.get("shares_input") is not False:  # who keeps silent is found out by its numbers
-        return (
-            f"Rank {rank} returns a view of its input, so that whoever changes one changes both. Return a new tensor."
-        )
+    if reported.get("shares_input") is not False:  # leaving the flag out is detected by comparing values
+        return f"Rank {rank} returns a view of its input, so changing one changes the other. Return a new tensor."
     return None
 
 
@@ -228,10 +227,10 @@ def sent(reply: Reply, rank: int, kind: str = "send") -> list[int]:
 
 
 def calls_of(reply: Reply, rank: int) -> list[ObservedCall]:
-    """What one rank sent and received, call by call, in order: read outside of it, from the packets of its job.
+    """One rank's calls in order, read from the packets of its job, outside the rank.
 
-    Where nobody can read packets, it is the rank's own bill, compared with the count of bytes (see `trouble`). Raises
-    ValueError where a task asked that they be left alone: then a bill would be a claim that nobody compares.
+    If packets cannot be read, this is the rank's own bill, which `trouble` has compared with the byte count. Raises
+    ValueError if the task turned packet reading off, because nothing would then verify the bill.
     """
     if not reply.reads_calls:
         raise ValueError("the packets of this case are not read: judge it by bytes, or let its task read them")
@@ -239,7 +238,7 @@ def calls_of(reply: Reply, rank: int) -> list[ObservedCall]:
 
 
 def claimed_calls(reply: Reply, rank: int) -> list[ObservedCall]:
-    """What one rank says that it sent and received."""
+    """The calls that one rank claims to have made."""
     claimed = reply.ranks[rank].get("events")
     events = claimed if isinstance(claimed, list) else []
     return [
@@ -253,20 +252,20 @@ def _is_event(claimed: Any) -> bool:
 
 
 def carried_too_little(reply: Reply, payload_bytes: int) -> str | None:
-    """Whether the wire carried fewer bytes than the answer needs: counted outside the sandbox, headers included."""
+    """Report whether fewer bytes were sent than the answer needs, counted outside the sandbox with headers."""
     if 0 <= reply.loopback_bytes < payload_bytes:
         return (
-            f"Between the ranks only {size(reply.loopback_bytes)} travelled where {size(payload_bytes)} must. "
-            "Numbers that a rank does not have can only come as a message."
+            f"The ranks sent each other only {size(reply.loopback_bytes)}; at least {size(payload_bytes)} are needed. "
+            "A rank can only get another rank's numbers in a message."
         )
     return None
 
 
 def carried_too_much(reply: Reply, payload_bytes: int) -> str | None:
-    """Whether the wire carried more than the answer needs, beyond packet headers and connecting (64 KB per rank)."""
+    """Report whether more bytes were sent than the answer needs, allowing 64 KB per rank for headers and setup."""
     most = 1.15 * payload_bytes + 65536 * max(1, len(reply.ranks))
     if reply.loopback_bytes > most:
-        return f"Between the ranks {size(reply.loopback_bytes)} travelled where {size(payload_bytes)} are enough."
+        return f"The ranks sent each other {size(reply.loopback_bytes)}, but {size(payload_bytes)} are enough."
     return None
 
 

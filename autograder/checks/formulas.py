@@ -1,4 +1,4 @@
-"""Shared by the checks of formulas: one call a case, compared within a rounding error."""
+"""Helpers for checks of formulas: one call per case, compared within rounding error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autograder.checks.base import Case, Reply, Task, close, trouble
 
 MOST_NUMBERS = 1000
 COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
-FORMULAS = ("shardlab.collectives", "shardlab.costs.traffic")  # a formula is asked for: these hold it
+FORMULAS = ("shardlab.collectives", "shardlab.costs.traffic")  # masked: they contain the formulas that are asked for
 Judging = Callable[[Case, Task, Reply], str | None]
 
 
@@ -30,7 +30,7 @@ def value_of(reply: Reply) -> Any:
 
 
 def numbers_of(reply: Reply) -> Any:
-    """What came, with tensors of few numbers as Python's numbers or lists of them: for checks that ask for numbers."""
+    """The returned value, with small tensors converted to Python numbers or lists, for checks that expect numbers."""
     return _without_tensors(value_of(reply))
 
 
@@ -59,7 +59,7 @@ def trouble_in_call(reply: Reply) -> str | None:
     value = reported.get("value")
     if isinstance(value, dict) and "not_plain" in value:
         what = f"Your return value cannot be sent back: {value['not_plain']}."
-        return f"{what} Return numbers, texts, tensors, and lists or dicts of them."
+        return f"{what} Return numbers, strings, tensors, or lists or dicts of them."
     return None
 
 
@@ -68,7 +68,7 @@ def shown(case: Case) -> str:
 
 
 def judge_numbers(names: Sequence[str], relative: float = 1e-6, unit: str = "") -> Judging:
-    """The judge of a list of numbers, one for each name; the sentence names the first that is not right."""
+    """A judge for a list of numbers, one per name; its sentence names the first wrong one."""
     units = f", in {unit}" if unit else ""
 
     def judge(case: Case, task: Task, reply: Reply) -> str | None:

@@ -1,4 +1,4 @@
-"""Shared by the checks that run on ranks: groups, inputs, sums, and the bill of every rank."""
+"""Helpers for checks that run on ranks: groups, inputs, sums, and each rank's bill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autograder.checks.base import (
 )
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64, "int64": torch.int64}
-LARGE = 60_000  # numbers: enough for the wire's own counters to tell a ring from an all-gather
+LARGE = 60_000  # numbers: enough to distinguish a ring from an all-gather by byte counts
 POINT_TO_POINT = ("send", "recv")
 
 
@@ -46,12 +46,12 @@ def group_task(
     keys: dict[str, Any] | None = None,
     **facts: Any,
 ) -> Task:
-    """A task in which the members of one group work and the other ranks of the world watch."""
+    """A task in which the members of one group work and the other ranks of the world only watch."""
     ranks = range(case["ranks"])
     return Task(
         call=call,
         ranks=case["ranks"],
-        groups=[case.get("subgroup")],  # the world itself needs no group made: a fifth of a small case's time
+        groups=[case.get("subgroup")],  # None is the world, which exists: a new group takes a fifth of a small case
         inputs=[{"args": args[rank], "groups": {"group": 0}} if rank in args else None for rank in ranks],
         expected=[expected.get(rank) for rank in ranks],
         facts=facts,
@@ -70,7 +70,7 @@ def sum_of(tensors: dict[int, torch.Tensor]) -> torch.Tensor:
 
 
 def each_rank(task: Task, reply: Reply, what: str, *, relative: float = 0.0) -> str | None:
-    """The right tensor on every rank, and untouched inputs; `relative`, of the largest number, is room for rounding."""
+    """Check every rank's tensor and that inputs are unchanged; `relative` is a fraction of the largest number."""
     for rank in working(task):
         reported = reply.ranks[rank]
         wrong = wrong_tensor(rank, reported, task.expected[rank], what=what, relative=relative)
@@ -80,17 +80,17 @@ def each_rank(task: Task, reply: Reply, what: str, *, relative: float = 0.0) -> 
 
 
 def each_bill(task: Task, reply: Reply, formula: str) -> str | None:
-    """Every rank's sends add up to what it must pass on, in exactly the expected number of messages."""
+    """Check that each rank sends exactly the expected bytes, in no more than the expected number of messages."""
     expected = task.facts["sent_bytes"]
     for rank in working(task):
         messages = sent(reply, rank)
         if sum(messages) != expected[rank]:
-            more = "Whole tensors travel?" if sum(messages) > expected[rank] else "Is every isend waited for?"
+            more = "Do you send whole tensors?" if sum(messages) > expected[rank] else "Do you wait for every isend?"
             return (
-                f"Right on all {len(expected)} ranks, but rank {rank} sent {size(sum(messages))} where "
-                f"{size(expected[rank])} must travel, {formula}. {more}"
+                f"Right on all {len(expected)} ranks, but rank {rank} sent {size(sum(messages))}; "
+                f"it must send {size(expected[rank])}, {formula}. {more}"
             )
         if len(messages) > task.facts["messages"]:
-            return f"Rank {rank} sent {len(messages)} messages where {task.facts['messages']} are enough."
+            return f"Rank {rank} sent {len(messages)} messages, but {task.facts['messages']} are enough."
     total = sum(expected.values())
     return carried_too_little(reply, total) or carried_too_much(reply, total)

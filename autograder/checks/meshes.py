@@ -1,4 +1,4 @@
-"""Shared by the checks of a mesh: sizes of its axes as a case holds them, and the groups of ranks that they make."""
+"""Helpers for checks of a mesh: the axis sizes of a case, and the groups of ranks that they define."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def grid_of(case: Case) -> Grid:
 
 
 def groups_by_rank(grid: Grid, names: dict[str, tuple[str, ...]]) -> tuple[list[list[int]], list[dict[str, int]]]:
-    """All groups that a task makes, and for each rank which of them is passed under each name."""
+    """All groups that a task creates, and for each rank the index of the group that is passed under each name."""
     made: list[list[int]] = []
     mine: list[dict[str, int]] = [{} for _ in range(grid.world)]
     for name, axes in names.items():

@@ -1,4 +1,4 @@
-"""Whether the messages between two ranks match by their order alone, as NCCL's do, read from packets outside them."""
+"""Checks that messages between two ranks match by order alone, as in NCCL; read from packets, outside the ranks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from autograder.checks.base import Reply, calls_of
 
 
 def matched_by_tags(reply: Reply) -> str | None:
-    """A sentence if a rank takes messages in another order than they were sent, told apart by nothing but tags.
+    """Report a rank that receives messages in a different order than they were sent, matching them by tag.
 
-    A rank ignores tags too (`jobs.tags`): honest answers see the wrong values long before this is asked.
+    Ranks ignore tags too (`jobs.tags`), so an honest answer that relies on tags gets wrong values before this check.
     """
     if reply.calls is None:
         return None
@@ -23,7 +23,7 @@ def matched_by_tags(reply: Reply) -> str | None:
             ]
             if sent != taken and sorted(sent) == sorted(taken):
                 return (
-                    f"Rank {rank} sends messages with the tags {sent[:8]}, in this order, and rank {peer} receives "
-                    f"{taken[:8]}. NCCL has no tags: agree on one order."
+                    f"Rank {rank} sends messages with the tags {sent[:8]}, in this order, but rank {peer} receives "
+                    f"{taken[:8]}. NCCL has no tags: send and receive in the same order."
                 )
     return None

@@ -1,4 +1,4 @@
-"""Shared by the checks of source-code reading: short answers by key, compared without what does not matter."""
+"""Helpers for checks of source-code reading: short answers by key, compared after normalization."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from autograder.checks.base import Case, Check, Reply, Task
 from autograder.checks.formulas import numbers_of, trouble_in_call
 
 COLLECTIVES = "all_gather|reduce_scatter|all_to_all|all_reduce"
-ENDINGS = "_single|_into_tensor|_tensor|_base|_coalesced"  # the same collective, of one tensor or of many
+ENDINGS = "_single|_into_tensor|_tensor|_base|_coalesced"  # the same collective on one tensor or on several
 _VARIANT = re.compile(f"_?({COLLECTIVES})({ENDINGS})")
 
 
 def reading_check(
     exercise: str, expected: Mapping[str, Any], where: Mapping[str, str], *, hints: tuple[str, ...], points: float = 1
 ) -> Check:
-    """The check of `reading_answers`, a dict with the keys of `due`; `where` says for each key where to look again."""
+    """The check of `reading_answers`, a dict with the keys of `expected`; `where` has a pointer for each wrong key."""
 
     def judge(case: Case, task: Task, reply: Reply) -> str | None:
         if problem := trouble_in_call(reply):
@@ -27,7 +27,7 @@ def reading_check(
             return f"reading_answers must be a dict with the keys {', '.join(expected)}."
         missing = [key for key in expected if is_blank(received.get(key))]
         if len(missing) == len(expected):
-            return "Not answered yet: replace each None in reading_answers by your answer."
+            return "Not answered yet: replace each None in reading_answers with your answer."
         wrong = [key for key in expected if key not in missing and not is_same(received[key], expected[key])]
         told = [f"Not answered yet: {', '.join(missing)}."] if missing else []
         told += [f"Not correct yet: {', '.join(wrong)}."] if wrong else []
@@ -48,17 +48,17 @@ def reading_check(
 
 
 def is_blank(value: Any) -> bool:
-    """Whether nothing was answered: None, an empty text or list, or `...`."""
+    """Whether there is no answer: None, an empty string or list, or `...`."""
     return value is None or (isinstance(value, str) and value.strip() in ("", "...", "…")) or value in ([], ())
 
 
 def is_same(received: Any, expected: Any) -> bool:
-    """Whether an answer is the expected one; a number counts as text too, and a list whatever it is made of."""
+    """Whether an answer is the expected one; a number may be given as text, and a list as a tuple."""
     return plainly(_like(received, expected)) == plainly(expected)
 
 
 def _like(received: Any, expected: Any) -> Any:
-    """A number as the kind of number that is expected: `"1,048,576"` and `1048576.0` as 1048576; True stays True."""
+    """Convert a number to the expected type: `"1,048,576"` and `1048576.0` become 1048576; True stays True."""
     if isinstance(expected, list | tuple) and isinstance(received, list | tuple) and len(received) == len(expected):
         return [_like(one, other) for one, other in zip(received, expected, strict=True)]
     if type(expected) not in (int, float) or type(received) not in (int, float, str):
@@ -71,9 +71,9 @@ def _like(received: Any, expected: Any) -> Any:
 
 
 def plainly(value: Any) -> Any:
-    """An answer in small letters, `-` and spaces as `_`, and True is not 1.
+    """Normalize an answer: lowercase, with `-` and spaces as `_`; True differs from 1.
 
-    A name goes without what it belongs to (`self.`), its brackets, and a collective's variant (`all_gather_single`).
+    Names lose their prefix (`self.`), their parentheses, and the variant of a collective (`all_gather_single`).
     """
     if isinstance(value, str):
         name = "_".join(value.lower().replace("-", " ").split()).split("(")[0].rsplit(".", 1)[-1]

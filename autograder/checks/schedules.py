@@ -1,6 +1,6 @@
-"""Shared by the checks of pipeline schedules: read a student's lists of texts, and hold them against a reference.
+"""Helpers for checks of pipeline schedules: parse a student's lists of strings and compare them with a reference.
 
-A builder returns, for each rank, a list of texts such as "1F3": plain data. Only here do they become a schedule.
+A builder returns a list of strings such as "1F3" for each rank. This module parses that plain data into a schedule.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from shardlab.pipeline_parallel.simulation import Timeline, peak_activations, si
 from autograder.checks.base import Case, Reply, Task
 from autograder.checks.formulas import shown, trouble_in_call
 
-BUILDERS = ("shardlab.pipeline_parallel.builders",)  # what implements the schedules
-PASSES = 3  # a microbatch passes a stage as F, I and W at most
+BUILDERS = ("shardlab.pipeline_parallel.builders",)  # implement the schedules
+PASSES = 3  # a microbatch passes a stage at most three times: F, I and W
 MOST_TEXT = 40  # characters; an overlapped pair of three-digit numbers has 27
 SLACK = 1e-6
 
@@ -26,14 +26,14 @@ Question = Callable[[Case, Task, Schedule], str | None]
 
 
 class WrongSchedule(ValueError):
-    """An answer that is not a legal schedule of the sizes asked for; the text is for the student."""
+    """The answer is not a legal schedule of the requested sizes; the message is shown to the student."""
 
 
 # ---- cases ----------------------------------------------------------------------------------------------------------
 
 
 def schedule_task(call: str, reference: Callable[..., Schedule], names: Sequence[str] = ()) -> Any:
-    """Makes a case's task: `call` gets num_ranks, num_microbatches and the case's `names`; the reference stays here."""
+    """Return a `make` for a check: `call` gets num_ranks, num_microbatches and `names`; the reference stays here."""
     arguments = ("num_ranks", "num_microbatches", *names)
 
     def make(case: Case, rng: Random) -> Task:
@@ -44,9 +44,9 @@ def schedule_task(call: str, reference: Callable[..., Schedule], names: Sequence
 
 
 def drawn_sizes(rng: Random) -> list[Case]:
-    """Every number of microbatches up to two for each rank and one more, on few ranks; drawn sizes on many.
+    """All small sizes (1 to 5 ranks, up to 2P + 1 microbatches), and two random sizes with 6 to 8 ranks.
 
-    All small sizes are always there: an order that fails for one remainder of M by P fails under every seed.
+    Small sizes are always included, so that an order which fails for one remainder of M by P fails for every seed.
     """
     many = rng.randint(6, 8)
     pairs = [(ranks, microbatches) for ranks in range(1, 6) for microbatches in range(1, 2 * ranks + 2)]
@@ -54,49 +54,50 @@ def drawn_sizes(rng: Random) -> list[Case]:
     return [{"num_ranks": ranks, "num_microbatches": microbatches} for ranks, microbatches in pairs]
 
 
-# ---- from texts to a schedule ---------------------------------------------------------------------------------------
+# ---- from strings to a schedule -------------------------------------------------------------------------------------
 
 
 def schedule_in(
     reply: Reply, *, num_ranks: int, num_microbatches: int, stages: int | None = None, copies: int = 1
 ) -> Schedule:
-    """The legal schedule that a builder returned; WrongSchedule says what is wrong with rank, slot and missing input.
+    """The legal schedule that a builder returned; raises WrongSchedule with the rank, slot and missing input.
 
-    stages: of the whole pipeline, one per rank where nothing is said. copies: on how many ranks each stage is (2 in
-    DualPipe). Sizes are held before anything is read, so that no answer costs more than an honest one.
+    stages: of the whole pipeline, by default one per rank. copies: on how many ranks each stage runs (2 in DualPipe).
+    Sizes are checked before parsing, so that no answer costs more than an honest one.
     """
     stages = stages or num_ranks
     schedule = _parsed(_texts_in(reply, num_ranks, PASSES * stages * num_microbatches * copies))
     for action in all_actions(schedule):
         if action.stage >= stages:
-            raise WrongSchedule(f"There is no stage {action.stage} in {action}, only 0 to {stages - 1}.")
+            raise WrongSchedule(f"{action} names stage {action.stage}, but stages are numbered 0 to {stages - 1}.")
         if action.microbatch >= num_microbatches:
             last = num_microbatches - 1
-            raise WrongSchedule(f"There is no microbatch {action.microbatch} in {action}, only 0 to {last}.")
+            wrong = f"{action} names microbatch {action.microbatch}"
+            raise WrongSchedule(f"{wrong}, but microbatches are numbered 0 to {last}.")
     if {action.stage for action in all_actions(schedule)} != set(range(stages)):
-        raise WrongSchedule(f"Each of the {stages} stages needs slots: some have none.")
+        raise WrongSchedule(f"Some of the {stages} stages have no slots.")
     if wrong := problems(schedule, microbatches=num_microbatches):
         raise WrongSchedule("This schedule cannot run.\n" + "\n".join(wrong))
     return schedule
 
 
 def _texts_in(reply: Reply, num_ranks: int, most_slots: int) -> list[list[str]]:
-    """What came back, if it is a list of short texts for every rank and not longer than any schedule can be."""
+    """The returned lists, if there is one list of short strings per rank and none is longer than a schedule can be."""
     answers = reply.ranks[0].get("answers")
     reported = answers[0].get("value") if isinstance(answers, list) and answers else None
     value = reported.get("plain") if isinstance(reported, dict) else None
     if isinstance(reported, dict) and "not_plain" in reported:
-        raise WrongSchedule(f'The function returns {reported["not_plain"]}: return texts such as "1F3", in lists.')
+        raise WrongSchedule(f'The function returns {reported["not_plain"]}: return lists of strings such as "1F3".')
     if not isinstance(value, list | tuple) or len(value) != num_ranks:
-        raise WrongSchedule(f'Return one list for each of the {num_ranks} ranks, of texts such as "1F3".')
+        raise WrongSchedule(f'Return one list of strings such as "1F3" for each of the {num_ranks} ranks.')
     for rank, slots in enumerate(value):
         if not isinstance(slots, list | tuple):
-            raise WrongSchedule(f'What rank {rank} does must be a list of texts such as "1F3".')
+            raise WrongSchedule(f'The entry of rank {rank} must be a list of strings such as "1F3".')
         if len(slots) > most_slots:
-            raise WrongSchedule(f"Rank {rank} has {len(slots)} slots; all passes together are {most_slots} at most.")
+            raise WrongSchedule(f"Rank {rank} has {len(slots)} slots; all ranks together need at most {most_slots}.")
         for place, text in enumerate(slots):
             if not isinstance(text, str) or len(text) > MOST_TEXT:
-                raise WrongSchedule(f'Rank {rank}, slot {place} is not a short text such as "1F3".')
+                raise WrongSchedule(f'Rank {rank}, slot {place} is not a short string such as "1F3".')
     return [list(slots) for slots in value]
 
 
@@ -107,11 +108,11 @@ def _parsed(texts: list[list[str]]) -> Schedule:
         raise WrongSchedule(f"{error}.") from None
 
 
-# ---- questions to a legal schedule -----------------------------------------------------------------------------------
+# ---- questions about a legal schedule --------------------------------------------------------------------------------
 
 
 def judge_schedule(*questions: Question, stages: Callable[[Case], int] | None = None, copies: int = 1) -> Any:
-    """A judge that reads the schedule, then asks one question after the other until one has a sentence."""
+    """A judge that parses the schedule, then asks the questions in turn and returns the first complaint."""
 
     def judge(case: Case, task: Task, reply: Reply) -> str | None:
         if problem := trouble_in_call(reply):
@@ -135,12 +136,12 @@ def judge_schedule(*questions: Question, stages: Callable[[Case], int] | None = 
 
 
 def sizes_of(case: Case) -> str:
-    """A case as its builder's arguments."""
+    """Format a case as its builder's arguments."""
     return shown({name: value for name, value in case.items() if name != "part"})
 
 
 def same_homes(case: Case, task: Task, schedule: Schedule) -> str | None:
-    """Whether every rank computes the stages that are its own."""
+    """Check that every rank computes exactly the stages that it holds."""
     for rank, (mine, expected) in enumerate(zip(schedule, task.expected[0], strict=True)):
         received, own = ({action.stage for action in all_actions([slots])} for slots in (mine, expected))
         if received != own:
@@ -149,19 +150,19 @@ def same_homes(case: Case, task: Task, schedule: Schedule) -> str | None:
 
 
 def same_order(case: Case, task: Task, schedule: Schedule) -> str | None:
-    """Whether each rank has the reference's slots in its order: only where the paper fixes one."""
+    """Check that each rank has the reference's slots in order; use this only if the paper fixes the order."""
     for rank, (mine, expected) in enumerate(zip(schedule, task.expected[0], strict=True)):
         for place, (received, wanted) in enumerate(zip(mine, expected, strict=False)):
             if received != wanted:
                 where = f"rank {rank}, slot {place}"
-                return f"Legal, but {where} is {received}: the paper's order has another pass there."
+                return f"Legal, but {where} is {received}: the paper's order has a different pass there."
         if len(mine) != len(expected):
-            return f"Rank {rank} has {len(mine)} slots where {len(expected)} are expected."
+            return f"Rank {rank} has {len(mine)} slots, expected {len(expected)}."
     return None
 
 
 def as_quick(durations: Durations | None = None) -> Question:
-    """Asks whether the step takes no longer than the reference's, with the same durations."""
+    """Check that the step takes no longer than the reference's, with the same durations."""
 
     def question(case: Case, task: Task, schedule: Schedule) -> str | None:
         return too_slow(schedule, simulate(task.expected[0], durations).makespan, durations)
@@ -170,7 +171,7 @@ def as_quick(durations: Durations | None = None) -> Question:
 
 
 def held_as_expected(until: Kind = Kind.I) -> Question:
-    """Asks whether no rank ever holds more activations than the reference's does."""
+    """Check that no rank ever holds more activations than in the reference."""
 
     def question(case: Case, task: Task, schedule: Schedule) -> str | None:
         return too_much_held(schedule, peak_activations(task.expected[0], until=until), until)
@@ -179,25 +180,25 @@ def held_as_expected(until: Kind = Kind.I) -> Question:
 
 
 def too_slow(schedule: Schedule, most: float, durations: Durations | None = None) -> str | None:
-    """A sentence on the longest wait, if the step takes more than `most`."""
+    """Report the longest wait if the step takes longer than `most`."""
     timeline = simulate(schedule, durations)
     if timeline.makespan <= most + SLACK:
         return None
-    return f"Legal, but the step takes {timeline.makespan:g} where {most:g} is enough. {longest_wait(timeline)}"
+    return f"Legal, but the step takes {timeline.makespan:g}, but {most:g} is possible. {longest_wait(timeline)}"
 
 
 def too_much_held(schedule: Schedule, most: Sequence[int], until: Kind = Kind.I) -> str | None:
-    """A sentence on the first rank that holds more activations than its share of `most`."""
+    """Report the first rank that holds more activations than its entry in `most`."""
     for rank, (peak, expected) in enumerate(zip(peak_activations(schedule, until=until), most, strict=True)):
         if peak > expected:
             return (
-                f"Legal, but rank {rank} holds the activations of {peak} microbatches at a time; {expected} would do."
+                f"Legal, but rank {rank} holds the activations of {peak} microbatches at once; {expected} are enough."
             )
     return None
 
 
 def longest_wait(timeline: Timeline) -> str:
-    """Which rank waits longest between two slots, and for which slot."""
+    """Name the rank that waits longest between two slots, and the slot that it waits for."""
     waits = [
         (begin - end, -rank, -place - 1)
         for rank, (begins, ends) in enumerate(zip(timeline.begins, timeline.ends, strict=True))
@@ -205,6 +206,6 @@ def longest_wait(timeline: Timeline) -> str:
     ]
     seconds, rank, place = max(waits, default=(0.0, 0, 0))
     if seconds <= SLACK:
-        return "No rank waits between two slots: the time passes before a rank's first slot or after its last."
+        return "No rank waits between two slots: the idle time is before a rank's first slot or after its last."
     slot = timeline.schedule[-rank][-place]
-    return f"The longest wait: rank {-rank} does nothing for {seconds:g} before {slot}, its slot {-place}."
+    return f"The longest wait: rank {-rank} is idle for {seconds:g} before {slot}, its slot {-place}."

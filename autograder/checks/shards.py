@@ -1,4 +1,4 @@
-"""Shared by the checks that cut: tensors with a model's shapes, laid end to end, padded, and cut in equal slices."""
+"""Helpers for checks of sharding: tensors with a model's shapes, concatenated, padded and cut into equal slices."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ from autograder.checks.base import (
 from autograder.checks.groups import dtype_of, working
 
 MASKED = ("shardlab.data_parallel", "shardlab.mesh.gradient_norm", "shardlab.costs.memory.states")
-TABLES_MASKED = (
+TABLES_MASKED = (  # for exercises that ask for bytes, which these modules compute
     "shardlab.costs",
     "shardlab.data_parallel",
-)  # where bytes are asked for: they hold them
+)
 
 
 def shapes_of(case: Case) -> list[list[int]]:
-    """A matrix, a vector and the rest, of the case's numbers together."""
+    """The shapes of a matrix and two vectors that together have the case's number of elements."""
     rows, rest = divmod(case["numbers"] // 2, 4)
     rest += case["numbers"] - case["numbers"] // 2
     return [[rows, 4], [rest // 3], [rest - rest // 3]]
 
 
 def drawn(case: Case, rng: Random) -> list[Tensor]:
-    """Whole numbers in these shapes: sums over ranks are exact in every dtype."""
+    """Random whole numbers in these shapes, so that sums over ranks are exact in every dtype."""
     shapes = shapes_of(case)
     return [whole_numbers(rng, torch.Size(shape).numel(), dtype_of(case)).reshape(shape) for shape in shapes]
 
 
 def rows_of(rng: Random, num_rows: int, width: int) -> torch.Tensor:
-    """Inputs of a rank, [num_rows, width], normal numbers."""
+    """Normally distributed inputs of one rank, [num_rows, width]."""
     generator = torch.Generator().manual_seed(rng.randrange(1 << 31))
     return torch.randn(num_rows, width, generator=generator)
 
 
 def padded(tensors: list[Tensor], num_ranks: int) -> Tensor:
-    """The tensors end to end, with zeros up to a multiple of `num_ranks`."""
+    """Concatenate the tensors and pad with zeros to a multiple of `num_ranks`."""
     return end_to_end(tensors, shard_elements(sum(tensor.numel() for tensor in tensors), num_ranks)[1])
 
 
 def slices(tensors: list[Tensor], num_ranks: int) -> list[Tensor]:
-    """One slice a rank."""
+    """One slice per rank."""
     return list(padded(tensors, num_ranks).chunk(num_ranks))
 
 
 def sent_otherwise(task: Task, reply: Reply, expected: float, why: str) -> str | None:
-    """Whether a rank's calls send more than `due` bytes, counted as rings, or less than half of them.
+    """Report a rank whose calls, counted as rings, send more than `expected` bytes or less than half of that.
 
-    Of a task whose packets are not read, the kernel's count for all ranks together says it.
+    If the task's packets are not read, this uses the kernel's byte count for all ranks together.
     """
     ranks = working(task)
     if not task.reads_calls:
@@ -70,7 +70,7 @@ def sent_otherwise(task: Task, reply: Reply, expected: float, why: str) -> str |
     for rank in ranks:
         mine = sum(call.sent_bytes for call in calls_of(reply, rank))
         if mine > expected + 64:
-            return f"Rank {rank} sends {size(mine)} where {size(expected)} are enough, {why}."
+            return f"Rank {rank} sends {size(mine)}, but {size(expected)} are enough, {why}."
         if mine < 0.5 * expected:
-            return f"Rank {rank} sends {size(mine)} where {size(expected)} must travel, {why}."
+            return f"Rank {rank} sends {size(mine)}, but {size(expected)} are needed, {why}."
     return None

@@ -1,4 +1,4 @@
-"""The untrusted side: the only part of the autograder that exists inside the sandbox, next to a student's code.
+"""The untrusted side: the only part of the autograder inside the sandbox, next to a student's code.
 
-It holds no expected value, no case of another student and no secret. What leaves it is plain data, and a claim.
+It holds no expected values, no other student's cases and no secrets. It sends out plain data, which is only a claim.
 """

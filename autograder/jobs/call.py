@@ -1,4 +1,4 @@
-"""Call a student's function on one rank, or on none, and report what came back as plain data."""
+"""Call a student's function, on ranks or without them, and report its return value as plain data."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from autograder.jobs.seat import Seal, Seat
 
 _OUR_FRAMES = re.compile(r'  File "[^"\n]*/autograder/jobs/[^\n]*\n(?:    [^\n]*\n)*')
 MOST_ERROR = 2000  # characters of a student's own traceback
-returned: Callable[[], None] | None = None  # tells the supervisor that the function has, see inputs; set by the job
-loaded: Callable[[], object] = int  # tells it that the cells have been run; set by the job
+returned: Callable[[], None] | None = None  # notifies the supervisor that the function returned; see `inputs`
+loaded: Callable[[], object] = int  # notifies the supervisor that the cells have been run; both are set by the job
 
 
 def on_rank(seat: Seat, seal: Seal) -> list[Part]:
-    """One rank of an exercise that runs on ranks. `seal` closes the last doors, before the first line of student code.
+    """Run one rank of an exercise. `seal` completes the confinement before the first line of student code.
 
-    1. make the groups, on every rank in the same order, and what is to be trained  2. seal  3. load the cells
-    4. call, recorded  5. report
+    1. create the groups, in the same order on every rank, and the modules to train  2. seal  3. load the cells
+    4. call the function and record it  5. report
     """
     request, mine = seat.request, seat.mine
     groups, connections = _groups(request.groups)
@@ -48,7 +48,7 @@ def on_rank(seat: Seat, seal: Seal) -> list[Part]:
 
 
 def _groups(wanted: list[list[int] | None]) -> tuple[list, dict[tuple[int, int], int]]:
-    """The process groups, None for the world, and of each new connection, by its ports, the number of its group."""
+    """Create process groups (None: the world); map each new connection, by its ports, to its group's number."""
     groups, connections, known = [], {}, wire.ports_of_connections()
     for number, members in enumerate(wanted):
         groups.append(dist.new_group(members) if members is not None else dist.group.WORLD)
@@ -59,7 +59,7 @@ def _groups(wanted: list[list[int] | None]) -> tuple[list, dict[tuple[int, int],
 
 
 def _functions(seat: Seat) -> tuple[dict[Any, Any] | str, dict[str, Any]]:
-    """What the student's cells define, by name, or the sentence that says why not; and what of them was not run."""
+    """The names that the student's cells define, or a sentence that says why loading failed; and what was not run."""
     loading, request = student.Loading(), seat.request
     found: dict[Any, Any] | str
     try:
@@ -68,14 +68,14 @@ def _functions(seat: Seat) -> tuple[dict[Any, Any] | str, dict[str, Any]]:
     except student.StudentError as error:
         found = str(error)
     except BaseException as error:
-        found = f"The cell fails when it is run: {told(error)}"
+        found = f"The cell raises an exception when it runs: {told(error)}"
     loaded()
     return found, {"not_run": loading.not_run} if loading.not_run else {}
 
 
 @contextmanager
 def _no_world() -> Iterator[None]:
-    """While cells are run there is no group to communicate in, as in a kernel: demonstrations cannot reach others."""
+    """Hide the default group while cells run, as in a kernel, so that demonstrations cannot reach other ranks."""
     inside, state = dist.group.WORLD, distributed_c10d._world
     state.default_pg = None
     try:
@@ -85,16 +85,16 @@ def _no_world() -> Iterator[None]:
 
 
 def told(error: BaseException) -> str:
-    """A student's own traceback, without the frames of this folder."""
+    """A student's own traceback, without this folder's frames."""
     return _OUR_FRAMES.sub("", own_traceback(error))[-MOST_ERROR:]
 
 
 def _no_new_group(*_: Any, **__: Any) -> None:
-    raise RuntimeError("this exercise makes no process groups: use the group that is passed")
+    raise RuntimeError("this exercise creates no process groups: use the group that is passed")
 
 
 def without_ranks(seat: Seat, seal: Seal) -> list[Part]:
-    """An exercise that is a formula: one call for each list of arguments."""
+    """Run an exercise without ranks, such as a formula: one call for each list of arguments."""
     seal()
     functions, not_run = _functions(seat)
     if isinstance(functions, str):
@@ -114,7 +114,7 @@ def _guarded(function: Callable, args: list) -> dict[str, Any]:
 
 
 def _train(function: Callable, args: list, kwargs: dict[str, Any], wanted: list[str], calls: int) -> dict[str, Any]:
-    """Call a function that trains what it is given, as often as there are steps, and report that too."""
+    """Call a training function once per step, and report the state of its modules after the last call."""
     kept: list[Any] = []
 
     def keeping(*args: Any, **kwargs: Any) -> Any:
@@ -130,7 +130,7 @@ def _train(function: Callable, args: list, kwargs: dict[str, Any], wanted: list[
     came["args"] = None if trained.RESULT_ALONE in wanted else trained.plain_part(args)
     try:
         report = trained.report(args, kept[0], wanted)
-        plain.parts(report)  # now, while it can still be said that it is not plain
+        plain.parts(report)  # fails here, where the error can still be reported, if it is not plain
     except Exception as error:
         return {"raised": told(error), "kinds": came["kinds"]}
     return came | {"trained": report}
@@ -149,7 +149,7 @@ def _call(function: Callable, args: list, kwargs: dict[str, Any]) -> dict[str, A
     shares = any(t.untyped_storage().data_ptr() in before for t in _tensors(value) if t.numel())
     return {
         "value": _plain_or_refused(value),
-        "args": args,  # as they are after the call: did it keep its hands off its input?
+        "args": args,  # after the call, so that changes to inputs are visible
         "shares_input": shares,
         "kinds": bill.kinds,
         "events": [[e.kind, list(e.members), e.peer, e.payload_bytes, float(e.sent_bytes)] for e in bill.events[:4000]],
@@ -157,7 +157,7 @@ def _call(function: Callable, args: list, kwargs: dict[str, Any]) -> dict[str, A
 
 
 def _plain_or_refused(value: Any) -> Any:
-    """The value, or a note of what it is instead of plain data."""
+    """The value, or a description of it if it is not plain data."""
     try:
         plain.parts(value)
         return {"plain": value}

@@ -1,6 +1,6 @@
-"""What a manual cell shows: figures and pictures, as width, height and bytes of red, green and blue.
+"""Collect the figures and pictures of a manually graded cell, as width, height and RGB bytes.
 
-Also the name of a matplotlib backend, so that `plt.show()` ends up here.
+This module is also a matplotlib backend, so that `plt.show()` calls it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ shown: dict[str, Any] = {"pictures": [], "left_out": 0}
 
 
 def show(*args: Any, **kwargs: Any) -> None:
-    """What `plt.show()` calls: take all open figures and close them."""
+    """Collect and close all open figures; `plt.show()` calls this."""
     flush()
 
 
 def flush() -> None:
-    """Take the figures that are still open, as a notebook does at the end of a cell."""
+    """Collect the figures that are still open, as a notebook does at the end of a cell."""
     if "matplotlib.pyplot" not in sys.modules:
         return
     from matplotlib import pyplot
@@ -37,7 +37,7 @@ def flush() -> None:
 
 
 def add(thing: Any) -> bool:
-    """Take a figure or anything else that knows its PNG; False for what is not a picture."""
+    """Collect a figure or another object with a PNG representation; returns False if it is not a picture."""
     is_figure = hasattr(thing, "savefig") and hasattr(thing, "get_size_inches")
     if not is_figure and not hasattr(thing, "_repr_png_"):
         return False
@@ -57,7 +57,7 @@ def add(thing: Any) -> bool:
 
 
 def _drawn(figure: Any) -> bytes:
-    """A figure as a PNG of at most so many pixels, whatever its size in inches."""
+    """Render a figure as a PNG whose sides are at most `MOST_SIDE` pixels, whatever its size in inches."""
     buffer = io.BytesIO()
     dpi = min(_DPI, MOST_SIDE / max(figure.get_size_inches()))
     figure.savefig(buffer, format="png", dpi=dpi)

@@ -1,6 +1,6 @@
-"""Confine one job: its own network, processes and shared memory; limits; no way to watch its neighbours.
+"""Confine one job: private network, processes and shared memory; limits; no access to other jobs.
 
-Runs in the process that becomes the job's first, before any student code. Linux only; each step says whether it worked.
+Runs in the job's first process, before any student code. Linux only; each step returns whether it succeeded.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _NO_NEW_PRIVILEGES, _DUMPABLE = 38, 4
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _PRIVATE, _RECURSIVE, _BIND, _REMOUNT, _READ_ONLY = 1 << 18, 1 << 14, 1 << 12, 1 << 5, 1 << 0
-SEEN_OF_ITSELF = ("maps", "status", "stat", "statm", "cmdline")  # what a rank sees under /proc, beside its files
-MOST_SIGNALS = 64  # that may wait for a rank: so few that ranks together never reach their user's limit
+SEEN_OF_ITSELF = ("maps", "status", "stat", "statm", "cmdline")  # visible to a rank under /proc/self, along with fd
+MOST_SIGNALS = 64  # pending signals per rank: few enough that all ranks together stay below their user's limit
 _NO_PROGRAMS, _DETACH = 0x2 | 0x4, 2  # no set-user-id, no devices; unmount even what is in use
-_SCOPED_LANDLOCK = 6  # the first version of landlock that knows signals and abstract sockets
+_SCOPED_LANDLOCK = 6  # the first version of landlock that restricts signals and abstract sockets
 
 
 def enter_namespaces() -> bool:
-    """Leave the host's network, processes, IPC and mounts; False where the system does not allow it.
+    """Leave the host's network, processes, IPC and mounts; returns False if the system does not allow it.
 
-    The caller forks next: its child is process 1 of the new world, and at its death everything there dies.
+    The caller forks next. Its child becomes process 1 of the new namespace; when it ends, all processes there end.
     """
     if sys.platform != "linux":
         return False
@@ -43,7 +43,7 @@ def enter_namespaces() -> bool:
 
 
 def holds() -> bool:
-    """Try all of it once, in a process that is thrown away: a job's namespaces, a tap, a rank shut in."""
+    """Try everything once in a throwaway process: a job's namespaces, a tap, a confined rank."""
     from autograder.jobs import syscalls, wire
 
     if not enter_namespaces():
@@ -60,7 +60,7 @@ def holds() -> bool:
 
 
 def _unshare(kinds: int) -> bool:
-    """Enter new namespaces, with our own user and group in them; the process must have one thread."""
+    """Enter new namespaces, keeping the user and group ids; the process must have only one thread."""
     user, group = os.getuid(), os.getgid()
     if libc().unshare(kinds) != 0:
         return False
@@ -71,7 +71,7 @@ def _unshare(kinds: int) -> bool:
 
 
 def settle(masked: Sequence[str]) -> None:
-    """In process 1 of the new namespaces: loopback up, private empty folders over the shared ones, answers away."""
+    """In process 1 of the new namespaces: hide masked modules, mount empty private folders, bring the loopback up."""
     _mount(None, "/", _PRIVATE | _RECURSIVE)
     for path in map(file_of, masked):
         if path.is_dir():
@@ -79,7 +79,7 @@ def settle(masked: Sequence[str]) -> None:
             continue
         _mount("/dev/null", str(path), _BIND)
         if (cache := path.parent / "__pycache__").is_dir():
-            _mount("tmpfs", str(cache), _READ_ONLY, "size=4k")  # all ranks see it
+            _mount("tmpfs", str(cache), _READ_ONLY, "size=4k")  # read-only, as all ranks see it
     _empty_folders()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = bytearray(struct.pack("16sh22x", b"lo", 0))
@@ -88,12 +88,12 @@ def settle(masked: Sequence[str]) -> None:
 
 
 def settle_rank() -> bool:
-    """In a new rank, while it has one thread: folders, IPC and keys of its own, and of all processes only itself.
+    """In a new rank with one thread: private folders, IPC and keys, and a /proc that shows only itself.
 
-    False where the system does not allow it; then nothing has changed.
+    Returns False, without changing anything, if the system does not allow it.
     """
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # when memory ends, ranks go first
+        Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, ranks are killed first
     if not _unshare(NEWUSER | NEWNS | NEWUTS | NEWIPC):
         return False
     _lower(resource.RLIMIT_SIGPENDING, MOST_SIGNALS)
@@ -116,19 +116,19 @@ def settle_rank() -> bool:
 
 
 def write_no_files() -> None:
-    """In a rank with folders of its own, where memory is counted: a file in them would be memory that is not."""
+    """In a rank whose memory is measured: make its private folders read-only, because their files would not count."""
     for folder in ("/tmp", "/dev/shm"):
         _mount(None, folder, _READ_ONLY | _REMOUNT | _BIND)
 
 
 def keep_few_files() -> None:
-    """In a rank where memory is counted: what is still open can hold a hang report, and pipes can hold 4 MB."""
+    """In a rank whose memory is measured: limit files to the size of a hang report, and all pipes to 4 MB."""
     _lower(resource.RLIMIT_FSIZE, 64 << 10)
     _lower(resource.RLIMIT_NOFILE, 128)
 
 
 def _empty_folders() -> None:
-    """New, empty folders over /tmp and /dev/shm; what a sandbox shows comes back where it lies below one of them."""
+    """Mount empty folders over /tmp and /dev/shm, then mount again the paths below them that the sandbox shows."""
     shown = places.shown()
     for folder in ("/tmp", "/dev/shm"):
         _empty_folder(folder, [path for path in shown if places.is_below(path, folder)])
@@ -148,21 +148,21 @@ def _empty_folder(folder: str, shown: Sequence[str]) -> None:
             Path(path).touch()
         _mount(f"/proc/self/fd/{descriptor}", path, _BIND | _RECURSIVE)
         os.close(descriptor)
-    for top in tops:  # nothing can be planted beside them
+    for top in tops:  # so that nothing can be added next to the shown paths
         _mount(None, top, _READ_ONLY | _REMOUNT | _BIND)
 
 
 def _mount(source: str | None, target: str, flags: int, options: str | None = None) -> None:
-    """Mount a new file system of memory (`tmpfs`) or what lies at `source`; OSError where that fails."""
+    """Mount a new in-memory file system (`tmpfs`) or bind-mount `source`; raises OSError if that fails."""
     kind = "tmpfs" if source == "tmpfs" else None
     words = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
     if libc().mount(*words, flags, None if options is None else options.encode()) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{os.strerror(number)}: nothing can be mounted", target)
+        raise OSError(number, f"{os.strerror(number)}: cannot mount", target)
 
 
 def file_of(module: str) -> Path:
-    """Where one of shardlab's modules lies: shardlab.costs.traffic is costs/traffic.py, a package is its folder."""
+    """The path of one of shardlab's modules: costs/traffic.py for shardlab.costs.traffic; a folder for a package."""
     path = Path(str(shardlab.__file__)).parent.joinpath(*module.split(".")[1:])
     if (path / "__init__.py").is_file():
         return path
@@ -180,7 +180,7 @@ def _ioctl(sock: socket.socket, code: int, request: bytearray) -> int:
 
 
 def limit(*, seconds: float, memory_bytes: int) -> None:
-    """Limits of one rank: CPU time, address space, file size, open files, no core dump."""
+    """Set the limits of one rank: CPU time, address space, file size, open files, processes, no core dumps."""
     cpu = int(seconds) + 5
     for what, value in (
         (resource.RLIMIT_CPU, cpu),
@@ -199,29 +199,29 @@ def _lower(what: int, value: int) -> None:
 
 
 def at_most(what: int, value: int) -> int:
-    """A value for a limit of this process, no more than its own limit allows (`ulimit`)."""
+    """`value`, capped at the hard limit of this process (`ulimit`)."""
     _, hard = resource.getrlimit(what)
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def keep_own_null() -> None:
-    """In a rank: open what standard input reads anew. The flags of an open file are shared by all who inherited it."""
+    """In a rank: reopen standard input, because all processes that inherited an open file share its flags."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
 
 
 def separate() -> bool:
-    """Give up every privilege and enter a landlock domain of our own: no tracing of the supervisor or other ranks."""
+    """Drop all privileges and enter a private landlock domain, which prevents tracing the supervisor or other ranks."""
     if sys.platform != "linux":
         return False
     ours = libc()
     ours.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     _drop_capabilities()
     version = ours.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
-    handled = struct.pack("<Q", 1 << 11)  # making block devices, which nobody may anyway: only the domain is wanted
+    handled = struct.pack("<Q", 1 << 11)  # making block devices, which is forbidden already: a domain needs some rule
     if version >= _SCOPED_LANDLOCK:
-        handled += struct.pack("<QQ", 0, 3)  # and neither signals nor abstract sockets lead out of it
+        handled += struct.pack("<QQ", 0, 3)  # confine signals and abstract sockets to the domain
     rules = ours.syscall(_LANDLOCK_CREATE, ctypes.c_char_p(handled), ctypes.c_size_t(len(handled)), 0)
     if rules < 0:
         return False
@@ -236,7 +236,7 @@ def _drop_capabilities() -> None:
 
 
 def loopback_bytes() -> int:
-    """Bytes that this network namespace's loopback has carried, headers included: nobody in it can change them."""
+    """Bytes that this network namespace's loopback has carried, including headers; processes in it cannot change it."""
     with open("/proc/self/net/dev") as file:
         for line in file:
             name, _, counters = line.partition(":")

@@ -1,8 +1,8 @@
-"""Bytes from rank to rank where nobody may read packets: the kernel's own count for each connection.
+"""Count bytes from rank to rank where packets cannot be read, from the kernel's byte count of each connection.
 
-Reading packets needs a privilege that a container of level 2 does not have. But whoever holds a connection may ask how
-many bytes it has sent. So each rank, before any student code, hands the supervisor a duplicate of its connections. The
-count includes the headers of gloo's frames and does not tell a message from a collective.
+Reading packets needs a privilege that a level-2 container does not have, but a process that holds a connection may
+query how many bytes it has sent. So before any student code, each rank hands the supervisor duplicates of its
+connections. The count includes the headers of gloo's frames and does not distinguish messages from collectives.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Any
 
 from autograder.jobs import wire
 
-MOST_CONNECTIONS = 253  # that Linux passes in one message
+MOST_CONNECTIONS = 253  # Linux's limit of descriptors in one message
 
 
 @dataclass
 class SendingEnd:
-    """The sending end of one connection of a rank, and how many bytes it had sent before student code."""
+    """The sending end of one of a rank's connections, and the bytes that it had sent before student code."""
 
     rank: int
-    ports: tuple[int, int]  # its own and its peer's: only both together name an end, see wire.Tap
+    ports: tuple[int, int]  # its own and its peer's: both are needed to identify an end, see wire.Tap
     before: int
     end: socket.socket
-    process: int  # a descriptor that can be read from when the rank has ended; -1 if it has already
+    process: int  # a descriptor that becomes readable when the rank ends; -1 if it has ended already
 
 
 class Connections:
-    """Stands where `wire.Tap` does at level 3; `look` must be called often while ranks run."""
+    """Replaces `wire.Tap` at level 2; call `look` often while ranks run."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -44,20 +44,20 @@ class Connections:
         self.num_noted = 0
 
     def close(self) -> None:
-        """Give up all connections."""
+        """Close all connections."""
         for one in (self._ours, self._theirs, *(held.end for held in self._held)):
             one.close()
 
     def keep_only_notes(self) -> None:
-        """In a rank: it may hand over its connections, and gets none."""
+        """In a rank: keep only the socket for handing over its own connections."""
         self._ours.close()
 
     def note_sockets(self, rank: int, groups: Mapping[tuple[int, int], int]) -> None:
-        """In a rank, before any student code: hand over its connections, with what each has sent so far.
+        """In a rank, before any student code: hand over its connections and the bytes that each has sent so far.
 
-        Whose `groups` they are does not matter here: bytes are counted from rank to rank.
+        `groups` is ignored, because bytes are counted per pair of ranks.
         """
-        # not one.dup(): Python's own makes a connection wait, and the library's with it
+        # not one.dup(): Python's version makes the connection blocking, and so the library's
         ends = [socket.socket(fileno=os.dup(one.fileno())) for one in wire.own_connections()][:MOST_CONNECTIONS]
         facts = [(*wire.ports(end), wire.sent_so_far(end)) for end in ends]
         note = json.dumps([rank, os.getpid(), facts]).encode()
@@ -66,7 +66,7 @@ class Connections:
             one.close()
 
     def look(self) -> None:
-        """Take what was handed over, and let go of the ends of ranks that are gone: their peers wait for that."""
+        """Receive new connections, and close those of ranks that have ended, because their peers wait for that."""
         while self._take_one():
             pass
         gone = [held for held in self._held if held.process < 0 or select.select([held.process], [], [], 0)[0]]
@@ -75,7 +75,7 @@ class Connections:
         self._held = [held for held in self._held if held not in gone]
 
     def read(self) -> tuple[list[list[Any]], None]:
-        """[[source rank, target rank, "bytes", 0, bytes], ...] since the ranks handed over; calls cannot be told."""
+        """[[source rank, target rank, "bytes", 0, bytes], ...] since the handover, and None: calls are unknown."""
         self.look()
         for held in self._held:
             self._count(held)
@@ -86,7 +86,7 @@ class Connections:
         return [[*key, "bytes", 0, num_bytes] for key, num_bytes in found.items()], None
 
     def all_reduced(self) -> None:
-        """Nobody can tell kinds here: None."""
+        """Return None, because byte counts do not show the kind of a call."""
 
     def _take_one(self) -> bool:
         try:

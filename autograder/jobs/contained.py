@@ -1,7 +1,7 @@
-"""Shut a rank in where no namespaces can be made: inside a container, by landlock and the filter of system calls alone.
+"""Confine a rank inside a container, where namespaces are unavailable, with only landlock and a system-call filter.
 
-The container has one user, one set of processes and one set of files for all ranks of a job. Landlock gives each rank
-a folder of its own, under a name that the others cannot learn, and lets it read what the sandbox shows, nothing else.
+All ranks of a job share the container's user, processes and files. Landlock gives each rank a private folder, whose
+name the others cannot learn, and lets it read only the files that the sandbox shows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shardlab.ranks.libc import libc
 
 from autograder.jobs import confine, places
 
-MOST_RANKS = 16  # folders that a container has for ranks, each a file system of its own
+MOST_RANKS = 16  # a container has this many folders for ranks, each a separate file system
 FOLDERS = "/ranks"
 SYSTEM_FILES = ("/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/hosts")
 HARMLESS_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -35,7 +35,7 @@ _NUM_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # rights on files that each version 
 
 
 def holds() -> bool:
-    """Try it once, as a container's first process: no privileges, a rank shut in, and a way to end all others."""
+    """Try it once as a container's first process: no privileges, a confined rank, and a way to end all other ones."""
     from autograder.jobs import syscalls
 
     if os.getpid() != 1 or os.getuid() == 0 or os.access("/", os.W_OK) or confine.loopback_bytes() < 0:
@@ -57,15 +57,15 @@ def _sees(path: str) -> bool:
 
 
 def settle_rank(rank: int, masked: Sequence[str], *, writes: bool = True) -> None:
-    """In a new rank, while it has one thread: a folder of its own, and no file but what the sandbox shows.
+    """In a new rank with one thread: allow a private folder and the files that the sandbox shows, and no other file.
 
-    Without `writes` the folder stays empty.
+    Without `writes`, the rank may not write to the folder.
     """
     if rank >= MOST_RANKS:
-        raise OSError(f"a container has folders for {MOST_RANKS} ranks")
+        raise OSError(f"a container has folders for only {MOST_RANKS} ranks")
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # when memory ends, ranks go first
-    own = f"{FOLDERS}/{rank}/{secrets.token_hex(16)}"  # a file's times and size tell things to whoever knows its name
+        Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, ranks are killed first
+    own = f"{FOLDERS}/{rank}/{secrets.token_hex(16)}"  # secret: a known file's times and size could carry information
     os.mkdir(own, 0o700)
     os.chdir(own)
     os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = own
@@ -78,12 +78,12 @@ def settle_rank(rank: int, masked: Sequence[str], *, writes: bool = True) -> Non
         with suppress(FileNotFoundError):
             _allow(rules, path, rights & known)
     if _landlock(_RESTRICT, rules, 0) != 0:
-        raise OSError("a rank cannot be shut in")
+        raise OSError("a rank cannot be confined")
     os.close(rules)
 
 
 def _rules(own: str | None, masked: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """What a rank may do below which path; `own` is the folder that it may write in, if there is one."""
+    """Yield each path and a rank's rights below it; `own` is the folder that it may write to, if any."""
     if own is not None:
         yield own, _READ_FILE | _WRITE_FILE | _READ_DIR | _TRUNCATE | _MAKE
     for path in HARMLESS_DEVICES:
@@ -98,7 +98,7 @@ def _rules(own: str | None, masked: Sequence[str]) -> Iterator[tuple[str, int]]:
 
 
 def _without(root: Path, hidden: Sequence[Path]) -> Iterator[Path]:
-    """The largest parts of a folder that hold nothing hidden, neither its source nor its byte code."""
+    """Yield the largest parts of a folder that contain neither source nor byte code of hidden modules."""
     if root in hidden:
         return
     if not any(root in path.parents for path in hidden):
@@ -116,22 +116,22 @@ def _allow(rules: int, path: str, rights: int) -> None:
         if not os.path.isdir(path):
             rights &= _OF_FILES
         if rights and _landlock(_ADD, rules, _BENEATH, struct.pack("<Qi", rights, descriptor), 0) != 0:
-            raise OSError(f"no rule for {path}")
+            raise OSError(f"landlock accepts no rule for {path}")
     finally:
         os.close(descriptor)
 
 
 def _landlock(call: int, *arguments: bytes | int | None) -> int:
-    """One of landlock's system calls; the C library has no function for them."""
+    """Make one of landlock's system calls, which have no functions in the C library."""
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
     return libc().syscall(call, *words)
 
 
 def clean_up() -> bool:
-    """As a container's first process: end every other, and empty the folders; False if something stays."""
-    assert os.getpid() == 1, "this would end every process of the machine"
+    """As a container's first process: end all others and empty the folders; returns False if anything is left."""
+    assert os.getpid() == 1, "this would end every process on the machine"
     with suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)  # all at once: nothing can fork away from it
+        os.kill(-1, signal.SIGKILL)  # all at once, so that no process escapes by forking
     with suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)

@@ -1,4 +1,4 @@
-"""Run a code cell that the instructor grades, and report what pictures it shows; the supervisor hears its prints."""
+"""Run a manually graded code cell and report the pictures that it shows; the supervisor captures its prints."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from autograder.jobs.statements import parsed
 
 
 def on_stage(seat: Seat, seal: Seal) -> list[Part]:
-    """The student's other cells, silently and for their definitions alone; then the cell itself, as a notebook does."""
+    """Run the student's other cells silently, only for their definitions; then the cell itself, as in a notebook."""
     os.environ["MPLBACKEND"] = "module://autograder.jobs.canvas"
-    with _Silence():  # about fonts
+    with _Silence():  # matplotlib may print messages about fonts
         from autograder.jobs import canvas
     seal()
     name, source, code = seat.answer["shown"]
@@ -39,7 +39,7 @@ def on_stage(seat: Seat, seal: Seal) -> list[Part]:
 
 
 def _run(tree: ast.Module, filename: str, source: str, space: dict[str, Any]) -> None:
-    """Execute a cell; what its last line is worth is displayed."""
+    """Execute a cell and display the value of its last line."""
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     space["display"] = _display
@@ -51,7 +51,7 @@ def _run(tree: ast.Module, filename: str, source: str, space: dict[str, Any]) ->
 
 
 def _display(*things: Any) -> None:
-    """Pictures as pictures, everything else as the text that Python has for it; no HTML."""
+    """Collect pictures, and print the `repr` of everything else; no HTML."""
     from autograder.jobs import canvas
 
     for thing in things:
@@ -60,7 +60,7 @@ def _display(*things: Any) -> None:
 
 
 class _Silence:
-    """Prints, of programs that are started as well, go nowhere."""
+    """Discards prints, including those of programs that are started."""
 
     def __enter__(self) -> None:
         sys.stdout.flush()

@@ -1,8 +1,8 @@
-"""gloo's frames: what the bytes of a connection say about messages and collectives, and the calls they belong to.
+"""Parse gloo's frames: from the bytes of a connection to messages and collectives, and the calls they belong to.
 
-Every frame says how long it is, what it does (announce, ask for, carry) and which call it belongs to: the first byte of
-its slot names the collective, the rest is the collective's number in its group, or a message's tag (gloo: types.h,
-transport/tcp/pair.h). Nothing here asks a rank.
+Every frame has a length, an operation (announce, request, carry) and a slot that identifies its call: the first byte
+of the slot is the kind of collective, and the rest is the collective's number in its group, or a message's tag (gloo:
+types.h, transport/tcp/pair.h). Nothing here relies on what a rank reports.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ KINDS = (
     "barrier",
     "all_to_all",
 )
-_FRAME = struct.Struct("<QQQQQQ")  # bytes of the whole frame, opcode, slot, offset, length, offset over there
-_CARRY, _ANNOUNCE, _ASK = (0, 1), 2, 3  # opcodes: a buffer or an unbound buffer; the sender is ready; the receiver is
-_NUMBER_BITS = 24  # of a collective's slot, below its number
+_FRAME = struct.Struct("<QQQQQQ")  # bytes of the whole frame, opcode, slot, offset, length, remote offset
+_CARRY, _ANNOUNCE, _ASK = (0, 1), 2, 3  # opcodes: data of a (bound or unbound) buffer; sender ready; receiver ready
+_NUMBER_BITS = 24  # bits of a collective's slot below its number
 
 
 class End(NamedTuple):
-    """One direction of one connection: the ranks at its ends, the group it serves, where student code began."""
+    """One direction of one connection: its two ranks, its group, and the position where student code began."""
 
     source: int
     target: int
@@ -42,7 +42,7 @@ class End(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One frame; `number` is the collective's in its group, or the message's tag; `length` what it is about."""
+    """One frame; `number` is the collective's number in its group or the message's tag; `length` is the data length."""
 
     source: int
     target: int
@@ -56,7 +56,7 @@ class Frame(NamedTuple):
 
 @dataclass
 class WireCall:
-    """One call of one rank: what it carried itself, and for messages whom it talks to (-1 for a collective)."""
+    """One call of one rank: the bytes that the rank carried, and a message's peer (-1 for a collective)."""
 
     rank: int
     kind: str
@@ -74,21 +74,21 @@ class WireCall:
 
 @dataclass
 class Stream:
-    """The bytes that went one way through a connection, read frame by frame as they come."""
+    """The bytes of one direction of a connection, parsed frame by frame as they arrive."""
 
     end: End
     data: bytearray = field(default_factory=bytearray)
     at: int = -1
 
     def put(self, place: int, data: bytes) -> bool:
-        """Take bytes at their place; False where some before them are missing."""
+        """Store bytes at their position; returns False if earlier bytes are missing."""
         if place > len(self.data):
             return False
         self.data[place : place + len(data)] = data
         return True
 
     def frames(self) -> Iterator[Frame]:
-        """The frames whose headers have come since the last time."""
+        """The frames whose headers have arrived since the last call."""
         self.at = max(self.at, self.end.begin)
         while len(self.data) - self.at >= _FRAME.size:
             whole, opcode, slot, _, length, _ = _FRAME.unpack_from(self.data, self.at)
@@ -102,12 +102,12 @@ class Stream:
             yield Frame(*self.end[:3], name, number, opcode, length, carried)
 
     def rest(self) -> int:
-        """Bytes that are no whole frame."""
+        """The number of bytes that are not part of a complete frame."""
         return abs(len(self.data) - max(self.at, self.end.begin)) if len(self.data) > self.end.begin else 0
 
 
 def rows(frames: Iterable[Frame]) -> list[list]:
-    """[[source, target, kind, frames, bytes], ...] of what carries bytes."""
+    """[[source, target, kind, frames, bytes], ...] of the frames that carry data."""
     numbers: Counter[tuple[int, int, str]] = Counter()
     sizes: Counter[tuple[int, int, str]] = Counter()
     for frame in frames:
@@ -118,7 +118,7 @@ def rows(frames: Iterable[Frame]) -> list[list]:
 
 
 def calls(frames: Iterable[Frame]) -> list[list]:
-    """Each rank's calls in the order in which its own frames left it, as `WireCall.row`: all that was not in vain."""
+    """Each rank's calls as `WireCall.row`, in the order of their first frames, without sends that carried no data."""
     totals: Counter[tuple[str, int, int]] = Counter()
     found: list[WireCall] = []
     collectives: dict[tuple[int, str, int, int], WireCall] = {}
@@ -137,7 +137,7 @@ def calls(frames: Iterable[Frame]) -> list[list]:
 
 
 def _note_message(frame: Frame, found: list[WireCall], waiting: defaultdict[tuple[int, int, int, int], deque]) -> None:
-    """A send begins where it is announced and counts once it travels; a receive begins where it asks."""
+    """Note a send when it is announced, and count it once its data is sent; note a receive when it is requested."""
     if frame.opcode == _ASK:
         found.append(WireCall(frame.source, "recv", frame.group, frame.number, frame.target, frame.length, True))
         return

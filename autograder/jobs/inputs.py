@@ -1,11 +1,12 @@
-"""A rank's inputs in memory that the supervisor can read: it sees for itself whether an answer left them alone.
+"""Keep a rank's inputs in shared memory, so that the supervisor can check whether an answer changed them. Linux only.
 
-The tensors among a rank's arguments lie in a file that rank and supervisor share. When the function has returned, the
-rank gives up its right to write to them, says so and waits; the supervisor compares the file with what was given and
-inverts every bit of it, before the result is reported: a result that is a view of its input is wrong from then on. Then
-it seals the file. The kernel seals it only if no process can write to it any more, and a seal cannot be broken: a rank
-that says too early that the function has returned is left with inverted inputs which nobody can change, and a rank that
-can still write counts as one that has not returned. An answer that works on copies has left its inputs alone. Linux.
+The tensors among a rank's arguments are stored in a file that the rank and the supervisor share. When the function
+returns, the rank makes them read-only, notifies the supervisor and waits. Before the result is reported, the supervisor
+compares the file with the original inputs and inverts every bit, so that a result which is a view of its input becomes
+wrong. Then it seals the file. The kernel allows the seal only if no process can write to the file any more, and a seal
+cannot be removed. A rank that claims too early that the function has returned is therefore left with inverted inputs
+that nobody can change, and a rank that can still write counts as not having returned. An answer that works on
+copies counts as leaving its inputs unchanged.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _SEALED = 0x0008 | 0x0004 | 0x0002 | 0x0001  # F_SEAL_WRITE, GROW, SHRINK, SEAL
 
 
 class Inputs:
-    """One for a job: made before the ranks are forked, watched while they run; `touched[rank]` is None until a return.
+    """The inputs of one job: created before the ranks are forked, and watched while they run.
 
-    `given` are the files with each rank's input, which are opened once no rank can inherit what they hold. Without
-    `spoils`, inputs stay as they are: a result may be one of them.
+    `given` are the files with each rank's input. They are only read when no rank can inherit their contents. Without
+    `spoils`, inputs are not inverted, so that a result may be one of them. `touched[rank]` is None until the return.
     """
 
     def __init__(self, given: Sequence[int], *, spoils: bool) -> None:
@@ -49,9 +50,11 @@ class Inputs:
         self.touched: list[bool | None] = [None] * len(given)
 
     def keep_own(self, rank: int, args: list) -> tuple[list, Callable[[], None], Replaced]:
-        """In a rank: its arguments with the tensors in the shared file, what says that the function returned, and the
+        """In a rank: move the tensors of its arguments into the shared file.
 
-        one mapping that it makes for that."""
+        Returns the new arguments, a function to call when the student's function has returned, and the one mapping
+        that this function replaces.
+        """
         size = max(1, _size(args))
         os.ftruncate(self._files[rank], size)
         path = f"/proc/self/fd/{self._files[rank]}"
@@ -68,7 +71,7 @@ class Inputs:
         _, said, heard, _ = self._pipes[rank]
 
         place = Replaced(shared.data_ptr(), size, to_read)
-        # A process that the answer leaves behind could write to the inputs, and they could not be sealed.
+        # Otherwise a process that the answer starts and leaves running could write to the inputs and block the seal.
         libc().madvise(ctypes.c_void_p(place.address), ctypes.c_size_t(size), _NOT_IN_CHILDREN)
 
         def returned() -> None:
@@ -79,12 +82,12 @@ class Inputs:
         return placed, returned, place
 
     def look(self) -> None:
-        """Begin to watch, at the first turn of the supervisor's loop: all ranks are forked then."""
+        """Start watching in the supervisor's first loop iteration, when all ranks have been forked."""
         if self._thread.ident is None:
             self._thread.start()
 
     def close(self) -> None:
-        """Stop watching, and give up files and pipes."""
+        """Stop watching, and close files and pipes."""
         os.close(self._end_in)
         if self._thread.ident is not None:
             self._thread.join()
@@ -117,7 +120,7 @@ class Inputs:
 
 
 def _map_over(place: Replaced) -> None:
-    """Map a file that was opened for reading over its own writable pages: from now on they can only be read."""
+    """Map a file that was opened for reading over its own writable pages, which makes them read-only."""
     address, size = ctypes.c_void_p(place.address), ctypes.c_size_t(place.size)
     libc().mmap(address, size, mapped.READ_ALONE, mapped.IN_ITS_PLACE, place.file, ctypes.c_long(0))
     os.close(place.file)
@@ -130,7 +133,7 @@ def _size(value: Any) -> int:
 
 
 def _placed(value: Any, memory: torch.Tensor, at: int) -> tuple[Any, int]:
-    """A value with its tensors copied into `memory`, bytes, from `at` on, and where the next would lie."""
+    """Copy a value's tensors into `memory` (bytes), starting at `at`; return the new value and the next position."""
     if isinstance(value, torch.Tensor) and value.numel():
         there = memory[at : at + value.nbytes].view(value.dtype).view(value.shape)
         there.copy_(value)

@@ -1,4 +1,4 @@
-"""One job: the supervisor's side, trusted and alone in its namespaces, and how a rank is shut in before it works."""
+"""One job: the trusted supervisor, alone in its namespaces, and how each rank is confined before it works."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROGRAMS: dict[str, Callable[[Seat, Seal], list[rank_inside.Part]]] = {
 MOST_OUTPUT = 20 << 20
 MOST_HANDED_IN = 2 << 30  # bytes that the supervisor takes from all ranks
 MOST_TEXT = 20_000
-MOST_RESULT = 96 << 20  # bytes of one rank's result that go on to the judge
+MOST_RESULT = 96 << 20  # bytes of one rank's result that are passed on to the judge
 NO_GROUPS: Groups = MappingProxyType({})
 
 
@@ -42,9 +42,9 @@ NO_GROUPS: Groups = MappingProxyType({})
 class Setting:
     """Where a job runs, and what its ranks inherit.
 
-    `parts` are the files with the answer, each rank's input and the keys; `ours` are descriptors that no rank may keep;
-    `meeting` is the file of the ranks' rendezvous, -1 where they form no group. At `level` 3 the supervisor is
-    process 1 of new namespaces; at 2 it runs in a container that serves one submission.
+    `parts` are the files with the answer, each rank's input and the keys; `ours` are descriptors that every rank must
+    close; `meeting` is the ranks' rendezvous file, or -1 if they form no group. At `level` 3 the supervisor is
+    process 1 of new namespaces; at level 2 it runs in a container that serves one submission.
     """
 
     parts: Sequence[int]
@@ -55,7 +55,7 @@ class Setting:
 
 @contextmanager
 def listener(request: Request, level: int) -> Iterator[Listener | None]:
-    """What counts between ranks that talk, where the job has a loopback of its own: packets, or connections."""
+    """Observe traffic between ranks, by packets or by connections, if the job has its own loopback."""
     kind = {3: Tap, 2: Connections}.get(level) if request.program == "on_rank" and request.reads_calls else None
     found = kind() if kind else None
     yield found
@@ -85,7 +85,7 @@ def work(request: Request, parts: Sequence[int], ours: Sequence[int], listening:
 
 
 def _supervised(request: Request, setting: Setting, watching: Sequence[Observer], printed: list[str]) -> Outcome:
-    """Run the ranks while the observers look. Prints of the ranks are added to `printed`, up to a limit."""
+    """Run the ranks while the observers watch. Append the ranks' prints to `printed`, up to a limit."""
 
     def emit(rank: int, text: str) -> None:
         if sum(map(len, printed)) < request.kept_output:
@@ -98,20 +98,20 @@ def _supervised(request: Request, setting: Setting, watching: Sequence[Observer]
             timeout=request.timeout,
             transport=transports.GLOO,
             emit=emit,
-            cancelled=lambda: any([one.look() for one in watching]),  # every one looks at every turn
+            cancelled=lambda: any([one.look() for one in watching]),  # a list, so that every observer looks each time
             most_output=MOST_OUTPUT,
             joined=request.program == "on_rank" and setting.meeting < 0,
             uncounted=lambda: sum(one.uncounted() for one in watching),
         )
     except (MemoryError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
-        # what the ranks handed in or wrote into their ledgers makes no sense: the machine is not at fault
+        # the ranks' results or ledgers are malformed: not the machine's fault
         outcome = Outcome([RankEnd() for _ in range(request.ranks)], 0.0)
-        outcome.report = f"The ranks handed in more than fits, or what makes no sense ({type(error).__name__})."
+        outcome.report = f"The ranks returned too much data or malformed data ({type(error).__name__})."
         return outcome
 
 
 def _described(end: RankEnd, peak_bytes: int | None) -> End:
-    """How one rank ended, as the judge reads it."""
+    """How one rank ended, in the judge's format."""
     if end.result is not None and len(end.result) > MOST_RESULT:
         return End(None, f"a result of {len(end.result):,} bytes", end.exit_code, peak_bytes)
     return End(end.result, (end.error or "")[-MOST_TEXT:] or None, end.exit_code, peak_bytes)
@@ -120,7 +120,8 @@ def _described(end: RankEnd, peak_bytes: int | None) -> End:
 def _live(rank: int, request: Request, setting: Setting, watching: Sequence[Observer]) -> list[rank_inside.Part]:
     """In a rank, before any thread or student code.
 
-    1. forget what is not ours  2. folders, processes and limits of our own  3. join the others  4. run; it seals first
+    1. close what is not this rank's  2. set up private folders, processes and limits  3. join the other ranks
+    4. return the program's parts; the program seals before it runs student code
     """
     answer, *inputs, _ = setting.parts
     seat = Seat(rank, request, *(plain.decode(parcels.content(one)) for one in (answer, inputs[rank])))
@@ -136,17 +137,17 @@ def _live(rank: int, request: Request, setting: Setting, watching: Sequence[Obse
         seat.groups = groups
         if store is not None and request.seals:
             store.set_timeout(datetime.timedelta(seconds=1))
-            os.close(setting.meeting)  # with it the store: from here on ranks hear of each other by messages alone
+            os.close(setting.meeting)  # this also disables the store: from now on ranks can only exchange messages
         _shut_in(seat, watching, setting.level)
 
     return PROGRAMS[request.program](seat, seal)
 
 
 def _settle(seat: Seat, level: int) -> None:
-    """Give a new rank private folders, processes and limits. Raises OSError where the system does not allow it."""
+    """Give a new rank private folders, processes and limits. Raises OSError if the system does not allow it."""
     request = seat.request
     if level == 3 and not confine.settle_rank():
-        raise OSError("a rank cannot be shut in")
+        raise OSError("a rank cannot be confined")
     if level == 3 and request.trains:
         confine.write_no_files()
     if level == 2:
@@ -157,7 +158,7 @@ def _settle(seat: Seat, level: int) -> None:
 
 
 def _joined(seat: Seat, meeting: int) -> dist.Store | None:
-    """The store through which a rank has met the others; None where no group is formed."""
+    """The store through which a rank met the others; None if no group is formed."""
     if meeting < 0:
         return None
     num_ranks, seconds = seat.request.ranks, seat.request.timeout + MOST_SECONDS
@@ -167,7 +168,7 @@ def _joined(seat: Seat, meeting: int) -> dist.Store | None:
 
 
 def _shut_in(seat: Seat, watching: Sequence[Observer], level: int) -> None:
-    """Close the last door: from here on many system calls are refused, for good."""
+    """Complete the confinement: from here on many system calls are refused permanently."""
     request = seat.request
     if request.trains:
         confine.keep_few_files()
@@ -182,13 +183,13 @@ def _shut_in(seat: Seat, watching: Sequence[Observer], level: int) -> None:
         replaced=seat.replaced,
     )
     if not shut_in and level >= 2:
-        raise OSError("a rank cannot be shut in")
+        raise OSError("a rank cannot be confined")
     for one in watching:
         one.begin(seat)
 
 
 def _rendezvous() -> list[int]:
-    """The supervisor's own meeting place, which is not used here and would be a file that all ranks can write."""
+    """The supervisor's rendezvous file, which is unused here and would be a file that all ranks can write."""
     found = []
     for name in os.listdir("/proc/self/fd") if sys.platform == "linux" else []:
         with suppress(OSError):
@@ -198,7 +199,7 @@ def _rendezvous() -> list[int]:
 
 
 def _limit_own_memory() -> None:
-    """A rank may write forever into the pipe that the supervisor reads."""
+    """Limit the supervisor's memory, because a rank may write to its pipe forever."""
     if sys.platform != "linux":
         return
     with open("/proc/self/statm") as file:

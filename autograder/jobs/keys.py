@@ -1,11 +1,11 @@
-"""Keys that a backward needs and must ask for, one after the other: they show how far the backward has come.
+"""Keys that a backward must request, one per layer, so that the supervisor sees how far it has come.
 
-A rank cannot show from inside when it computes what. So the supervisor keeps a key for every layer of every backward: a
-random number for each number of the layer's gradient (see `marked`). Without the key nobody can compute the gradients
-of this layer or of those below it, and no factor can be put in afterwards. The supervisor hands a key out when the rank
-asks, and only after the all-reduces that are due have carried all their bytes, so that a bucket cannot be filled later.
-It notes how many had. Ranks other than 0 get the key of a layer when rank 0 has asked for that of the next: a rank that
-waits in between for an all-reduce of all ranks waits forever.
+A rank cannot prove from inside when it computes something. So the supervisor keeps a key for every layer of every
+backward: one random number for each number of the layer's gradient (see `marked`). Without the key, a rank cannot
+compute the gradients of this layer or of those below it, and it cannot apply the factor later. The supervisor hands out
+a key on request, but only after the all-reduces that are due have carried all their bytes, so that a bucket cannot be
+filled later. It records how many were complete. Other ranks get a layer's key once rank 0 has requested the next
+layer's, so a rank that waits in between for an all-reduce of all ranks waits forever.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _QUESTION = struct.Struct("<i")
 
 
 class Keys:
-    """One for a job: made before the ranks are forked, served while they run, `asked` after they end.
+    """The keys of one job: created before the ranks are forked and served while they run; read `asked` after they end.
 
-    `parcel` holds {"keys": keys of each rank in the order of the asking, "due": all-reduces that must be complete
-    before each, "carried": bytes that all ranks together send in each all-reduce, "layers": layers of one backward}, or
-    None. It is opened once no rank can inherit what it says. `all_reduced` returns the bytes that each all-reduce has
-    carried so far, or None where nobody can look.
+    `parcel` holds None or {"keys": each rank's keys in the order of the requests, "due": how many all-reduces must be
+    complete before each, "carried": bytes that all ranks together send in each all-reduce, "layers": layers of one
+    backward}. It is read only when no rank can inherit its contents. `all_reduced` returns the bytes that each
+    all-reduce has carried so far, or None if they cannot be observed.
     """
 
     def __init__(self, parcel: int, num_ranks: int, all_reduced: Callable[[], list[int] | None]) -> None:
@@ -40,12 +40,12 @@ class Keys:
         for question, *_ in self._pipes:
             os.set_blocking(question, False)
         self._plan: dict[str, Any] | None = None
-        self._waiting: dict[int, tuple[float, int]] = {}  # by rank: since when, and what it says it has started
+        self._waiting: dict[int, tuple[float, int]] = {}  # by rank: waiting since, claimed all-reduces
         self._is_late = False
         self.asked: list[list[int]] = [[] for _ in range(num_ranks)]
 
     def keep_own(self, rank: int) -> Callable[[int], torch.Tensor]:
-        """In a rank: keep its own ends alone. Returns what asks for the next key, given all-reduces so far."""
+        """In a rank: keep only its own pipes; return a function that gets the next key, given started all-reduces."""
         for other, ends in enumerate(self._pipes):
             for place, descriptor in enumerate(ends):
                 if other != rank or place in (0, 3):
@@ -60,14 +60,14 @@ class Keys:
         return ask
 
     def serve(self) -> None:
-        """Hear who asks, and answer those who need not wait."""
+        """Read requests, and answer those that need not wait."""
         for rank, (question, _, _, answer) in enumerate(self._pipes):
             self._hear(rank, question)
             if rank in self._waiting and self._may_have(rank):
                 self._hand_out(rank, answer)
 
     def close(self) -> None:
-        """Give up the pipes."""
+        """Close the pipes."""
         for ends in self._pipes:
             for descriptor in ends:
                 os.close(descriptor)
@@ -83,14 +83,14 @@ class Keys:
     def _may_have(self, rank: int) -> bool:
         plan, turn = self._opened(), len(self.asked[rank])
         if plan is None or turn >= len(plan["keys"][rank]):
-            return False  # nobody needs more: a rank that asks all the same waits forever
+            return False  # no answer needs more keys: a rank that still asks waits forever
         is_first_layer = (turn + 1) % plan["layers"] == 0
         if rank > 0 and not is_first_layer and len(self.asked[0]) + (0 in self._waiting) < turn + 2:
             return False
         since, _ = self._waiting[rank]
         if self._num_complete(rank) >= plan["due"][turn] or self._is_late:
             return True
-        self._is_late = time.monotonic() - since > PATIENCE  # what was noted decides: nobody waits again
+        self._is_late = time.monotonic() - since > PATIENCE  # give up waiting: the recorded counts decide
         return self._is_late
 
     def _hand_out(self, rank: int, answer: int) -> None:
@@ -100,7 +100,7 @@ class Keys:
         os.write(answer, parcels.LENGTH.pack(len(key)) + key)
 
     def _num_complete(self, rank: int) -> int:
-        """All-reduces whose bytes were all seen on the wire; or the rank's own word where nobody can look."""
+        """The all-reduces that are complete on the wire, or the rank's own claim if the wire cannot be observed."""
         carried = self._all_reduced()
         if carried is None:
             return self._waiting[rank][1]

@@ -1,9 +1,9 @@
-"""Pages that are mapped before the first line of an answer stay mapped: the filter that keeps a mark of memory true.
+"""A system-call filter that keeps initial pages mapped, so that the kernel's memory mark can be trusted.
 
-A rank's peak is the kernel's mark above what the rank held at the start. If pages of the start could leave (code of
-libraries comes back by itself when it is needed), as many pages of the answer would fit below the mark. So where memory
-is counted, no call may unmap, move, replace or give up pages that were there before, and none may make the code of
-libraries writable, which would turn its pages into memory of the answer's own.
+A rank's peak is the kernel's high-water mark minus the rank's memory at the start. If initial pages could be released
+(library code is loaded again when needed), the answer could use as many pages without raising the mark. So if memory is
+measured, no call may unmap, move, replace or release pages that were mapped before the answer, and none may make
+library code writable, which would turn its pages into private memory.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ Range = tuple[int, int]  # of addresses: begin and end
 READ_ALONE, IN_ITS_PLACE = 0x1, 0x11  # PROT_READ; MAP_SHARED | MAP_FIXED
 _MMAP, _MUNMAP, _MADVISE, _MREMAP, _BRK = (9, 222), (11, 215), (28, 233), (25, 216), (12, 214)
 _MPROTECT, _PKEY_MPROTECT = (10, 226), (329, 288)
-_UNCOUNTED_PAGES = 0x40001  # MAP_HUGETLB, MAP_SHARED: they stay when no page of a process shows them
+_UNCOUNTED_PAGES = 0x40001  # MAP_HUGETLB, MAP_SHARED: they persist even when no process maps them
 _OUT_OF_MEMORY = (20, 21)  # MADV_COLD, MADV_PAGEOUT
 _FIXED, _MOVE_TO, _WRITE = 0x10, 0x2, 0x2  # MAP_FIXED, MREMAP_FIXED, PROT_WRITE
-_BEGIN, _END = (0, 1), (2, 3)  # scratch places: lower and upper half
+_BEGIN, _END = (0, 1), (2, 3)  # scratch slots: lower and upper half
 _REFUSED, _ALLOWED = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
 
 
 class Replaced(NamedTuple):
-    """Pages that may be mapped anew, read-only, from an open file: a rank's inputs when its function has returned."""
+    """Pages that may be remapped read-only from an open file: a rank's inputs, when its function has returned."""
 
     address: int
     size: int
@@ -54,7 +54,7 @@ class Replaced(NamedTuple):
 
 
 def ranges(wanted: Callable[[list[str]], bool] = lambda _: True) -> list[Range]:
-    """The addresses that this process has mapped, in order, neighbours joined; `wanted` chooses by a line's words."""
+    """The address ranges that this process has mapped, sorted and merged; `wanted` filters by the words of a line."""
     found: list[Range] = []
     with open("/proc/self/maps") as file:
         for words in filter(wanted, map(str.split, file)):
@@ -68,12 +68,12 @@ def ranges(wanted: Callable[[list[str]], bool] = lambda _: True) -> list[Range]:
 
 
 def of_a_file(words: list[str]) -> bool:
-    """Whether a line of the map, in words, belongs to a file."""
+    """Whether a line of the memory map, split into words, belongs to a file."""
     return words[4] != "0"
 
 
 def stays(column: int, replaced: Replaced | None = None) -> list[bytes]:
-    """Refuse what would take away pages that this process has now, or make those of its files writable."""
+    """Refuse calls that would remove pages that this process has now, or make pages of files writable."""
     arguments, one_byte = _from_arguments(), _from_arguments(length=1)
     again = (
         _allow_if({0: replaced.address, 1: replaced.size, 2: READ_ALONE, 3: IN_ITS_PLACE, 4: replaced.file})
@@ -94,7 +94,7 @@ def stays(column: int, replaced: Replaced | None = None) -> list[bytes]:
 
 
 def _of(calls: dict[int, list[bytes]], decision: list[bytes]) -> list[bytes]:
-    """For each of these calls run its own code, and then the decision that they share; pass over it for others."""
+    """For each of these calls, run its own code and then the shared decision; skip both for other calls."""
     num_before = sum(len(own) + 4 for own in calls.values())
     code: list[bytes] = []
     for call, own in calls.items():
@@ -129,28 +129,28 @@ def _unless_one_of(place: int, values: Iterable[int]) -> list[bytes]:
 
 
 def _from_arguments(length: int | None = None) -> list[bytes]:
-    """Keep begin and end of the pages that a call is about: its first argument, and its second or `length` added."""
+    """Store the begin and end of a call's pages: its first argument, and that plus its second argument or `length`."""
     first, second = FIRST_AT, FIRST_AT + 8
     lower = do(LOAD, second) if length is None else do(LOAD_NUMBER, length)
     upper = do(LOAD, second + 4) if length is None else do(LOAD_NUMBER, 0)
     return [
         *(do(LOAD, first), do(KEEP, _BEGIN[0]), do(LOAD, first + 4), do(KEEP, _BEGIN[1])),
         *(lower, do(TO_X), do(LOAD, first), do(ADD_X), do(KEEP, _END[0])),
-        *(do(AT_LEAST_X, 0, 2, 0), upper, do(JUMP, 2), upper, do(JUMP, 1)),  # the sum of the halves may carry one
+        *(do(AT_LEAST_X, 0, 2, 0), upper, do(JUMP, 2), upper, do(JUMP, 1)),  # the lower halves' sum may carry a one
         do(ADD, 1),
         *(do(TO_X), do(LOAD, first + 4), do(ADD_X), do(KEEP, _END[1])),
     ]
 
 
 def _overlap(taken: Iterable[Range]) -> list[bytes]:
-    """Refuse the call if what is kept overlaps one of these ranges, which come in order; else allow it."""
+    """Refuse the call if the stored range overlaps one of these sorted ranges; otherwise allow it."""
     code: list[bytes] = []
     for begin, end in taken:
         code += [
             *(do(LOAD_KEPT, _BEGIN[1]), do(ABOVE, end >> 32, 10, 0), do(EQUAL, end >> 32, 0, 2)),
-            *(do(LOAD_KEPT, _BEGIN[0]), do(AT_LEAST, end & 0xFFFFFFFF, 7, 0)),  # begins at its end, or behind
+            *(do(LOAD_KEPT, _BEGIN[0]), do(AT_LEAST, end & 0xFFFFFFFF, 7, 0)),  # begins at its end or later
             *(do(LOAD_KEPT, _END[1]), do(ABOVE, begin >> 32, 4, 0), do(EQUAL, begin >> 32, 0, 2)),
             *(do(LOAD_KEPT, _END[0]), do(ABOVE, begin & 0xFFFFFFFF, 1, 0)),
-            *(_ALLOWED, _REFUSED),  # it ends before the first range that it does not come after
+            *(_ALLOWED, _REFUSED),  # allowed: it ends before the next range begins
         ]
     return [*code, _ALLOWED]

@@ -1,11 +1,11 @@
-"""A module whose backward shows, and needs, that gradients travel while it goes on.
+"""A module whose backward proves that gradients are communicated while the backward is still running.
 
-A check sees calls in their order, not when a gradient is computed. So each layer asks outside for a key when the
-backward reaches it, and multiplies its gradient by it, number by number (see `keys`). A backward without the key is not
-the right one times a factor: it has to be computed again, layer by layer, each after its key.
-Each layer also holds the other ranks back: rank 0 sends one byte, and the other ranks receive it one layer earlier.
-They get into the backward of layer l only when rank 0 is in that of layer l-1: a rank that waits in between for an
-all-reduce of layer l waits forever, and the report of the hang says so at once.
+A check sees the order of calls, but not when a gradient is computed. So when the backward reaches a layer, the layer
+requests a key from the supervisor and multiplies its gradient by it elementwise (see `keys`). A backward without keys
+is not just wrong by a factor: it would have to be recomputed layer by layer, each after its key.
+Each layer also delays the other ranks: rank 0 sends one byte, which they receive one layer earlier. They enter the
+backward of layer l only when rank 0 is in that of layer l-1, so a rank that waits in between for an all-reduce of
+layer l waits forever, and the hang report says so immediately.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 MARK_BYTES = 1
-ask: Callable[[int], Tensor] | None = None  # for the next key, given how many all-reduces have begun; set by the job
-started: Callable[[], int] = int  # how many have; set where calls are recorded
+ask: Callable[[int], Tensor] | None = None  # returns the next key, given the started all-reduces; set by the job
+started: Callable[[], int] = int  # returns that number; set where calls are recorded
 
 
 class _Mark(torch.autograd.Function):
@@ -43,20 +43,20 @@ class _Mark(torch.autograd.Function):
 def _locked(gradient: Tensor, key: Tensor) -> Tensor:
     if key.numel() != gradient.numel():
         raise ValueError(
-            f"a layer's output has {gradient.numel()} gradients where {key.numel()} are expected: run one backward per "
+            f"a layer's output has {gradient.numel()} gradients, expected {key.numel()}: run one backward per "
             "microbatch, on all of its rows"
         )
     return gradient * key.view_as(gradient)
 
 
 class MarkedLayer(nn.Linear):
-    """A linear layer; the world's ranks must go through its backward together. Alone there is nobody to tell."""
+    """A linear layer whose backward the world's ranks must run together. Without ranks, it only applies its key."""
 
     is_first = is_last = False
-    key: Tensor | float = 1.0  # what the gradient is multiplied by, alone
+    key: Tensor | float = 1.0  # multiplies the gradient when there are no ranks
 
     def forward(self, input: Tensor) -> Tensor:
-        """The layer's output, which marks the begin of the layer's backward."""
+        """Return the layer's output, with a mark for the start of its backward."""
         output = super().forward(input)
         if dist.is_initialized():
             return _Mark.apply(output, self)
@@ -74,7 +74,7 @@ def marked_mlp(widths: Sequence[int]) -> nn.Module:
 
 
 def set_keys(module: nn.Module, keys: Sequence[Tensor]) -> None:
-    """Set the keys of one backward of `marked_mlp` outside a job, in the order in which ranks ask: last layer first."""
+    """Set the keys of one backward of `marked_mlp` outside a job, in the order of requests: last layer first."""
     layers = [layer for layer in module.modules() if isinstance(layer, MarkedLayer)]
     for layer, key in zip(reversed(layers), keys, strict=True):
         layer.key = key

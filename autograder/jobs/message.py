@@ -17,10 +17,11 @@ Message = TypeVar("Message")
 
 @dataclass(frozen=True)
 class Request:
-    """How to run a job. The answer, each rank's input and the keys travel separately, because the zygote must not
+    """How to run a job.
 
-    read them (see `parcels`). `groups` lists the ranks of each process group to make, None for the world; `functions`
-    are the names the answer must define, and `call` is the one to call, None where the answer is a value.
+    The answer, each rank's input and the keys are sent separately, because the zygote must not read them (see
+    `parcels`). `groups` lists the ranks of each process group to create (None: the world). `functions` are the names
+    that the answer must define. `call` is the one to call, or None if the answer is a value.
     """
 
     program: str  # a key of `job.PROGRAMS`
@@ -42,7 +43,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Job:
-    """A request on the trusted side, with the answer, one input per rank, and the keys of modules that ask for them."""
+    """A request on the trusted side, with the answer, one input per rank, and keys for modules that request them."""
 
     request: Request
     answer: dict[str, Any]
@@ -50,23 +51,23 @@ class Job:
     keys: dict[str, Any] | None = None
 
     def parcels(self) -> list[bytes]:
-        """The parts that travel separately: answer, inputs by rank, keys."""
+        """The parts that are sent separately: answer, inputs by rank, keys."""
         return [plain.encode(one) for one in (self.answer, *self.inputs, self.keys)]
 
 
 @dataclass(frozen=True)
 class End:
-    """How one rank ended. `result` is an encoded message of the rank's own: a claim."""
+    """How one rank ended. `result` is an encoded message from the rank itself, so it is only a claim."""
 
     result: bytes | None
     error: str | None
     exit: int | None
-    peak_bytes: int | None  # above what it held before student code; None where that is unknown
+    peak_bytes: int | None  # above its memory before student code; None if unknown
 
 
 @dataclass(frozen=True)
 class Report:
-    """A job as its supervisor observed it. If `lost` is set, the other fields are empty and it says why."""
+    """A job as its supervisor observed it. If `lost` is set, it gives the reason and the other fields are empty."""
 
     ends: list[End] = field(default_factory=list)
     report: str | None = None
@@ -75,7 +76,7 @@ class Report:
     loopback_bytes: int = -1
     wire: list[Any] | None = None
     calls: list[Any] | None = None
-    unread: bool = False  # packets were read, and could not be understood or were too many
+    unread: bool = False  # there were too many packets, or they could not be parsed
     touched: list[Any] = field(default_factory=list)
     asked: list[Any] = field(default_factory=list)
     printed: str = ""
@@ -83,12 +84,12 @@ class Report:
 
 
 def encode(message: Any) -> bytes:
-    """A message as bytes. Raises plain.NotPlain for a value that cannot travel."""
+    """Encode a message. Raises plain.NotPlain for a value that cannot be sent."""
     return plain.encode(_plain(message))
 
 
 def decode(kind: type[Message], data: bytes) -> Message:
-    """A message of that kind. Raises plain.NotPlain where a field is missing, unknown or of another type."""
+    """Decode a message of that kind. Raises plain.NotPlain for a missing or unknown field or a wrong type."""
     return _rebuilt(kind, plain.decode(data))
 
 
@@ -114,7 +115,7 @@ def _field(name: str, hint: Any, value: Any) -> Any:
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """Whether a value has exactly the type of an annotation; a whole number is also a float."""
+    """Whether a value has exactly the type of an annotation; an int also counts as a float."""
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         return any(_fits(one, value) for one in get_args(hint))

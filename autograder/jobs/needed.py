@@ -1,4 +1,4 @@
-"""Which statements of a notebook an answer needs: those that bind a name which it uses, or can change what it names."""
+"""Find the notebook statements that an answer needs: those that bind the names it uses or can change their values."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 from autograder.jobs.statements import Statement
 
-EVERYTHING = "*"  # what `from module import *` binds
-_ANY_NAME = {"globals", "locals", "vars", "exec", "eval", "__main__"}  # they can bind every name
+EVERYTHING = "*"  # the name that `from module import *` binds
+_ANY_NAME = {"globals", "locals", "vars", "exec", "eval", "__main__"}  # they can bind any name
 
 
 @dataclass(frozen=True)
 class PlacedStatement:
-    """A statement of a notebook; the page's own change nothing but what they name, which is seen in their text."""
+    """A statement of a notebook; statements that the page gives change only what they visibly name."""
 
     statement: Statement
     is_given: bool
 
 
 class Needs:
-    """The statements of a notebook in order, with what each binds and reads, however often it is asked."""
+    """The statements of a notebook in order, indexed by the names that they bind and read."""
 
     def __init__(self, placed: Sequence[PlacedStatement]) -> None:
         self._statements = [one.statement for one in placed]
@@ -38,18 +38,18 @@ class Needs:
             self._note_what_it_can_change(place, self._statements[place])
 
     def of(self, names: Iterable[str]) -> set[int]:
-        """The places of the statements that bind these names, or names that those statements use in turn.
+        """The positions of the statements that bind these names, or names that those statements use in turn.
 
-        Order plays no part: a function may use what is assigned below it. `values.append(1)` binds an assigned
-        `values`.
+        Order does not matter, because a function may use a name that is assigned below it. `values.append(1)` counts
+        as binding `values` if `values` is assigned.
         """
         return self._closure(names, spreads=False)
 
     def touching(self, names: Iterable[str]) -> set[int]:
-        """As `of`, with all statements of a student's that could change what these names stand for.
+        """Like `of`, plus all of the student's statements that could change the values of these names.
 
-        `fill(table)`, or `row = table[0]` and then `row.append(1)` could, and so could a call of a function that uses
-        `table`.
+        Examples for `table`: `fill(table)`, `row = table[0]` followed by `row.append(1)`, and a call of a function that
+        uses `table`.
         """
         return self._closure(names, spreads=True)
 
@@ -67,7 +67,7 @@ class Needs:
         return found
 
     def _is_data(self, name: str) -> bool:
-        """Whether a name stands for something that can change: neither a module nor a function."""
+        """Whether a name can refer to a mutable value, not only to modules and functions."""
         statements = [self._statements[place] for place in self._binders.get(name, ())]
         return any(not (one.is_import or one.is_function) for one in statements)
 
@@ -81,7 +81,7 @@ class Needs:
             self._binders[EVERYTHING].add(place)
 
     def _reached_by(self, statement: Statement) -> set[str]:
-        """The names that it looks up when it is run, also in functions and classes that it names."""
+        """The names that a statement looks up when it runs, also in the functions and classes that it uses."""
         todo, reached = set(statement.reads_at_once), set()
         while todo:
             reached.add(name := todo.pop())

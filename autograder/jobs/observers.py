@@ -1,8 +1,8 @@
 """Observers watch a job from outside its ranks: a list of small parts with one interface.
 
-Each is made before the ranks are forked. In a rank, before any student code, `enter` is called after the fork, `seal`
-just before the last door is closed and `begin` just after. In the supervisor, `look` is called at every turn of its
-loop and says whether the job must end; `finish` is called when all ranks have ended and returns fields of the report.
+Each is created before the ranks are forked. In a rank, before any student code, `enter` runs after the fork, `seal`
+just before system calls are restricted, and `begin` just after. In the supervisor, `look` runs in every loop iteration
+and returns whether the job must end; `finish` runs when all ranks have ended and returns fields of the report.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Listener = Tap | Connections
 
 @dataclass(frozen=True)
 class Observer:
-    """One part; a hook that it does not give does nothing."""
+    """One observer; hooks that are not given do nothing."""
 
     enter: Callable[[Seat], None] = lambda seat: None
     seal: Callable[[Seat], None] = lambda seat: None
@@ -42,9 +42,9 @@ class Observer:
 
 
 def observers(request: Request, parts: Sequence[int], listener: Listener | None, level: int) -> list[Observer]:
-    """The parts that a job needs. `parts` are the files with the answer, each rank's input, and the keys.
+    """The observers that a job needs. `parts` are the files with the answer, each rank's input, and the keys.
 
-    Where two say why a job ended, the later one counts.
+    If two observers report why a job ended, the later one in the list takes precedence.
     """
     found = [_loading(LoadingTime(request.ranks))]
     if level >= 2:
@@ -74,23 +74,23 @@ def _loading(time: LoadingTime) -> Observer:
 
 
 def _limits(watch: Watch) -> Observer:
-    """Memory and processes of all ranks together."""
+    """Limit the memory and processes of all ranks together."""
     return Observer(look=watch, finish=lambda _: {"report": watch.complaint} if watch.complaint else {})
 
 
 def _loopback() -> Observer:
-    """Bytes on the loopback; in a container, jobs before this one have sent some too."""
+    """Count bytes on the loopback since the start of the job: in a container, earlier jobs used it too."""
     before = confine.loopback_bytes()
     return Observer(finish=lambda _: {"loopback_bytes": confine.loopback_bytes() - before})
 
 
 def _listening(listener: Listener) -> Observer:
-    """Traffic between ranks: packets, or bytes per connection."""
+    """Record traffic between ranks: packets, or bytes per connection."""
 
     def finish(_: Outcome) -> dict[str, Any]:
         found = _read(listener)
         if listener.num_noted == 0:  # no line of student code has run
-            raise OSError("the ranks did not come together")
+            raise OSError("the ranks did not connect to each other")
         return {"unread": True} if found is None else {"wire": found[0], "calls": found[1]}
 
     return Observer(
@@ -102,10 +102,10 @@ def _listening(listener: Listener) -> Observer:
 
 
 def _read(listener: Listener) -> tuple[list, list | None] | None:
-    """What travelled; None if it cannot be understood, or if it is more than any answer needs."""
+    """The traffic; None if it cannot be parsed or is more than any answer needs."""
     try:
         rows, calls = listener.read() or ([], None)
-    except Exception:  # the bytes on the wire make the reading fail
+    except Exception:  # students control the bytes on the wire, which may not parse
         return None
     if isinstance(listener, Tap) and (calls is None or len(calls) > MOST_CALLS):
         return None
@@ -133,7 +133,7 @@ def _asking(keys: Keys) -> Observer:
 
 
 def _reading(inputs: Inputs) -> Observer:
-    """Inputs in memory that the supervisor can read."""
+    """Keep inputs in memory that the supervisor can read."""
 
     def enter(seat: Seat) -> None:
         mine = seat.mine or {"args": []}

@@ -1,8 +1,8 @@
-"""Anonymous files that carry what the zygote must not read: answers and inputs on the way in, results on the way out.
+"""Anonymous files for data that the zygote must not read: answers and inputs on the way in, results on the way out.
 
-What a program has once read lies in its memory for long, freed or not, and every later job is a copy of that memory.
-So the zygote moves the bytes of a submission from its pipe into a file and back without looking at them; only the job,
-and of an input only the rank it is for, opens the file.
+Whatever a program reads can stay in its memory for a long time, even when freed, and every later job is a copy of that
+memory. The zygote therefore moves a submission's bytes from its pipe into a file, and results back, without reading
+them. Only the job opens these files, and only the rank that an input belongs to opens that input.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _sendfile: Callable[..., int] | None = getattr(os, "sendfile", None) if _splice 
 
 
 def anonymous() -> int:
-    """A new file that stands in no folder."""
+    """Create a file that has no path."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("parcel")
     descriptor, path = tempfile.mkstemp()
@@ -40,7 +40,7 @@ def receive(source: int) -> int:
 
 
 def send(target: int, parcel: int) -> None:
-    """Write a file to a pipe, its length first."""
+    """Write a file to a pipe, preceded by its length."""
     length = os.fstat(parcel).st_size
     write_all(target, LENGTH.pack(length))
     os.lseek(parcel, 0, os.SEEK_SET)
@@ -56,7 +56,7 @@ def _copy(source: int, target: int, length: int) -> int:
 
 
 def content(parcel: int) -> bytes:
-    """All bytes of a file, wherever others that share it have read to."""
+    """All bytes of a file, independent of its shared read position."""
     length, data = os.fstat(parcel).st_size, bytearray()
     while len(data) < length:
         data += os.pread(parcel, min(_READ, length - len(data)), len(data))
@@ -64,7 +64,7 @@ def content(parcel: int) -> bytes:
 
 
 def read_exactly(source: int, length: int) -> bytes | None:
-    """`length` bytes from a pipe, or None at its end."""
+    """Read `length` bytes from a pipe; None at its end."""
     data = bytearray()
     while len(data) < length:
         part = os.read(source, min(_READ, length - len(data)))

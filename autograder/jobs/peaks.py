@@ -1,8 +1,8 @@
-"""The most memory that each rank had at once, read by the supervisor: the kernel keeps the mark (VmHWM) outside of it.
+"""Each rank's peak memory, read by the supervisor from the kernel's high-water mark (VmHWM).
 
-A rank says, before the first line of student code, which process it is and what it holds already; the supervisor
-subtracts. The mark never falls, and an honest rank stays until all are ended: so whoever has no mark at some look, or
-a lower one than before, has no peak. In such a job no rank can start processes or programs (see syscalls). Linux.
+Before the first line of student code, a rank reports its process id and its current memory, which the supervisor
+subtracts. The mark never falls, and an honest rank stays alive until all ranks are ended, so a rank whose mark is ever
+missing or falls gets no peak. In such a job, ranks cannot start processes or programs (see `syscalls`). Linux only.
 """
 
 from __future__ import annotations
@@ -11,41 +11,41 @@ import json
 import os
 from contextlib import suppress
 
-INEXACT_BYTES = 8 << 20  # the kernel adds up its counters of each core now and then: a mark may seem to fall by that
+INEXACT_BYTES = 8 << 20  # the kernel sums per-core counters only occasionally: a mark may seem to fall by this
 
 
 class Peaks:
-    """Open it before the ranks start, `note` in each of them, `look` while they run, read `of` after they end.
+    """Create it before the ranks start; call `note` in each rank, `look` while they run, and `of` after they end.
 
-    The last look must come when all results have: then it sees everything that led to them.
+    The last `look` must come after all results have arrived, so that it covers everything that produced them.
     """
 
     def __init__(self) -> None:
         self._notes_out, self._notes_in = os.pipe()
         os.set_blocking(self._notes_out, False)
         self._others = set(os.listdir("/proc"))
-        self._begins: dict[int, tuple[int, int]] = {}  # of each rank: its process, and the bytes that it held
-        self._marks: dict[int, int | None] = {}  # by rank; None for good once there was none to read
+        self._begins: dict[int, tuple[int, int]] = {}  # {rank: (its process, the bytes that it held)}
+        self._marks: dict[int, int | None] = {}  # by rank; stays None once a mark was missing
 
     def keep_only_notes(self) -> None:
-        """In a rank: it may write its one note."""
+        """In a rank: keep only the writing end, for its one note."""
         os.close(self._notes_out)
 
     def note(self, rank: int) -> None:
-        """In a rank, before any student code: its number, its process, the bytes that it holds."""
+        """In a rank, before any student code: write down its number, its process and the bytes that it holds."""
         held = _bytes_of(_status("self"), "VmRSS")
         os.write(self._notes_in, json.dumps([rank, os.getpid(), held]).encode() + b"\n")
         os.close(self._notes_in)
 
     def look(self) -> None:
-        """Read the mark of every rank that has begun."""
+        """Read the mark of every rank that has started."""
         self._hear()
         marks = _marks(self._others) if self._begins else {}
         for rank, (process, _) in self._begins.items():
             self._marks[rank] = _higher(self._marks.get(rank, 0), marks.get(process))
 
     def of(self, num_ranks: int) -> list[int | None]:
-        """Bytes of each rank's peak above what it held at its note; None where not every look saw its mark."""
+        """Each rank's peak in bytes above its memory at the note; None if any `look` did not find its mark."""
         for descriptor in (self._notes_out, self._notes_in):
             os.close(descriptor)
         return [self._peak(rank) for rank in range(num_ranks)]
@@ -62,14 +62,14 @@ class Peaks:
 
 
 def _higher(before: int | None, now: int | None) -> int | None:
-    """The mark of a rank after another look: None if one is missing, or if it fell."""
+    """A rank's mark after another look; None if a mark is missing or fell."""
     if before is None or now is None or now < before - INEXACT_BYTES:
         return None
     return max(before, now)
 
 
 def _marks(others: set[str]) -> dict[int, int | None]:
-    """The mark of each process but `others`, by its number in the job; None where its first thread is gone."""
+    """The mark of each process except `others`, by its PID in the job; None if its first thread has ended."""
     found: dict[int, int | None] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and name not in others:

@@ -1,6 +1,6 @@
-"""Where Python, its packages, shardlab and these jobs lie: what a sandbox shows, by names that hold inside it too.
+"""The paths of Python, its packages, shardlab and these jobs, which a sandbox shows under the same names.
 
-Every path is a real one, without a link in it: a folder that is shown under two names could be masked under one alone.
+Every path is free of symbolic links, because masking a folder under one name would not mask it under another.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from pathlib import Path
 import shardlab
 
 SYSTEM = "/usr"
-PARTS = ("bin", "lib", sys.platlibdir, "pyvenv.cfg")  # of a prefix: it may be a home folder, or the course's own
+PARTS = ("bin", "lib", sys.platlibdir, "pyvenv.cfg")  # of a prefix, which may be a home folder or the course's folder
 MOST_LINKS = 40  # as many as Linux follows
 
 
 def program() -> str:
-    """The Python that a sandbox starts: this one, without links but a virtual environment's own."""
+    """The Python that a sandbox starts: this one, with no links except a virtual environment's own."""
     if sys.prefix == sys.base_prefix:
         return os.path.realpath(sys.executable)
     return os.path.join(os.path.realpath(sys.prefix), "bin", os.path.basename(sys.executable))
 
 
 def ours() -> list[str]:
-    """Where shardlab lies, and what is needed of the autograder."""
+    """The paths of shardlab and of the parts of the autograder that a sandbox needs."""
     jobs = Path(__file__).resolve().parent
     return [str(Path(str(shardlab.__file__)).resolve().parent), str(jobs.parent / "__init__.py"), str(jobs)]
 
 
 def pages() -> str:
-    """Where an installed shardlab has the course's pages, with hints and packed answers; the folder may not exist."""
+    """The folder of the course's pages, hints and packed answers in an installed shardlab; it may not exist."""
     return str(Path(str(shardlab.__file__)).resolve().parent / "pages")
 
 
 def packages() -> list[str]:
-    """Every folder of installed packages that this Python imports from: its own, a user's, one of PYTHONPATH."""
+    """Every folder of installed packages that this Python imports from: its own, the user's, those in PYTHONPATH."""
     absolute = filter(os.path.isabs, sys.path)
     return list(dict.fromkeys(os.path.realpath(path) for path in absolute if _holds_packages(path)))
 
@@ -47,46 +47,46 @@ def _holds_packages(folder: str) -> bool:
 
 
 def wanted() -> list[str]:
-    """Every file and folder that a sandbox shows, for reading alone: system, Python, packages, shardlab, the jobs."""
+    """Every file and folder that a sandbox shows read-only: system, Python, packages, shardlab, the jobs."""
     return [SYSTEM, *_pythons(), *packages(), *ours()]
 
 
 @functools.cache
 def shown() -> Sequence[str]:
-    """The same, none below another: parents first. Looked up once, by the program that jobs are forked from."""
+    """Like `wanted`, without paths below others. Computed once, in the program that forks jobs."""
     return tuple(outermost(wanted()))
 
 
 def _pythons() -> list[str]:
-    """What a Python needs of each of its prefixes."""
+    """The parts that a Python needs from each of its prefixes."""
     prefixes = dict.fromkeys((sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix))
     parts = (os.path.join(prefix, part) for prefix in prefixes for part in PARTS)
     return [os.path.realpath(path) for path in (*parts, os.path.dirname(os.__file__)) if os.path.exists(path)]
 
 
 def outermost(paths: Iterable[str], covered: Sequence[str] = ()) -> list[str]:
-    """The paths that lie below no other one, or first below a `covered` folder, in which nothing else is seen."""
+    """The paths that are not below another one, or whose nearest parent is `covered`, which hides its contents."""
     known = sorted({*paths, *covered})
     above = {path: [other for other in known if is_below(path, other)] for path in known}
     return [path for path in known if path not in covered and (not above[path] or above[path][-1] in covered)]
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path lies in a folder; the folder itself does not."""
+    """Whether a path is inside a folder; the folder itself is not."""
     return path != folder and path.startswith(folder.rstrip("/") + "/")
 
 
 def links() -> dict[str, str]:
-    """{link: where it leads} for the links that lead to this Python, outermost first."""
+    """{link: target} for the links that lead to this Python, outermost first."""
     found: dict[str, str] = {}
-    base = getattr(sys, "_base_executable", sys.executable)  # as a virtual environment's file names its Python
+    base = getattr(sys, "_base_executable", sys.executable)  # the name in a virtual environment's pyvenv.cfg
     for path in (program(), base, sys.base_prefix, sys.base_exec_prefix):
         found |= links_on(path)
     return found
 
 
 def links_on(path: str) -> dict[str, str]:
-    """The links on the way along one path."""
+    """The links along one path."""
     found: dict[str, str] = {}
     here, steps, followed = "/", path.strip("/").split("/"), 0
     while steps and followed < MOST_LINKS:

@@ -1,12 +1,12 @@
-"""Plain data across the trust boundary: numbers, texts, lists, dicts and tensors. Nothing is ever unpickled.
+"""Plain data across the trust boundary: numbers, strings, lists, dicts and tensors. Nothing is ever unpickled.
 
-A message is the length of a JSON header, the header, and the bytes of tensors and long texts one after another. What a
-number, list or tensor is made of does not matter: NumPy's cross as Python's, fractions as numbers, named tuples and
-other kinds of list or dict as plain ones, and tensors whatever their strides. An object that merely claims to be one is
-refused on the side that sends it, and everything is checked again on the side that reads it.
+A message consists of the length of a JSON header, the header, and the bytes of all tensors and long strings.
+Equivalent types are converted: NumPy numbers and fractions become Python numbers, named tuples and other kinds of list
+or dict become plain ones, and tensors may have any strides. The sender refuses an object that only pretends to be one
+of these, and the reader checks everything again.
 
-A message that was made to be slow is refused before it is parsed: `MOST_MARKS` bounds the values that a header can
-hold, so that reading 8 MB takes a fraction of a second.
+A message that was built to be slow is refused before it is parsed: `MOST_MARKS` limits the number of values in a
+header, so that reading 8 MB takes a fraction of a second.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ import torch
 
 _LENGTH = struct.Struct("<Q")
 MOST_HEADER_BYTES = 8 << 20
-MOST_MARKS = 400_000  # commas and opening brackets of a header: a value has one to three
+MOST_MARKS = 400_000  # commas and opening brackets in a header: one to three per value
 MOST_DEPTH = 20
 MOST_DIMENSIONS = 8
 MOST_INT_BITS = 4096
 MOST_TENSORS = 20_000
 MOST_TENSOR_BYTES = 64 << 20
-MOST_NUMPY_NUMBERS = 100_000  # they travel as text
-LONG_TEXT = 1000  # characters; beyond, a text travels as bytes: a notebook's cell is not part of a header
-MOST_ITEMS = MOST_MARKS  # of what is read one by one: a generator may have no end
+MOST_NUMPY_NUMBERS = 100_000  # they are sent as text
+LONG_TEXT = 1000  # characters; longer strings, such as notebook cells, are sent as bytes after the header
+MOST_ITEMS = MOST_MARKS  # items read from an iterator, because a generator may be infinite
 _READ_ONE_BY_ONE = (Iterator, range, deque, type({}.keys()), type({}.values()), type({}.items()))
 _WAITS_FOR_ITS_NUMBERS = ("torch.distributed._functional_collectives", "AsyncCollectiveTensor")
 _DICTS = (Counter, OrderedDict, defaultdict)
@@ -57,30 +57,30 @@ DTYPES = {
 
 
 class NotPlain(ValueError):
-    """A value that cannot cross, or bytes that are no message."""
+    """A value that cannot be sent, or bytes that are not a message."""
 
 
 def encode(value: Any) -> bytes:
-    """Bytes of a plain value; NotPlain names the type that cannot travel."""
+    """Encode a plain value as bytes; NotPlain names the type that cannot be sent."""
     return b"".join(parts(value))
 
 
 def parts(value: Any) -> list[bytes | memoryview]:
-    """The same bytes in parts: a tensor without gaps is its own memory, so that to write them takes no more."""
+    """Like `encode`, in parts: a contiguous tensor's part is its own memory, so that writing it makes no copy."""
     blobs: list[bytes | memoryview] = []
     try:
         text = json.dumps(_describe(value, blobs, 0), ensure_ascii=False)
     except NotPlain:
         raise
-    except Exception as error:  # a value that its author has made odd
+    except Exception as error:  # an object whose methods misbehave
         raise NotPlain(f"a value that cannot be read ({type(error).__name__})") from None
-    header = text.encode(errors="backslashreplace")  # half a character becomes JSON's own escape of it
+    header = text.encode(errors="backslashreplace")  # a lone surrogate becomes its JSON escape
     _refuse_large(header)
     return [_LENGTH.pack(len(header)), header, *blobs]
 
 
 def decode(data: bytes) -> Any:
-    """The value of a message; NotPlain for anything that is not exactly one."""
+    """Decode the value of a message; raises NotPlain for anything that is not exactly one message."""
     try:
         (length,) = _LENGTH.unpack_from(data)
         header = data[_LENGTH.size : _LENGTH.size + length]
@@ -91,7 +91,7 @@ def decode(data: bytes) -> Any:
         value = reader.rebuild(json.loads(str(header, "utf-8"), object_pairs_hook=_without_repeats), 0)
     except NotPlain:
         raise
-    except Exception as error:  # bytes that a stranger has chosen
+    except Exception as error:  # untrusted bytes
         raise NotPlain(f"not a message: {type(error).__name__}") from None
     if len(reader.rest):
         raise NotPlain("bytes are left over after the message")
@@ -101,13 +101,13 @@ def decode(data: bytes) -> Any:
 def _refuse_large(header: bytes) -> None:
     marks = sum(header.count(mark) for mark in (b",", b"{", b"["))
     if len(header) > MOST_HEADER_BYTES or marks > MOST_MARKS:
-        raise NotPlain("more numbers and texts than can be sent back")
+        raise NotPlain("more numbers and strings than can be sent back")
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise NotPlain("a key that is there twice")
+        raise NotPlain("a dict with a repeated key")
     return found
 
 
@@ -123,17 +123,17 @@ def _describe(value: Any, blobs: list[bytes | memoryview], depth: int) -> Any:
         return {kind.__name__: [_describe(item, blobs, depth + 1) for item in value]}
     if kind is dict:
         if any(type(key) is not str for key in value):
-            raise NotPlain("a dict with keys that are not texts")
+            raise NotPlain("a dict with keys that are not strings")
         return {"dict": {key: _describe(item, blobs, depth + 1) for key, item in value.items()}}
     if (kind.__module__, kind.__qualname__) == _WAITS_FOR_ITS_NUMBERS:
-        value, kind = value.trigger_wait(), torch.Tensor  # its numbers, once they are there
+        value, kind = value.trigger_wait(), torch.Tensor  # its numbers, once they have arrived
     if kind in (torch.Tensor, torch.nn.Parameter):
         return _describe_tensor(value, blobs)
     return _describe_one(value, kind, blobs)
 
 
 def listed(value: Any) -> Any:
-    """A value without what is computed only when it is read: a generator as the list of what it gives."""
+    """Evaluate lazy values: a generator becomes the list of its items."""
     if isinstance(value, _READ_ONE_BY_ONE):
         return [listed(one) for one in islice(value, MOST_ITEMS)]
     if type(value) in (list, tuple):
@@ -142,7 +142,7 @@ def listed(value: Any) -> Any:
 
 
 def _simple(value: Any) -> Any:
-    """The plain value of an object that is one, in a type of its own."""
+    """Convert a number, tuple or dict of a special type to the plain type."""
     kind = type(value)
     if kind in NUMPY_NUMBERS or (kind is numpy.ndarray and value.size <= MOST_NUMPY_NUMBERS):
         return value.tolist()
@@ -181,7 +181,7 @@ def _describe_tensor(tensor: torch.Tensor, blobs: list[bytes | memoryview]) -> A
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    """The memory of a tensor, row by row; with one number torch calls every stride contiguous, and keeps it."""
+    """A tensor's contiguous bytes. The explicit stride of 1 is needed because torch keeps any stride of one element."""
     row = tensor.contiguous()
     return row.as_strided((row.numel(),), (1,), row.storage_offset()).view(torch.uint8).numpy().data
 
@@ -212,14 +212,14 @@ def _checked_shape(shape: Any) -> list[int]:
 
 
 class _Reader:
-    """Puts a value together again; `rest` are the bytes behind the header that no tensor or text has taken yet."""
+    """Rebuilds a value; `rest` holds the bytes after the header that no tensor or string has consumed yet."""
 
     def __init__(self, rest: memoryview) -> None:
         self.rest = rest
         self._num_tensors = 0
 
     def rebuild(self, node: Any, depth: int) -> Any:
-        """The value of a node and of all below it."""
+        """Rebuild a node and everything below it."""
         if depth > MOST_DEPTH:
             raise NotPlain(f"nested deeper than {MOST_DEPTH} levels")
         if node is None or type(node) in (bool, str):
@@ -258,7 +258,7 @@ class _Reader:
             raise NotPlain("a tensor whose bytes do not fit its shape")
         raw = bytearray(self._take(num_bytes))
         if dtype is torch.bool and raw.translate(None, b"\0\1"):
-            raise NotPlain("a truth value that is neither true nor false")
+            raise NotPlain("a bool that is neither true nor false")
         return (torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)).reshape(shape)
 
     def _take(self, length: Any) -> memoryview:

@@ -1,8 +1,8 @@
-"""A reduce-scatter that sends what a reduce-scatter sends.
+"""A reduce-scatter that sends only the bytes that a reduce-scatter needs.
 
-gloo's own is an all-reduce of which each rank keeps a slice, so that on the wire nobody can tell one from the other.
-In a job the operator is a ring of messages instead, (N-1)/N of the whole tensor per rank, whatever function of torch's
-asks for it. Who takes it away sends more, not less.
+gloo implements it as an all-reduce of which each rank keeps a slice, so the two look the same on the wire. In a job,
+this ring of messages replaces the operator behind all of torch's reduce-scatter functions. Each rank sends (N-1)/N of
+the whole tensor. An answer that restores gloo's version sends more, not less.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-FIRST_TAG = 1 << 30  # of the ring's messages, one tag per call; an answer's own messages have smaller ones
+FIRST_TAG = 1 << 30  # of the ring's messages, one tag per call; an answer's own messages have smaller tags
 _SUMS: dict[Any, Callable[[Tensor, Tensor], Tensor]] = {
     dist.ReduceOp.SUM: torch.add,
     dist.ReduceOp.AVG: torch.add,
@@ -27,19 +27,19 @@ _SUMS: dict[Any, Callable[[Tensor, Tensor], Tensor]] = {
     dist.ReduceOp.BOR: torch.bitwise_or,
     dist.ReduceOp.BXOR: torch.bitwise_xor,
 }
-_num_calls: Counter[str] = Counter()  # by the name of the group: all members count alike
+_num_calls: Counter[str] = Counter()  # by group name; all members count the same calls
 _library = torch.library.Library("c10d", "IMPL")
 
 
 def install() -> None:
-    """Take the place of torch's own kernels in this process and in those that it forks."""
+    """Replace torch's own kernels in this process and its forks."""
     kernels = {
         "_reduce_scatter_base_": _of_one_tensor,
         "reduce_scatter_": _of_lists,
         "reduce_scatter_tensor_coalesced_": _of_many_tensors,
     }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that a kernel is overridden
+        warnings.simplefilter("ignore", UserWarning)  # torch warns about overridden kernels
         for name, kernel in kernels.items():
             _library.impl(name, kernel, "CPU", allow_override=True)
 
@@ -78,18 +78,18 @@ def _of_many_tensors(
 
 
 def _slices(whole: Tensor, output: Tensor) -> Sequence[Tensor]:
-    """One slice per rank, each with the output's shape; ValueError where the sizes do not fit."""
+    """One slice per rank, each the size of the output; raises ValueError if the sizes do not match."""
     if output.numel() == 0 or whole.numel() % output.numel():
         raise ValueError(f"reduce_scatter: {whole.numel()} numbers cannot be cut into slices of {output.numel()}")
     return whole.reshape(-1).split(output.numel())
 
 
 def _ring(output: Tensor, chunks: Sequence[Tensor], group_object: Any, operation: Any) -> None:
-    """Rank r ends with the reduced chunk r: N-1 times, pass a partial result to the right and add one's own."""
+    """Leave the reduced slice r on rank r: N-1 times, pass a partial result to the right and add this rank's slice."""
     group = dist.ProcessGroup.unbox(group_object)
     rank, num_ranks, kind = group.rank(), group.size(), operation.op()
     if kind not in _SUMS:
-        raise ValueError(f"reduce_scatter over gloo knows no {kind}")
+        raise ValueError(f"reduce_scatter over gloo does not support {kind}")
     if len(chunks) != num_ranks:
         raise ValueError(f"reduce_scatter: {len(chunks)} slices for the {num_ranks} ranks of the group")
     tag = FIRST_TAG + _num_calls[group.group_name]
@@ -108,7 +108,7 @@ def _ring(output: Tensor, chunks: Sequence[Tensor], group_object: Any, operation
 
 
 def _done() -> Any:
-    """A handle of work that has ended; all ranks call collectives in one order, so nobody needs to wait later."""
+    """A handle of completed work: the ring has already waited for all its messages."""
     from torch._C._distributed_c10d import FakeWork
 
     return dist.Work.boxed(FakeWork())

@@ -1,7 +1,7 @@
 """Run a rank's first steps once, before any rank is forked.
 
-Torch and Python make much at its first use: operators by name, caches, code that adapts to what it meets. Made before a
-fork, it is shared by all ranks. Made after it, each rank makes its own copy.
+Torch and Python create much on first use: operator lookups, caches, specialized code. What is created before a fork is
+shared by all ranks; after a fork, every rank creates its own copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from autograder.jobs import parcels, plain
 
 
 def rehearse() -> None:
-    """Read a message, use tensors, talk in a group that has no other process, answer, and leave the group."""
+    """Read a message, use tensors, communicate in a fake group, encode a reply, and leave the group."""
     given = plain.decode(plain.encode({"args": [torch.ones(6), [torch.ones(4, dtype=torch.bfloat16), 2, "text"]]}))
     tensors = [given["args"][0], given["args"][1][0]]
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
@@ -36,7 +36,7 @@ def rehearse() -> None:
 
 
 def _in_a_file(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor in file-backed memory, like a rank's inputs do."""
+    """A copy of a tensor in file-backed memory, like a rank's inputs."""
     if sys.platform != "linux":
         return tensor
     file = parcels.anonymous()
@@ -49,7 +49,7 @@ def _in_a_file(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _talk(tensor: torch.Tensor, group: Any) -> None:
-    """Messages and collectives, and the arithmetic around them."""
+    """Call every kind of message and collective, and do the arithmetic around them."""
     halves = [half.contiguous() for half in (2 * tensor).clone().view(-1).chunk(2)]
     whole = torch.cat(halves)
     calls: list[Callable[[], Any]] = [

@@ -1,4 +1,4 @@
-"""A rank of a job as it is before its first line of student code."""
+"""The state of a rank before its first line of student code."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from autograder.jobs.mapped import Replaced
 from autograder.jobs.message import Request
 
-Groups = Mapping[tuple[int, int], int]  # of each connection, by its ports, the number of its group
-Seal = Callable[..., None]  # closes the last doors; takes the groups of connections
+Groups = Mapping[tuple[int, int], int]  # {ports of a connection: number of its group}
+Seal = Callable[..., None]  # completes the confinement; takes the groups of connections
 
 
 @dataclass
 class Seat:
-    """What a rank knows: the request, the answer, and `mine`, its own input: {"args", "groups", …}, or None if it only
+    """The data that a rank has: the request, the answer and its own input.
 
-    watches. An observer may replace what is in it.
+    `mine` is the input, {"args", "groups", …}, or None for a rank that only watches. Observers may change a seat.
     """
 
     rank: int
@@ -25,4 +25,4 @@ class Seat:
     answer: dict[str, Any]
     mine: Any
     groups: Groups = field(default_factory=dict)
-    replaced: Replaced | None = None  # pages that it maps again when the function has returned
+    replaced: Replaced | None = None  # pages that are mapped again when the function has returned

@@ -1,6 +1,6 @@
-"""A cell's code as statements, each with the names that it binds and looks up. Nothing here runs or compiles code.
+"""Split a cell's code into statements, with the names that each binds and looks up. Nothing here runs or compiles code.
 
-The grader reads a student's cells with it, and a rank finds the statements again that the grader has chosen.
+The grader uses it to read a student's cells, and a rank uses it to find the statements that the grader has chosen.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from threading import Lock
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
-NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)  # what parsing a stranger's text can raise
-PARSING = Lock()  # Python 3.11 counts the depth of all threads' trees together, and raises SystemError
+NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)  # raised by parsing untrusted text
+PARSING = Lock()  # Python 3.11 counts the tree depth of all threads together, and raises SystemError
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_RUNS_ITS_CODE = {"time", "prun", "capture"}  # magics whose code a notebook runs once, with its names
+_RUNS_ITS_CODE = {"time", "prun", "capture"}  # magics whose code a notebook runs once, in its own namespace
 
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A statement at the top of a cell; an import of several names counts as one import each."""
+    """A top-level statement of a cell; an import of several names is split into one import per name."""
 
     tree: ast.stmt
 
@@ -34,35 +34,35 @@ class Statement:
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        """The names that it looks up in the notebook, at once or when a function that it defines is called."""
+        """The names that it looks up in the notebook, immediately or when a function that it defines is called."""
         return frozenset(_looked_up(self.tree))
 
     @cached_property
     def reads_at_once(self) -> frozenset[str]:
-        """The names that running it looks up: for a definition those in its decorators, bases and defaults."""
+        """The names that it looks up when it runs: for a definition, those in its decorators, bases and defaults."""
         if not isinstance(self.tree, DEFINITIONS):
             return self.reads
         return frozenset(_of_all(one for one in _children(self.tree) if one not in self.tree.body)) - {""}
 
     @cached_property
     def declares(self) -> frozenset[str]:
-        """The notebook's names that a function in it assigns, when it is called: `global total`."""
+        """The notebook's names that its functions assign when they are called: `global total`."""
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.Global)]
         return frozenset(name for node in nodes for name in node.names)
 
     @cached_property
     def shape(self) -> str:
-        """Its syntax tree as text: comments, spaces and line numbers play no part."""
+        """Its syntax tree as text, independent of comments, spaces and line numbers."""
         return ast.dump(self.tree)
 
     @property
     def is_definition(self) -> bool:
-        """Whether it defines a function or a class, which only decorators can make slow."""
+        """Whether it defines a function or a class, which is fast unless decorators are slow."""
         return isinstance(self.tree, DEFINITIONS)
 
     @property
     def is_function(self) -> bool:
-        """Whether it is a function's definition."""
+        """Whether it defines a function."""
         return isinstance(self.tree, FUNCTIONS)
 
     @property
@@ -72,12 +72,12 @@ class Statement:
 
     @property
     def holds_for_all(self) -> bool:
-        """Whether it is `from __future__ import …`, which changes how all code below it is read."""
+        """Whether it is `from __future__ import …`, which changes how all code below it is compiled."""
         return isinstance(self.tree, ast.ImportFrom) and self.tree.module == "__future__"
 
     @property
     def calls_method_of(self) -> str:
-        """`values` in the statement `values.append(1)`, otherwise nothing."""
+        """`values` for the statement `values.append(1)`; an empty string for other statements."""
         match self.tree:
             case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
                 return _base(method)
@@ -85,19 +85,19 @@ class Statement:
 
 
 def statements_of(code: str, filename: str = "<cell>") -> tuple[Statement, ...]:
-    """The statements of a cell that is Python already. Raises one of NOT_PYTHON for other text."""
+    """The statements of a cell that has been converted to Python. Raises one of NOT_PYTHON for other text."""
     return tuple(Statement(part) for node in parsed(code, filename).body for part in _parts(node))
 
 
 def parsed(code: str, filename: str) -> ast.Module:
-    """A cell that is Python already as a tree, in which the code of `%time` and its like is code."""
+    """Parse a cell that has been converted to Python, and unwrap the code of `%time` and similar magics."""
     with PARSING, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a stranger's "\d"
+        warnings.simplefilter("ignore")  # about "\d" in a student's string
         return _Magics().visit(ast.parse(code, filename))
 
 
 def _parts(node: ast.stmt) -> list[ast.stmt]:
-    """One import for each name: one that is masked, or not needed, leaves the others alone."""
+    """Split imports by name, so that a masked or unneeded name does not affect the others."""
     if isinstance(node, ast.Import):
         return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
     if isinstance(node, ast.ImportFrom):
@@ -106,7 +106,7 @@ def _parts(node: ast.stmt) -> list[ast.stmt]:
 
 
 class _Magics(ast.NodeTransformer):
-    """`%time f()` and a cell below `%%time` become the code that they run; other magics stay calls."""
+    """Replaces `%time f()` and a cell below `%%time` with the code that they run; other magics stay calls."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
         if (code := _code_of_magic(node.value)) is None:
@@ -123,7 +123,7 @@ class _Magics(ast.NodeTransformer):
 
 
 def _code_of_magic(node: ast.expr) -> tuple[str, int] | None:
-    """The code of `get_ipython().run_line_magic("time", code)`, and the line of it on which the call stands."""
+    """The code in `get_ipython().run_line_magic("time", code)`, and the line of that code on which the call is."""
     match node:
         case ast.Call(
             func=ast.Attribute(value=ast.Call(func=ast.Name(id="get_ipython")), attr=kind),
@@ -141,7 +141,7 @@ def _code_of_magic(node: ast.expr) -> tuple[str, int] | None:
 
 
 def _bound(node: ast.AST) -> set[str]:
-    """Names that a statement binds in its own scope, and the names at the front of what it stores into or deletes."""
+    """Names that a statement binds in its own scope, and the base names of what it stores into or deletes."""
     names: set[str] = set()
     rest: list[ast.AST] = [node]
     while rest:
@@ -164,7 +164,7 @@ def _bound(node: ast.AST) -> set[str]:
 
 
 def _captured(node: ast.AST) -> set[str]:
-    """What `except … as error` and the patterns of `match` bind."""
+    """The names that `except … as error` and the patterns of `match` bind."""
     if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
         return {node.name or ""}
     return {node.rest or ""} if isinstance(node, ast.MatchMapping) else set()
@@ -192,21 +192,21 @@ def _of_all(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _local(arguments: ast.arguments, body: list[ast.stmt] | list[ast.expr]) -> set[str]:
-    """The names that belong to a function: parameters and what it binds, not what it declares global."""
+    """The local names of a function: its parameters and what it binds, except what it declares global."""
     known = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     stored = set().union(*(_plainly_bound(one) for one in body))
     return {one.arg for one in known if one is not None} | stored - _global_in(body)
 
 
 def _plainly_bound(node: ast.AST) -> set[str]:
-    """As `_bound`, but `table[1] = 2` makes no local name."""
+    """Like `_bound`, but `table[1] = 2` creates no local name."""
     stores = {_base(one) for one in _own_nodes(node) if isinstance(one, ast.Attribute | ast.Subscript)}
     names = {one.id for one in _own_nodes(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
     return _bound(node) - (stores - names)
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and all below it, without the bodies of functions and classes."""
+    """A node and all nodes below it, except those inside functions and classes."""
     yield node
     if not isinstance(node, (*DEFINITIONS, ast.Lambda)):
         for child in _children(node):
@@ -230,7 +230,7 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 
 def _base(node: ast.AST) -> str:
-    """`table` in `table.rows[1]`, nothing where no name stands at the front."""
+    """`table` for `table.rows[1]`; an empty string if the expression does not start with a name."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -1,4 +1,4 @@
-"""Turn what a student wrote into functions that can be called: notebook cells, or functions pickled by a notebook."""
+"""Load a student's functions, from notebook cells or from a pickle that a notebook sent."""
 
 from __future__ import annotations
 import __future__
@@ -26,33 +26,33 @@ from shardlab.own import finder
 
 from autograder.jobs.statements import statements_of
 
-MOST_SECONDS = 3.0  # for all statements together that the answer may not need
+MOST_SECONDS = 3.0  # for all statements together that the answer might not need
 MOST_TOLD = 3  # statements that a verdict names
-MOST_LETTERS = 400  # of the reason that a verdict gives for one
-_FUTURES = __future__.annotations.compiler_flag  # the only one that changes how Python 3.11 reads code
+MOST_LETTERS = 400  # of the reason that a verdict gives for one statement
+_FUTURES = __future__.annotations.compiler_flag  # the only flag that changes how Python 3.11 compiles code
 
 
 class StudentError(Exception):
-    """The cells could not be turned into the functions asked for; the text is for the student."""
+    """The cells do not define the requested functions; the message is shown to the student."""
 
 
 class Masked(importlib.abc.MetaPathFinder):
-    """Refuse the modules that implement what an exercise asks for."""
+    """Block imports of modules that implement what an exercise asks for."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """None lets the next finder look; a masked module is refused with the reason."""
+        """Raise ImportError with the reason for a masked module; None lets the next finder look."""
         if any(fullname == name or fullname.startswith(name + ".") for name in self._names):
-            raise ImportError(f"{fullname} is not there while this exercise is checked: it holds the answer")
+            raise ImportError(f"{fullname} is hidden while this exercise is checked, because it contains the answer")
         return None
 
 
 def mask(names: Sequence[str]) -> None:
-    """Hide modules of shardlab from every import that follows, in this process and in those that it forks.
+    """Hide modules of shardlab from later imports, in this process and its forks.
 
-    One that was imported is emptied, whoever still refers to it.
+    Modules that were imported already are emptied, because other code may still refer to them.
     """
     sys.meta_path.insert(0, Masked(names))
     known, num_modules = loaded()
@@ -63,10 +63,10 @@ def mask(names: Sequence[str]) -> None:
 
 @functools.cache
 def loaded() -> tuple[list[str], int]:
-    """The modules of shardlab that were imported when this was first asked, and how many modules there were in all.
+    """The modules of shardlab that were imported at the first call, and the number of all modules.
 
-    Asked before the fork: who walks through sys.modules counts a reference to each name, and so copies a thousand pages
-    that it shared, a quarter of all that a rank copies.
+    The first call comes before the fork: walking through sys.modules changes the reference count of each name, which
+    would copy a thousand shared pages, a quarter of all that a rank copies.
     """
     return [name for name in sys.modules if name.split(".")[0] == "shardlab"], len(sys.modules)
 
@@ -74,9 +74,9 @@ def loaded() -> tuple[list[str], int]:
 def load(
     answer: dict[str, Any], names: Sequence[str], *, callables: bool, loading: Loading | None = None
 ) -> dict[str, Any]:
-    """Return the student's definitions by name, from {"cells": [...]} as planned, or {"pickle": bytes}.
+    """Return the student's definitions by name, from planned {"cells": [...]} or from {"pickle": bytes}.
 
-    StudentError says what is missing, or is not a function where `callables` are wanted.
+    Raises StudentError for a missing name and, with `callables`, for one that is not a function.
     """
     space = _from_pickle(answer) if "pickle" in answer else run_cells(answer, names, loading or Loading())
     missing = [name for name in names if name not in space or (callables and not callable(space[name]))]
@@ -87,7 +87,7 @@ def load(
 
 
 def _from_pickle(answer: dict[str, Any]) -> dict[str, Any]:
-    finder.serve(answer.get("modules", {}))  # at the desk, too, the course's: a mistake of earlier weeks costs nothing
+    finder.serve(answer.get("modules", {}))  # the course's `mine`: mistakes in earlier weeks cost nothing
     functions, sources = pickle.loads(answer["pickle"])  # in the sandbox, where student code is allowed to run
     for name, lines in sources.items():
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
@@ -96,9 +96,9 @@ def _from_pickle(answer: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ToRun:
-    """A cell for a rank: its text, its code as Python, and which of its statements to run.
+    """A cell for a rank: its text, its Python code, and which of its statements to run.
 
-    An error in one of `must` fails the answer. Other errors are passed over, and a verdict names those in `told`.
+    An error in a statement of `must` fails the answer. Other errors are ignored, but a verdict reports those in `told`.
     """
 
     name: str
@@ -111,20 +111,20 @@ class ToRun:
 
 
 class TooSlow(Exception):
-    """A statement that the answer may not need took too long."""
+    """A statement that the answer might not need took too long."""
 
 
 class _NoNotebook:
-    """What `get_ipython()` gives here: there is no notebook, and a magic does nothing."""
+    """The result of `get_ipython()`: there is no notebook, so magics do nothing."""
 
     def __getattr__(self, name: str) -> Callable[..., list]:
         return lambda *_, **__: []
 
 
 class Loading:
-    """The cells of an answer, run one after the other in one module, as a kernel does, and what could not be run.
+    """Runs the cells of an answer in order in one module, as a kernel does, and records what could not be run.
 
-    The module is `__main__`, and a cell's `from __future__ import …` holds for those below it.
+    The module is `__main__`, and a cell's `from __future__ import …` applies to the cells below it.
     """
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class Loading:
         self._seconds_left = MOST_SECONDS
 
     def run(self, cell: ToRun, space: dict[str, Any]) -> None:
-        """Run what was chosen of a cell; raises what a statement raises that the answer needs."""
+        """Run the chosen statements of a cell; raises the error of a statement that the answer needs."""
         if not cell.run:
             return
         filename = f"<{cell.name}>"
@@ -165,7 +165,7 @@ class Loading:
         coroutine = eval(code, space)
         if code.co_flags & inspect.CO_COROUTINE:
             with suppress(StopIteration):
-                while True:  # without an event loop, which would open sockets: nothing from outside can be awaited
+                while True:  # no event loop, because it would open sockets: nothing external can be awaited
                     coroutine.send(None)
 
     def _pass_over(self, cell: ToRun, line: int, error: Exception, *, is_told: bool) -> None:
@@ -176,10 +176,10 @@ class Loading:
 
     @contextmanager
     def _at_most(self) -> Iterator[None]:
-        """Interrupt what takes longer than is left for everything that the answer may not need."""
+        """Interrupt a block that exceeds the time left for statements that the answer might not need."""
 
         def stop(*_: object) -> None:
-            raise TooSlow(f"all that an answer may not need took more than {MOST_SECONDS:g} s")
+            raise TooSlow(f"statements that the answer might not need took more than {MOST_SECONDS:g} s in total")
 
         began, before = time.monotonic(), signal.signal(signal.SIGALRM, stop)
         signal.setitimer(signal.ITIMER_REAL, max(0.01, self._seconds_left))
@@ -192,10 +192,10 @@ class Loading:
 
 
 def run_cells(answer: dict[str, Any], names: Collection[str], loading: Loading) -> dict[str, Any]:
-    """Run the chosen statements of cells in one module, for `names`, and after them the page's own in names apart.
+    """Run the chosen statements of cells in one module, for `names`; then run the page's in a separate namespace.
 
-    The own cell is run whole, and there too an error is passed over where the answer does not need the statement:
-    `shardlab.run` starts no ranks from a rank.
+    The answer's own cell is run completely, but errors in statements that the answer does not need are ignored there
+    too. For example, `shardlab.run` cannot start ranks from a rank.
     """
     if answer["refused"]:
         raise StudentError(answer["refused"])
@@ -204,7 +204,7 @@ def run_cells(answer: dict[str, Any], names: Collection[str], loading: Loading) 
     exec(compile(answer["preamble"], "<notebook>", "exec", dont_inherit=True), space)
     for cell in answer["cells"]:
         loading.run(ToRun(**cell), space)
-    page = dict(space)  # what a student's function rebinds from here on changes nothing that the page calls
+    page = dict(space)  # a copy: later changes by a student's function do not affect the page's functions
     for cell in answer["page"]:
         loading.run(ToRun(**cell), page)
     found = space | {name: page[name] for name in answer["called"] if name in page}
@@ -215,7 +215,7 @@ def run_cells(answer: dict[str, Any], names: Collection[str], loading: Loading) 
 
 @contextmanager
 def _collections_paused() -> Iterator[None]:
-    """No garbage collection meanwhile: the trees of a notebook are thousands of objects at once, all of them needed."""
+    """Pause garbage collection: a notebook's syntax trees are thousands of objects, and all of them are in use."""
     were_on = gc.isenabled()
     gc.disable()
     try:

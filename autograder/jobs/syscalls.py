@@ -1,6 +1,6 @@
-"""System calls that no answer needs and that lead to other processes, the kernel, or a channel that nobody counts.
+"""System calls that no answer needs and that reach other processes, the kernel, or an uncounted channel.
 
-A filter of the kernel's (seccomp) refuses them for every thread of a rank, from before the first line of student code.
+A kernel filter (seccomp) refuses them in every thread of a rank. It is active before the first line of student code.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from autograder.jobs.bpf import (
     do,
 )
 
-# name: (x86-64, aarch64); None where the machine has no such call
+# name: (x86-64, aarch64); None if the machine has no such call
 REFUSED: dict[str, tuple[int | None, int | None]] = {
     # other processes
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
-    "pidfd_open": (434, 434),  # it shows when another process ends
+    "pidfd_open": (434, 434),  # it reveals when another process ends
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
     # other views of the system
@@ -66,7 +66,7 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "kexec_load": (246, 104),
     "syslog": (103, 116),
     "personality": (135, 92),
-    # ways from rank to rank that are no message
+    # ways to pass data between ranks without a message
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
@@ -74,8 +74,8 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "semget": (64, 190),
     "msgget": (68, 186),
     "mq_open": (240, 180),
-    "io_setup": (206, 0),  # the machine has a fixed number of its events
-    "timer_create": (222, 107),  # and a user of its signals
+    "io_setup": (206, 0),  # the machine has a limited number of events
+    "timer_create": (222, 107),  # a user has a limited number of signals
     "sysinfo": (99, 179),  # free memory, the number of processes
     "futex_waitv": (449, 449),
     "futex_wake": (454, 454),
@@ -101,32 +101,32 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "mincore": (27, 232),
     "preadv2": (327, 286),
     "cachestat": (451, 451),
-    # memory that no limit on files counts
+    # memory that no file limit counts
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
 }
 NETWORK: dict[str, tuple[int | None, int | None]] = {
-    "flock": (73, 32),  # a file's lock tells others one bit; where groups may be made, their store needs it
+    "flock": (73, 32),  # a file lock passes one bit; jobs that may create groups need it for their store
     "socket": (41, 198),
     "bind": (49, 200),
     "listen": (50, 201),
     "connect": (42, 203),
     "socketpair": (53, 199),
     "setsockopt": (54, 208),
-    "getsockopt": (55, 209),  # how far the peer has read
+    "getsockopt": (55, 209),  # reveals how far the peer has read
     "shutdown": (48, 210),
     "epoll_create": (213, None),
     "epoll_create1": (291, 20),
 }
-# in a container the ranks share file systems and a user: what tells of a file without opening it, signals to others
+# in a container the ranks share file systems and a user: these inspect files without opening them, or signal others
 IN_A_CONTAINER: dict[str, tuple[int | None, int | None]] = {"statfs": (137, 43), "fstatfs": (138, 44)}
 SIGNALS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131)}
-CLOCKS = {  # a clock with a negative number is another process's time on the processor
+CLOCKS = {  # a clock with a negative number is the CPU time of another process
     "clock_gettime": (228, 113),
     "clock_getres": (229, 114),
     "clock_nanosleep": (230, 115),
 }
-# calls about a process, allowed about oneself alone: name: (x86-64, aarch64), which arguments must be 0
+# calls that inspect a process, allowed only for the caller itself: name: (x86-64, aarch64), arguments that must be 0
 ABOUT_ONESELF = {
     "prlimit64": ((302, 261), (0,)),
     "sched_setaffinity": ((203, 122), (0,)),
@@ -140,7 +140,7 @@ ABOUT_ONESELF = {
     "getpriority": ((140, 141), (0, 1)),
     "setpriority": ((141, 140), (0, 1)),
 }
-# where memory is counted: another process, a new program whose mark begins anew, or pages that leave the count
+# if memory is measured: calls that start a process, reset the peak with a new program, or hide pages from the count
 WHERE_MEMORY_COUNTS: dict[str, tuple[int | None, int | None]] = {
     "execve": (59, 221),
     "execveat": (322, 281),
@@ -154,11 +154,11 @@ _CLONE, _CLONE3, _FCNTL, _SECCOMP = (56, 220), (435, 435), (72, 25), (317, 277)
 _FUTEX, _FUTEX_WAITS, _FUTEX_PRIVATE = (202, 98), (0, 9), 0x80  # FUTEX_WAIT, FUTEX_WAIT_BITSET
 _NEW_NAMESPACES = 0x7E020000
 _A_THREAD = 0x10000  # CLONE_THREAD
-AMONG_RANKS = {"pipe": (22, None), "pipe2": (293, 59)}  # a user has a fixed number: one rank could use up another's
-_LARGER_PIPE = 1031  # F_SETPIPE_SZ: a user has a fixed amount of pipes
-_HINTS = (1036, 1038)  # F_SET_RW_HINT, F_SET_FILE_RW_HINT: of a file, for all who have it open
+AMONG_RANKS = {"pipe": (22, None), "pipe2": (293, 59)}  # a user has a limited number: ranks could use it up
+_LARGER_PIPE = 1031  # F_SETPIPE_SZ: a user's pipe memory is limited
+_HINTS = (1036, 1038)  # F_SET_RW_HINT, F_SET_FILE_RW_HINT: shared by all processes that have the file open
 _LOCKS = (6, 7, 37, 38, 1024, 1026)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
-_SIGNALS_OF_FILES = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a file that is ready signals any process
+_SIGNALS_OF_FILES = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a ready file can signal any process
 _IOCTL, _OWNERS_OF_SOCKETS = (16, 29), (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP: the same for a connection
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, the kernel's name of the machine
 
@@ -171,15 +171,15 @@ def refuse(
     alone: bool = False,
     replaced: mapped.Replaced | None = None,
 ) -> bool:
-    """Refuse the calls above in all threads of this process, with `network` those that open sockets too.
+    """Refuse the calls above in all threads of this process. Drop privileges first.
 
-    `alone` says that the job has no other rank: then pipes lead nowhere, and programs may be started through them.
+    `network` also refuses the calls that open sockets.
+    `alone` means that the job has no other rank, so pipes are harmless and may be used to start programs.
+    `contained` adds calls that are unsafe without private namespaces; signals can then only reach this process.
+    `memory` adds calls that hide memory from this process's count (`mapped`); it can then start only threads.
+    `replaced` are pages that the rank itself maps again.
 
-    `contained` adds what ranks without namespaces of their own must not do; a signal then reaches this process alone.
-    `memory` adds what would take memory out of this process's count (`mapped`): it can then only start threads.
-    `replaced` are pages that a rank itself maps anew.
-
-    False where the system has no such filter. It stays forever, in children as well; privileges must be gone already.
+    Returns False if the system has no such filter. The filter is permanent and is inherited by children.
     """
     machine = _MACHINES.get(os.uname().machine)
     if sys.platform != "linux" or machine is None:
@@ -205,16 +205,16 @@ def _program(
     memory: bool,
     replaced: mapped.Replaced | None,
 ) -> list[bytes]:
-    """The filter, instruction by instruction: it reads the call's number and its first arguments."""
+    """The instructions of the filter, which reads the number and the first arguments of a call."""
     calls = [call for table in tables for call in table.values()]
     code = [
         do(LOAD, MACHINE_AT),
         do(EQUAL, machine, 1, 0),
-        do(RETURN, KILL),  # a call in the manner of another machine
+        do(RETURN, KILL),  # a call for another architecture
         do(LOAD, NUMBER_AT),
         do(AT_LEAST, 0x40000000, 0, 1),  # x32
         do(RETURN, ERROR | EPERM),
-        do(EQUAL, _CLONE3[column], 0, 1),  # its flags cannot be read here: the C library falls back to clone
+        do(EQUAL, _CLONE3[column], 0, 1),  # a filter cannot read its flags; the C library falls back to clone
         do(RETURN, ERROR | ENOSYS),
     ]
     for call in calls:
@@ -236,7 +236,7 @@ def _program(
 
 
 def _if_argument(call: int, place: int, values: Sequence[int], *, allow: bool) -> list[bytes]:
-    """Decide about one call by an argument: only these values are allowed, or only these are refused."""
+    """Filter one call by an argument: allow only these values, or refuse only these."""
     refused, allowed = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
     each, rest = (allowed, refused) if allow else (refused, allowed)
     code = [do(LOAD, FIRST_AT + 8 * place)]
@@ -254,7 +254,7 @@ def _only_zeros(call: int, places: Sequence[int]) -> list[bytes]:
 
 
 def _only_own_children(call: int, *, threads_alone: bool) -> list[bytes]:
-    """Allow one call if it makes no namespaces and, with `threads_alone`, no process."""
+    """Allow one call if it creates no namespaces and, with `threads_alone`, no process."""
     refused, allowed = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
     decision = [do(ANY_BIT, _NEW_NAMESPACES, 0, 1), refused]
     if threads_alone:
@@ -269,9 +269,9 @@ def _unless_negative(call: int) -> list[bytes]:
 
 
 def _only_own_wakes(call: int) -> list[bytes]:
-    """Allow futexes inside a process alone: any file that two ranks may read is a place where one could wake the other.
+    """Allow only process-private futexes: through a file that two ranks can read, one could wake the other.
 
-    Joining a thread waits for a wake from the kernel, which could come from any process. The C library polls instead.
+    Joining a thread uses a shared futex, which any process could wake; with the refusal, the C library polls instead.
     """
     refused, allowed = do(RETURN, ERROR | EPERM), do(RETURN, ALLOW)
     decision = [do(ANY_BIT, _FUTEX_PRIVATE, 0, 1), allowed, do(AND, 0x7F)]

@@ -1,7 +1,7 @@
-"""Modules, optimizers and leaf tensors that are built for an exercise, and what a rank reports of them afterwards.
+"""Build the modules, optimizers and leaf tensors of an exercise, and report their state after the call.
 
-They stand among the arguments as plain data (see `autograder.checks.training`), are built before the first line of
-student code, and are read after the call. The judge builds the same to compute what is expected.
+The arguments describe them as plain data (see `autograder.checks.training`). They are built before the first line of
+student code and read after the call. The judge builds the same ones to compute expected values.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import nn, optim
 
 from autograder.jobs.marked import marked_mlp
 
-RESULT_ALONE = "result alone"  # a report without even the arguments, which are large and which nobody reads
+RESULT_ALONE = "result alone"  # a report without the arguments, which are large and would not be read
 OPTIMIZERS: dict[str, Callable[..., optim.Optimizer]] = {"SGD": optim.SGD, "Adam": optim.Adam, "AdamW": optim.AdamW}
 
 
 def mlp(widths: Sequence[int], bias: bool = True) -> nn.Module:
-    """Linear layers of these widths with a ReLU between two: parameters "0.weight", "0.bias", "2.weight", …"""
+    """Linear layers of these widths with ReLUs in between; parameters "0.weight", "0.bias", "2.weight", …"""
     layers: list[nn.Module] = []
     for width_in, width_out in pairwise(widths):
         layers += [nn.Linear(width_in, width_out, bias=bias), nn.ReLU()]
@@ -30,7 +30,7 @@ def mlp(widths: Sequence[int], bias: bool = True) -> nn.Module:
 
 
 class LanguageModel(nn.Module):
-    """Token numbers to logits: an embedding, residual two-layer blocks, and a head that is the embedding again."""
+    """Tokens to logits: an embedding, residual two-layer blocks, and a head that is tied to the embedding."""
 
     def __init__(self, vocabulary: int, width: int, num_blocks: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class LanguageModel(nn.Module):
         self.head.weight = self.embedding.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(batch, length) token numbers to (batch, length, vocabulary) logits."""
+        """(batch, length) token ids to (batch, length, vocabulary) logits."""
         hidden = self.embedding(tokens)
         for block in self.blocks:
             hidden = hidden + block(hidden)
@@ -48,7 +48,7 @@ class LanguageModel(nn.Module):
 
 
 class Chain(nn.Module):
-    """Square layers, added up as they are used: `order` says which comes when, `parameters()` keeps their numbers."""
+    """Residual square layers, applied in `order`; `parameters()` yields them by layer number."""
 
     def __init__(self, width: int, order: Sequence[int]) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ MODULES: dict[str, Callable[..., nn.Module]] = {
 
 
 def build(args: Sequence[Any]) -> list[Any]:
-    """The arguments of a call, with modules, optimizers and leaves in place of their descriptions."""
+    """Build the arguments of a call: replace descriptions with modules, optimizers and leaves."""
     built: list[Any] = []
     for arg in args:
         if not isinstance(arg, dict):
@@ -89,7 +89,7 @@ def build(args: Sequence[Any]) -> list[Any]:
 
 
 def build_module(plan: dict[str, Any]) -> nn.Module:
-    """A module with the given weights, or with numbers drawn from a seed: `whole` ones, or small normal ones."""
+    """Build a module with the given weights, or with random ones from a seed: whole numbers or small normal ones."""
     module = MODULES[plan["module"]](**plan["sizes"])
     generator = torch.Generator().manual_seed(plan.get("seed", 0))
     with torch.no_grad():
@@ -104,7 +104,7 @@ def build_module(plan: dict[str, Any]) -> nn.Module:
 
 
 def settle() -> None:
-    """Touch the code that a training step needs and give freed memory back: a peak then counts the answer's own."""
+    """Load the code that a training step needs and release freed memory, so that a peak counts only the answer's."""
     _give_freed_memory_back()
     module = mlp([64, 64, 1])
     for kind in OPTIMIZERS.values():
@@ -119,16 +119,16 @@ def settle() -> None:
 
 
 def forget_gradients(args: Sequence[Any]) -> None:
-    """What a training loop does between two steps."""
+    """Clear gradients, as a training loop does between two steps."""
     for module in args:
         if isinstance(module, nn.Module):
             module.zero_grad()
 
 
 def _give_freed_memory_back() -> None:
-    """Let glibc give each tensor pages of its own, and return them when it is freed.
+    """Make glibc give each tensor separate pages, and return them when the tensor is freed.
 
-    Otherwise small tensors settle in the gaps that large ones leave: the peak of one answer varied by half.
+    Otherwise small tensors fill the gaps that large ones leave: the peak of the same answer varied by half.
     """
     mallopt = getattr(libc(), "mallopt", None)
     if mallopt is not None:
@@ -137,9 +137,9 @@ def _give_freed_memory_back() -> None:
 
 
 def report(args: Sequence[Any], value: Any, wanted: Sequence[str]) -> dict[str, Any]:
-    """Weights, gradients and bytes held of all modules passed in or returned, and of the leaves.
+    """Weights, gradients and bytes held of all modules passed in or returned, and the gradients of the leaves.
 
-    `wanted` names what travels of "weights" and "grads"; a measurement of memory wants neither.
+    `wanted` selects "weights" and "grads"; a measurement of memory selects neither.
     """
     objects = [*args, *_items(value)]
     modules = [*dict.fromkeys(one for one in objects if isinstance(one, nn.Module))]
@@ -158,7 +158,7 @@ def report(args: Sequence[Any], value: Any, wanted: Sequence[str]) -> dict[str, 
 
 
 def plain_part(value: Any) -> Any:
-    """A value without the modules, optimizers and leaves in it, which cannot travel."""
+    """Replace the modules, optimizers and leaves in a value, which cannot be sent, with None."""
     if isinstance(value, nn.Module | optim.Optimizer) or _is_leaf(value):
         return None
     if type(value) in (list, tuple):
@@ -171,7 +171,7 @@ def _named(module: nn.Module, part: Callable[[nn.Parameter], Any]) -> dict[str, 
 
 
 def _local(tensor: Any) -> Any:
-    """A plain tensor: of a sharded one, this rank's part; None stays None."""
+    """Convert to a plain tensor; a sharded one becomes this rank's shard, and None stays None."""
     if tensor is None:
         return None
     tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor

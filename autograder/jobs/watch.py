@@ -1,6 +1,6 @@
-"""Watch what all ranks of a job take together, where no control group does: memory and the number of processes.
+"""Limit the memory and the number of processes of all ranks of a job together, where no control group does it.
 
-The supervisor looks every twentieth of a second, and ends the job when it has taken too much.
+The supervisor measures 20 times per second, and ends the job when it exceeds a limit.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Watch:
-    """Called at every turn of the supervisor's loop; `complaint` says what was too much.
+    """Called in every iteration of the supervisor's loop; `complaint` says which limit was exceeded.
 
-    Counts the processes that appear in /proc after it was made, so it is of use only in namespaces of the job's own.
-    What a process shares with the zygote it was forked from is not counted.
+    It counts processes that appear in /proc after its creation, so the job needs its own PID namespace.
+    Memory that a process shares with the zygote is not counted.
     """
 
     def __init__(self, memory_bytes: int, num_ranks: int) -> None:
@@ -40,16 +40,16 @@ class Watch:
     def _look(self) -> str | None:
         new = [name for name in os.listdir("/proc") if name.isdigit() and name not in self._known]
         if len(new) > MOST_PROCESSES:
-            return f"More than {MOST_PROCESSES} processes were started, and all were ended."
+            return f"More than {MOST_PROCESSES} processes were started, so the job was ended."
         taken = sum(max(0, _own_bytes(name) - self._inherited) for name in new)
         if taken <= self._most:
             return None
         whose = "all ranks together" if self._num_ranks > 1 else "the answer"
-        return f"The limit of memory, {self._most / 1e9:.1f} GB for {whose}, was passed, and everything was ended."
+        return f"The memory limit of {self._most / 1e9:.1f} GB for {whose} was exceeded, so the job was ended."
 
 
 def _own_bytes(process: str) -> int:
-    """Bytes of memory that a process has for itself: what is resident and not a file's."""
+    """Bytes of a process's private memory: resident and not file-backed."""
     with suppress(OSError, ValueError), open(f"/proc/{process}/statm") as file:
         _, resident, shared, *_ = file.read().split()
         return (int(resident) - int(shared)) * _PAGE

@@ -1,8 +1,8 @@
-"""The zygote: a program with torch and shardlab imported and no secret, which forks one confined job a request.
+"""The zygote: a process with torch and shardlab imported and no secrets. It forks one confined job per request.
 
-`python -m autograder.jobs.zygote` reads requests from standard input and writes answers to standard output, each a
-length and a plain message. The judge starts one per slot, inside bubblewrap or a container where there is one; the
-argument is the level of isolation. Answers and inputs of a submission pass it unread (see parcels).
+`python -m autograder.jobs.zygote LEVEL` reads requests from standard input and writes replies to standard output, each
+as a length and a plain message. The judge starts one per slot, inside bubblewrap or a container if available. LEVEL is
+the isolation level. The zygote passes a submission's answers and inputs on without reading them (see `parcels`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy  # noqa: F401 - jobs find it imported
 import torch
-import torch._dynamo  # a rank's first optimizer imports it, 800 modules in a second or two
+import torch._dynamo  # otherwise a rank's first optimizer imports its 800 modules, which takes a second or two
 from shardlab.meter import place
 from shardlab.ranks.shared_pages import prepare_to_fork
 from shardlab.ranks.supervise import end_with_parent
@@ -29,8 +29,8 @@ SLACK = 15.0  # seconds that a job may take beyond its ranks' own limit
 
 
 def serve(source: int, target: int, level: int) -> None:
-    """Answer requests until the judge closes the pipe: a request, the number of parcels, the parcels."""
-    torch.ones(1).half()  # torch asks once what the processor can do, and a rank may not read the files that say it
+    """Answer requests until the judge closes the pipe: each is a request, the number of parcels, and the parcels."""
+    torch.ones(1).half()  # torch reads the CPU's features once, from files that a rank may not read
     while (head := parcels.read_exactly(source, parcels.LENGTH.size)) is not None:
         (length,) = parcels.LENGTH.unpack(head)
         request = message.decode(Request, parcels.read_exactly(source, length) or b"")
@@ -45,9 +45,9 @@ def serve(source: int, target: int, level: int) -> None:
 
 
 def _in_a_job(request: Request, parts: Sequence[int], level: int) -> int:
-    """Fork the process that leaves our namespaces; its child is the job. Wait, and end them both: the answer's file.
+    """Fork a process that enters new namespaces and whose child is the job; wait, end both, return the reply's file.
 
-    The job says when its answer is complete. Linux takes its namespaces apart while the judge reads.
+    The job signals when its reply is complete, so that Linux removes its namespaces while the judge reads the reply.
     """
     answer = parcels.anonymous()
     told, held = os.pipe()
@@ -69,7 +69,7 @@ def _in_a_job(request: Request, parts: Sequence[int], level: int) -> int:
 
 
 def _leave_and_work(request: Request, parts: Sequence[int], answer: int, held: int, level: int) -> None:
-    """1. into namespaces of our own  2. fork process 1  3. hide answers  4. supervise the ranks  5. answer, die."""
+    """1. enter new namespaces  2. fork process 1  3. hide modules  4. supervise the ranks  5. reply and exit."""
     end_with_parent()
     entered = level == 3 and confine.enter_namespaces()
     pid = os.fork()
@@ -81,11 +81,11 @@ def _leave_and_work(request: Request, parts: Sequence[int], answer: int, held: i
         if entered:
             confine.settle(request.masked)
         elif level == 3:
-            raise OSError("no namespaces, where there were some when this program started")
+            raise OSError("namespaces are not available any more, although they were when this program started")
         else:
             os.setsid()
         student.mask(request.masked)  # once for all ranks
-        with job.listener(request, level) as listener:  # closing it takes its time
+        with job.listener(request, level) as listener:  # reply before closing it, which takes a while
             _hand_in(answer, message.encode(job.work(request, parts, (answer, held, 3, 4), listener, level)))
             os.write(held, b".")
     except BaseException as error:
@@ -101,7 +101,7 @@ def _hand_in(answer: int, data: bytes) -> None:
 
 
 def main() -> None:
-    """Move the pipes away from standard input and output, so that nothing printed gets into them, and serve."""
+    """Move the pipes away from standard input and output, so that prints cannot get into them, and serve."""
     os.dup2(0, 3)
     os.dup2(1, 4)
     null = os.open(os.devnull, os.O_RDWR)
@@ -112,10 +112,10 @@ def main() -> None:
     torch.set_num_threads(1)
     reduce_scatter.install()
     tags.ignore()
-    places.shown()  # jobs know it from here, and what is loaded
+    places.shown()  # cached here, so that forked jobs inherit it; the same holds for the next line
     student.loaded()
     for path in Path(__file__).parent.glob("*.py"):
-        place.hide(str(path))  # no report names a line of the grader's
+        place.hide(str(path))  # so that no report names a line of the grader
     rehearse()
     prepare_to_fork()
     serve(3, 4, level=int(sys.argv[1]))

@@ -1,1 +1,1 @@
-"""Run answers in a sandbox, compare, give points."""
+"""Run answers in a sandbox, compare the results with expected values, and give points."""

@@ -1,8 +1,8 @@
-"""Judge many submissions side by side with Dask: threads of this process, or the workers of a cluster.
+"""Judge many submissions in parallel with Dask: in threads of this process, or on the workers of a cluster.
 
-A worker of a cluster is started in the project's environment with `dask worker tcp://HOST:8786`. It gets dossiers and
-gives verdicts; files, gradebook and expected points of others stay on the machine that grades. A lost worker's
-submissions are judged by another.
+Start a cluster's worker in the project's environment with `dask worker tcp://HOST:8786`. It receives dossiers and
+returns verdicts; files, the gradebook and other students' points stay on the machine that grades. If a worker is lost,
+another one judges its submissions.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from autograder.judging.judge import Judge
 from autograder.judging.submission import Judged, judge_dossier, refused
 from autograder.reading.dossier import Dossier
 
-RETRIES = 3  # times that a submission is given to another worker after its own was lost
-ATTEMPTS = 5  # of telling all workers something: one that dies meanwhile is noticed within seconds
+RETRIES = 3  # how often a submission moves to another worker after its worker was lost
+ATTEMPTS = 5  # at sending a plugin to all workers; a worker that dies meanwhile is noticed within seconds
 PAUSE = 1.0
 ANSWER_LIMIT = "10s"
 
-SILENT = {  # Dask's own pages and JSON list running jobs for everybody who can reach the port; `--no-dashboard` too
+SILENT = {  # Dask's pages and JSON show running jobs to anyone who can reach the port, even with `--no-dashboard`
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
@@ -35,7 +35,7 @@ _judges: dict[int, Judge] = {}
 
 
 class CloseJudges(WorkerPlugin):
-    """End the sandboxes of a worker with the worker."""
+    """Ends the sandboxes of a worker when the worker ends."""
 
     name = "close-judges"
 
@@ -48,12 +48,12 @@ class CloseJudges(WorkerPlugin):
 def judge_all(
     dossiers: Sequence[Dossier], seed: int, *, workers: int, scheduler: str | None = None
 ) -> Iterator[tuple[Dossier, Judged]]:
-    """Judge dossiers on `workers` threads here, or on the cluster at `scheduler`; give each as it is done.
+    """Judge dossiers on `workers` threads here, or on the cluster at `scheduler`; yield each result when it is done.
 
-    A submission that no worker finished gets a fault of the machine. Raises ValueError when there is no cluster at that
+    A submission that no worker finished counts as a machine fault. Raises ValueError if there is no cluster at that
     address.
     """
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Dask drops a timer when it closes, which would be printed
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # hide Dask's message about a timer when it closes
     settings = SILENT | {"distributed.scheduler.allowed-failures": RETRIES}
     with config.set(settings), _client(workers, scheduler) as client:
         _patiently(client.register_plugin, CloseJudges())
@@ -62,12 +62,12 @@ def judge_all(
             for future in as_completed(list(futures)):
                 yield futures[future], _result(futures[future], future)
         finally:
-            with suppress(Exception):  # every submission has its verdict; what is left ends with the worker
+            with suppress(Exception):  # every submission has its verdict; the plugin ends with its worker
                 _patiently(client.unregister_worker_plugin, CloseJudges.name)
 
 
 def _result(dossier: Dossier, future: Future) -> Judged:
-    """What a worker found, or what became of the submission instead."""
+    """The worker's result, or refused verdicts if it failed."""
     try:
         return future.result()
     except Exception as error:
@@ -75,7 +75,7 @@ def _result(dossier: Dossier, future: Future) -> Judged:
 
 
 def _patiently(tell_workers: Callable[[Any], Any], what: Any) -> None:
-    """Tell every worker; one that dies while it is told is gone at the next try. Raises the last try's error."""
+    """Call all workers, and retry if one dies meanwhile, as it is gone at the next try. Raises the last try's error."""
     for left in reversed(range(ATTEMPTS)):
         try:
             tell_workers(what)
@@ -87,7 +87,7 @@ def _patiently(tell_workers: Callable[[Any], Any], what: Any) -> None:
 
 
 def _submit(client: Client, dossier: Dossier, seed: int) -> Future:
-    return client.submit(_judge_here, dossier, seed, pure=False, retries=RETRIES)  # a key that names nobody
+    return client.submit(_judge_here, dossier, seed, pure=False, retries=RETRIES)  # the key contains no student's name
 
 
 def _client(workers: int, scheduler: str | None) -> Client:
@@ -109,6 +109,6 @@ def _client(workers: int, scheduler: str | None) -> Client:
 
 
 def _judge_here(dossier: Dossier, seed: int) -> Judged:
-    """Judge with this thread's own sandbox, which the next submission finds warm."""
+    """Judge with this thread's sandbox, which stays warm for the next submission."""
     judge = _judges.setdefault(threading.get_ident(), Judge())
     return judge_dossier(dossier, judge, seed)

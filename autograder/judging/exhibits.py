@@ -1,7 +1,7 @@
-"""What a code cell shows that the instructor grades: its prints and pictures, made in the sandbox, kept as plain data.
+"""Exhibits: the prints and pictures of a manually graded code cell, made in the sandbox and kept as plain data.
 
-Nothing that a student's program has encoded is passed on: pictures cross the boundary as bytes of red, green and blue,
-and become PNG here. They lie beside the verdict, so that publishing runs nothing.
+No file that a student's program has encoded is passed on: pictures cross the boundary as RGB bytes and are encoded as
+PNG here. Exhibits are stored next to the verdict, so that publishing runs no code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from autograder.judging.judge import Judge, clean
 from autograder.reading.stand_ins import with_mine
 from autograder.sandboxes.zygote import SandboxLost
 
-TIMEOUT = 20.0  # seconds of a cell, matplotlib's import among them
+TIMEOUT = 20.0  # seconds for a cell, including the import of matplotlib
 MOST_TEXT = 8000  # characters of prints
 MOST_PICTURES = 6
 MOST_SIDE = 1200  # pixels
@@ -38,7 +38,7 @@ _REQUEST = Request("exhibit", 1, TIMEOUT, MEMORY_BYTES, MEMORY_ALL_BYTES, kept_o
 
 @dataclass(frozen=True)
 class Exhibit:
-    """What one cell printed, its pictures as PNG, a sentence where something is missing, and the cell's own hash."""
+    """One cell's prints, its pictures as PNG, a note if something is missing, and the hash of its source."""
 
     text: str
     pictures: list[bytes] = field(default_factory=list)
@@ -47,12 +47,12 @@ class Exhibit:
 
 
 def source_hash(source: str) -> str:
-    """An exhibit belongs to one text of its cell."""
+    """The hash of a cell's text, which ties an exhibit to that version of the cell."""
     return hashlib.sha256(source.encode()).hexdigest()
 
 
 def show(judge: Judge, answer: dict[str, Any]) -> Exhibit:
-    """Run the cell of an answer in a job of its own, after the student's other cells, whatever comes of it."""
+    """Run the cell of an answer in a separate job, after the student's other cells; failures become notes."""
     (source,) = [cell[1] for cell in answer["cells"] if cell[2]]
     try:
         came = judge.ask(Job(_REQUEST, with_mine(answer, answer["cells"][0][0]), [None]))
@@ -61,7 +61,7 @@ def show(judge: Judge, answer: dict[str, Any]) -> Exhibit:
     report, notes = came.ranks[0], []
     pictures = _pictures(report.get("pictures"), notes)
     if came.report:
-        notes.append(f"The cell did not end by itself. {came.report}")
+        notes.append(f"The cell did not finish. {came.report}")
     elif isinstance(report.get("error"), str):
         notes.append(report["error"])
     if type(report.get("left_out")) is int and report["left_out"] > 0:
@@ -71,19 +71,19 @@ def show(judge: Judge, answer: dict[str, Any]) -> Exhibit:
 
 
 def _pictures(claimed: Any, notes: list[str]) -> list[bytes]:
-    """The pictures of a report as PNG; what is not a picture leaves a note."""
+    """The pictures of a report as PNG; anything that is not a picture becomes a note."""
     pictures = []
     for one in claimed[:MOST_PICTURES] if isinstance(claimed, list) else []:
         png = _png(one)
         if png is None:
-            notes.append(f"Picture {len(pictures) + 1} is not an image, or too large, and is left out.")
+            notes.append(f"Picture {len(pictures) + 1} is left out: it is not an image, or is too large.")
         else:
             pictures.append(png)
     return pictures
 
 
 def _png(claimed: Any) -> bytes | None:
-    """Encode raw bytes, halving the picture until the file is small enough; None if they do not fit their size."""
+    """Encode raw bytes, halving the picture until the file is small enough; None if width and height do not match."""
     if not isinstance(claimed, dict):
         return None
     width, height, rgb = (claimed.get(name) for name in ("width", "height", "rgb"))
@@ -103,12 +103,12 @@ def _png(claimed: Any) -> bytes | None:
 
 
 def file_of(verdict_file: Path) -> Path:
-    """Where the exhibits of a submission lie: beside its verdicts."""
+    """The file of a submission's exhibits, next to its verdicts."""
     return verdict_file.with_suffix(".exhibits.json")
 
 
 def write(exhibits: dict[str, Exhibit], path: Path) -> None:
-    """Write the exhibits of a submission, by exercise; none at all removes what an earlier run has left."""
+    """Write the exhibits of a submission, by exercise; an empty dict removes the file of an earlier run."""
     if not exhibits:
         path.unlink(missing_ok=True)
         return
@@ -128,7 +128,7 @@ def write(exhibits: dict[str, Exhibit], path: Path) -> None:
 
 
 def read(path: Path) -> dict[str, Exhibit]:
-    """Read what `write` wrote; a missing, broken or oversized file holds none."""
+    """Read a file that `write` wrote; a missing, broken or oversized file counts as empty."""
     try:
         if path.stat().st_size > MOST_FILE_BYTES:
             return {}
@@ -142,7 +142,7 @@ def read(path: Path) -> dict[str, Exhibit]:
 
 
 def outputs(exhibit: Exhibit | None, source: str) -> Sequence[NotebookNode]:
-    """An exhibit as the outputs of its cell: text and PNG alone; of another text of the cell, none."""
+    """An exhibit as notebook outputs, only text and PNG; none if the cell's text has changed since."""
     if exhibit is None or exhibit.source != source_hash(source):
         return []
     shown = [new_output("stream", name="stdout", text=exhibit.text)] if exhibit.text else []

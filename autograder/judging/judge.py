@@ -1,6 +1,6 @@
-"""The judge: draws inputs, has them run in the sandbox, compares what comes back with what is expected, gives points.
+"""The judge: draws inputs, runs answers on them in the sandbox, compares results with expected values, gives points.
 
-No student code runs in this process and nothing that comes back is unpickled.
+No student code runs in this process, and no reply is unpickled.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from autograder.reading.program import passed_over, planned
 from autograder.reading.stand_ins import with_mine
 from autograder.sandboxes.zygote import SandboxLost, Zygote
 
-ATTEMPTS = 3  # a fault of the machine is tried again, and never scored as an answer
-NO_HINT = ("Right, but", "Between the ranks", "The cell ")  # how problems begin that are not about the numbers
-MOST_TEXT = 3000  # characters of a sentence for a student
+ATTEMPTS = 3  # a machine fault is tried again, and never scored as an answer
+NO_HINT = ("Right, but", "The ranks sent", "The cell ")  # beginnings of problems that are not about wrong numbers
+MOST_TEXT = 3000  # characters of feedback for a student
 
 
-JobCases = list[tuple[Case, Task]]  # that share one job
+JobCases = list[tuple[Case, Task]]  # cases that share one job
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Points for one exercise and the sentence that goes with them.
+    """Points for one exercise and the feedback that goes with them.
 
-    `fault` marks a machine's failure, which is not a grade. `look` marks 0 points for an answer that could not be
-    judged though the machine works: they stand, and the instructor should see why.
-    `in_sight`: whether a public case showed a problem; None where a job that public and drawn cases share was lost.
+    `fault` marks a machine failure, which is not a grade. `look` marks 0 points for an answer that could not be judged
+    although the machine works: the points count, and the instructor should see why.
+    `in_sight`: whether a public case showed a problem; None if public and drawn cases shared a job that was lost.
     """
 
     exercise: str
@@ -50,18 +50,18 @@ class Verdict:
 
     @property
     def is_right(self) -> bool:
-        """Whether everything was right."""
+        """Whether the answer earned all points."""
         return self.points >= self.max
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong in one part of a check, and the case that shows it; None if it may be any of a job's cases."""
+    """A problem in one part of a check, and the case that shows it; None if it could be any case of a job."""
 
     text: str
     case: Case | None
-    look: bool = False  # the check itself failed on it: forged, or the check's own mistake
-    hint: bool = True  # whether a hint at the way to right numbers fits it
+    look: bool = False  # the check itself failed: a forged report, or a bug in the check
+    hint: bool = True  # whether a hint about computing the right numbers is useful
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Judge:
             self.zygote.close()
 
     def end_submission(self) -> None:
-        """The next answer is another student's: a container of level 2 is not used again, namespaces are anyway new."""
+        """Prepare for another student's answer: discard a level-2 container; namespaces are always fresh."""
         if self.zygote is not None and self.zygote.level == 2:
             self.zygote.close()
             self.zygote = None
@@ -92,10 +92,10 @@ class Judge:
         *,
         until_in_sight: bool = False,
     ) -> Verdict:
-        """Judge one answer, {"preamble", "cells"} or {"pickle"}, on `cases`, or on public and freshly drawn ones.
+        """Judge one answer, {"preamble", "cells"} or {"pickle"}, on `cases` or on public and freshly drawn ones.
 
-        Every part of a check earns its share of the points if all its cases are right. `until_in_sight` stops at the
-        first problem that a public case shows, with 0 points: enough to know that an answer is wrong, and seen to be.
+        Each part of a check earns its share of the points if all its cases are right. `until_in_sight` stops at the
+        first problem that a public case shows, with 0 points, which suffices to know whether students see a problem.
         """
         rng = Random(seed_for(seed, check.exercise))
         answer = with_mine(answer, check.exercise)
@@ -116,7 +116,7 @@ class Judge:
         return _verdict(check, parts, problems)
 
     def _serves_others(self, job: Job) -> bool:
-        """Whether the sandbox runs the same job, with the same inputs, when the answer is a harmless one."""
+        """Whether the sandbox can run the same job, with the same inputs, on a harmless answer."""
         names = job.request.functions
         value = "\n".join(f"{name} = 0" for name in names)
         function = "\n".join(f"def {name}(*_, **__): return 0" for name in names)
@@ -128,16 +128,17 @@ class Judge:
         return True
 
     def _judge_job(self, check: Check, cases: JobCases, job: Job, problems: dict[str, Problem]) -> None:
-        """Run the cases of a job and note the first problem of their part."""
+        """Run the cases of a job and record the first problem of their part."""
         replies = _split(self.ask(job), len(cases))
         for (case, task), reply in zip(cases, replies, strict=True):
             failed = False
             try:
                 problem = check.judge(case, task, reply)
                 problem = problem and (_of_inputs(task, reply) or problem)
-            except Exception as error:  # a forged report can trip a check; so can a mistake of the check's own
+            except Exception as error:  # a forged report can crash a check, and so can a bug in the check
                 failed = True
-                problem = f"This check cannot read what a rank returned ({type(error).__name__}). Return what is asked."
+                name = type(error).__name__
+                problem = f"This check cannot read what a rank returned ({name}). Return what the exercise asks for."
             if problem is not None:
                 hint = not (failed or problem.startswith(NO_HINT))
                 text = f"{_name(case)}: {problem}" if "ranks" in case else problem
@@ -148,7 +149,10 @@ class Judge:
                 return
 
     def ask(self, job: Job) -> Reply:
-        """Ask; ask a new sandbox if this one was lost, and once more if time ran out, as a busy machine can be late."""
+        """Run a job; retry in a new sandbox if this one is lost.
+
+        Also retry once after a timeout, because the machine may have been busy.
+        """
         for _ in range(ATTEMPTS - 1):
             try:
                 reply = self._ask(job)
@@ -183,7 +187,7 @@ class Judge:
 
 
 def _reported(report: Report) -> tuple[list[dict[str, Any]], str | None]:
-    """Each rank's claim, with what the supervisor saw of its inputs; and a sentence if a claim cannot be decoded."""
+    """Each rank's claim, with the supervisor's finding on its inputs, and a sentence if a claim cannot be decoded."""
     ranks, sentence = [], None
     for end in report.ends:
         claimed: Any = {}
@@ -199,7 +203,7 @@ def _reported(report: Report) -> tuple[list[dict[str, Any]], str | None]:
 
 
 class JudgePool:
-    """A few judges, each with a sandbox of its own, that work through a list of submissions side by side."""
+    """Several judges, each with its own sandbox, that work through a list of submissions in parallel."""
 
     def __init__(self, num_judges: int) -> None:
         self._judges = [Judge() for _ in range(num_judges)]
@@ -215,7 +219,7 @@ class JudgePool:
             judge.__exit__()
 
     def map(self, work: Callable[[Judge, Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """`work(judge, item)` for every item, in the items' order, as many at a time as there are judges."""
+        """Yield `work(judge, item)` for every item in order, with as many items at a time as there are judges."""
 
         def with_a_judge(item: Item) -> Result:
             judge = self._free.get()
@@ -230,7 +234,7 @@ class JudgePool:
 
 
 def _jobs(check: Check, cases: Sequence[Case], tasks: Sequence[Task]) -> list[JobCases]:
-    """One job a case; without ranks, all cases of one part that call the same function share one."""
+    """One job per case; without ranks, the cases of one part that call the same function share a job."""
     pairs = list(zip(cases, tasks, strict=True))
     if check.program != "without_ranks":
         return [[pair] for pair in pairs]
@@ -241,7 +245,7 @@ def _jobs(check: Check, cases: Sequence[Case], tasks: Sequence[Task]) -> list[Jo
 
 
 def _merged(job: JobCases) -> Task:
-    """One task with the argument lists of all."""
+    """One task with the argument lists of all the job's tasks."""
     first = job[0][1]
     if len(job) == 1:
         return first
@@ -249,7 +253,7 @@ def _merged(job: JobCases) -> Task:
 
 
 def _split(reply: Reply, num_cases: int) -> list[Reply]:
-    """One answer for each case of a job; what went wrong as a whole goes to all."""
+    """One reply per case of a job; if the job failed as a whole, every case gets the same reply."""
     each = reply.ranks[0].get("answers") if num_cases > 1 else None
     if not isinstance(each, list) or len(each) != num_cases:
         return [reply] * num_cases
@@ -257,21 +261,21 @@ def _split(reply: Reply, num_cases: int) -> list[Reply]:
 
 
 def seed_for(seed: int, *names: str) -> int:
-    """A seed of its own for each student and exercise, the same at every regrade with the same `seed`."""
+    """A separate seed for each student and exercise, which is the same at every regrade with the same `seed`."""
     text = ":".join([str(seed), *names])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def _lost(check: Check, error: SandboxLost, *, its_own: bool) -> Verdict:
-    """No grade where the machine failed; 0 points where it fails for this answer alone, again and again."""
+    """No grade if the machine failed; 0 points if it repeatedly fails only for this answer."""
     text = clean(f"Not graded: {error}.")
     if its_own:
-        text += f" It happened {ATTEMPTS} times with this answer, and a harmless answer runs in the same sandbox."
+        text += f" This happened {ATTEMPTS} times with this answer, but a harmless answer runs in the same sandbox."
     return Verdict(check.exercise, 0.0, check.points, text, fault=not its_own, look=its_own)
 
 
 def _of_inputs(task: Task, reply: Reply) -> str | None:
-    """What was done to inputs, where ranks returned: said before wrong numbers, which may be spoilt with the input."""
+    """Report changed inputs of ranks that returned; this precedes wrong numbers, which may result from the change."""
     if not task.keeps_inputs or task.returns_inputs or trouble(reply):
         return None
     shown = [(rank, reported) for rank, reported in enumerate(reply.ranks) if "value" in reported]
@@ -296,20 +300,20 @@ def _verdict(check: Check, parts: set[str], problems: dict[str, Problem]) -> Ver
 
 
 def _in_sight(check: Check, problems: dict[str, Problem]) -> bool | None:
-    """Whether one of the problems is a public case's; None if that cannot be told."""
+    """Whether a public case shows one of the problems; None if that is unknown."""
     if any(problem.case is case for problem in problems.values() for case in check.public):
         return True
     return None if any(problem.case is None for problem in problems.values()) else False
 
 
 def clean(text: str, most: int = MOST_TEXT) -> str:
-    """A text that may contain a student's own words, without control characters and of at most so many."""
+    """Remove control characters from a text that may contain a student's words, and cut it to `most` characters."""
     kept = "".join(c if c == "\n" or c.isprintable() else "\ufffd" for c in text)
     return kept if len(kept) <= most else kept[: most - 20] + "\n… (cut)"
 
 
 def _name(case: Case) -> str:
-    """A case as a student knows it from the visible check: `4 ranks, 15 numbers, bfloat16`."""
+    """Describe a case in the words of the visible check: `With 4 ranks, 15 numbers, bfloat16`."""
     words = [f"With {case['ranks']} ranks"]
     if "numbers" in case:
         words.append(f"{case['numbers']} numbers")

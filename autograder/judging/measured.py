@@ -1,4 +1,4 @@
-"""What an answer sends and holds on each case of its check, noted while it is judged."""
+"""Record what an answer sends and holds on each case of its check, while it is judged."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Measured = dict[str, Any]
 
 
 def noting(check: Check, found: list[Measured]) -> Check:
-    """The same check, which also appends to `found` what ranks sent and held on each case that is judged."""
+    """The same check, which also appends to `found` what the ranks sent and held on each case."""
 
     def judge(case: Case, task: Task, reply: Reply) -> str | None:
-        with suppress(Exception):  # a rank may report anything; what is noted must not cost the check
+        with suppress(Exception):  # a rank may report anything, and measuring must not break the check
             if check.program == "on_rank" and (measured := of_case(case, reply)):
                 found.append(measured)
         return check.judge(case, task, reply)
@@ -24,9 +24,9 @@ def noting(check: Check, found: list[Measured]) -> Check:
 
 
 def of_case(case: Case, reply: Reply) -> Measured | None:
-    """{"case", "sent_bytes", "calls", "peak_bytes"}, a number per rank, as plain data; None where no calls were read.
+    """{"case", "sent_bytes", "calls", "peak_bytes"} with one number per rank, or None if no calls were read.
 
-    Bytes are those of a ring inside a collective. `peak_bytes` is missing where memory was not read.
+    Collectives are counted as rings. `peak_bytes` is missing if memory was not measured.
     """
     if not reply.reads_calls or reply.report or any("raised" in reported for reported in reply.ranks):
         return None

@@ -1,4 +1,4 @@
-"""`check` in a notebook: the same judge, sandbox and sentences as the grade, on the cases in plain sight."""
+"""`check` in a notebook: the same judge, sandbox and feedback as for the grade, on the visible cases."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from autograder.judging.judge import Judge, Verdict
 from autograder.judging.keeping import keep_passed
 from autograder.judging.measured import Measured, noting
 
-PUBLIC_SEED = 0  # the visible cases have the same numbers at every run
+PUBLIC_SEED = 0  # the visible cases have the same numbers in every run
 MOST_RANKS = 8
-NOT_ANSWERED = "Not answered yet:"  # how the judge's sentence about an answer that is still released begins
-TRY_AGAIN = " Nothing was counted. Run the cell again; if this stays, restart the kernel, then run `shardlab doctor`."
+NOT_ANSWERED = "Not answered yet:"  # the beginning of the judge's sentence about an unchanged answer cell
+TRY_AGAIN = (
+    " Nothing was counted. Run the cell again; if this happens again, restart the kernel, then run `shardlab doctor`."
+)
 
 _judges: dict[int, Judge] = {}
-_one_at_a_time: defaultdict[int, threading.Lock] = defaultdict(
-    threading.Lock
-)  # a sandbox answers one request at a time
+_one_at_a_time: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)  # for a sandbox, which runs one request
 
 
 class Points(float):
-    """What `check` returns: a number whose text nbgrader's Validate reads, and which a notebook shows as nothing.
+    """The result of `check`: a number that nbgrader's Validate reads as text, and that a notebook does not display.
 
-    Without it the bare number would stand under the verdict, which names the points already.
+    Otherwise a notebook would show the bare number below the verdict, which already gives the points.
     """
 
     def _repr_html_(self) -> str:
@@ -42,16 +42,16 @@ class Points(float):
 
 
 def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hint: int = 1) -> Points:
-    """Run an answer on the given cases and print what is right and what is not yet. Returns the points so far.
+    """Run an answer on the given cases and print what is right and what is not. Returns the points so far.
 
     >>> check("week01.exchange", exchange, cases=[{"ranks": 2, "numbers": 4}])
 
-    When the notebook is graded, fresh cases are drawn. `hint=2` and `hint=3` say more than the first hint does. Raises
-    ValueError for an unknown exercise, hint or case; a wrong answer raises nothing.
+    Grading draws fresh cases. `hint=2` and `hint=3` also print more detailed hints. Raises ValueError for
+    an unknown exercise, hint or case; a wrong answer does not raise.
     """
     found = weeks.find(exercise)
     if hint not in range(1, len(found.hints) + 1):
-        raise ValueError(f"hint={hint!r}: {exercise} has the hints 1 to {len(found.hints)}")
+        raise ValueError(f"hint={hint!r}: {exercise} has hints 1 to {len(found.hints)}")
     chosen = [dict(case) for case in (cases if cases is not None else found.public)]
     _refuse_bad_cases(found, chosen)
     answer = {"pickle": _pickle(found, answers)}
@@ -74,7 +74,7 @@ def check(exercise: str, *answers: Any, cases: Sequence[Case] | None = None, hin
 def _record(
     found: Check, verdict: Verdict, answers: Sequence[Any], hint: int, measured: list[Measured], *, whole: bool
 ) -> None:
-    """Note a check in a learner's own folder, if there is one around, and offer the next hint; nothing here raises."""
+    """Record a check in the learner's folder, if there is one, and offer the next hint; nothing here raises."""
     shown_hint = 0 if verdict.is_right or _is_blank(verdict) else hint
     facts = {"points": verdict.points, "max": verdict.max, "answer": digest(answers), "whole": whole}
     facts |= {"hint": shown_hint} if shown_hint else {}
@@ -92,7 +92,7 @@ def _is_blank(verdict: Verdict) -> bool:
 
 
 def shown(verdict: Verdict, num_cases: int) -> str:
-    """A verdict as a notebook shows it: a mark, the points, and the sentence."""
+    """A verdict as a notebook shows it: a mark, the points, and the feedback."""
     mark = "✓" if verdict.is_right else "✗"
     head = f"{mark} {verdict.exercise}: {verdict.points:g} of {verdict.max:g} points"
     if verdict.is_right:
@@ -102,7 +102,7 @@ def shown(verdict: Verdict, num_cases: int) -> str:
 
 
 def _judge() -> Judge:
-    """This process's judge; a fork gets its own."""
+    """This process's judge; a forked process gets its own."""
     pid = os.getpid()
     if pid not in _judges:
         _judges[pid] = Judge()
@@ -117,7 +117,7 @@ def close() -> None:
 
 
 def _pickle(found: Check, answers: tuple) -> bytes:
-    """The answers by name, for the sandbox: functions by their own name, values by their place."""
+    """Pickle the answers by name for the sandbox: functions by their own name, values by position."""
     import cloudpickle
 
     named = {}
@@ -131,24 +131,24 @@ def _pickle(found: Check, answers: tuple) -> bytes:
             return cloudpickle.dumps((named, cell_sources()))
     except Exception as error:
         raise ValueError(
-            f"the answer to {found.exercise} cannot travel to the sandbox: {error}. "
-            "Make such an object (an open file, a lock, a process group) inside the function."
+            f"the answer to {found.exercise} cannot be sent to the sandbox: {error}. "
+            "Create such an object (an open file, a lock, a process group) inside the function."
         ) from None
 
 
 def _refuse_bad_cases(found: Check, cases: list[Case]) -> None:
     if not cases:
-        raise ValueError(f"cases=[] checks nothing: give cases such as {found.public[0]}")
+        raise ValueError(f"cases=[] checks nothing: pass cases such as {found.public[0]}")
     known = {key for case in found.public for key in case} | {"dtype", "subgroup", "ranks_per_node", "matrix", "part"}
     needed = set.intersection(*(set(case) for case in found.public)) - {"part"}
     for case in cases:
         if not needed <= set(case) <= known:
-            raise ValueError(f"the case {case} does not fit {found.exercise}: give it like {found.public[0]}")
+            raise ValueError(f"the case {case} does not fit {found.exercise}: use the keys of {found.public[0]}")
         if "ranks" in case and not (isinstance(case["ranks"], int) and 1 <= case["ranks"] <= MOST_RANKS):
             raise ValueError(f"ranks={case['ranks']!r} in a case: use 1 to {MOST_RANKS}")
 
 
 def _complete(found: Check, case: Case) -> Case:
-    """A visible case belongs to the part of the check that its public cases name."""
+    """Add the part of the check's public cases to a visible case that names none."""
     part = found.public[0].get("part")
     return case if part is None or "part" in case else case | {"part": part}

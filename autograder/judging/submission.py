@@ -1,4 +1,4 @@
-"""Judge one submission: every exercise of it, and the code cells that the instructor grades."""
+"""Judge one submission: all its exercises, and the code cells that the instructor grades."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from autograder.reading.stand_ins import imports_mine
 from autograder.sandboxes.zygote import OFFICIAL, level
 
 NOT_ANSWERED = "There is no cell for this exercise: was it deleted?"
-TOLD = " Your instructor is told."
+TOLD = " This has been flagged for your instructor."
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdicts of one dossier, where they were reached, and what the instructor's own cells show."""
+    """The verdicts of one dossier, the isolation level, and the output of cells that the instructor grades."""
 
     verdicts: list[Verdict]
     level: int
@@ -31,11 +31,11 @@ class Judged:
 
 
 def refused(dossier: Dossier, stage: str, error: BaseException, *, fault: bool = False) -> Judged:
-    """The verdicts of a submission that could not be read, judged or written down, while others could."""
+    """The verdicts of a submission that could not be read, judged or saved, although others could."""
     told = clean(f"Not graded: your submission could not be {stage} ({_said(error)}).{TOLD}")
     found = [weeks.find(exercise) for exercise in dossier.answers]
     verdicts = [Verdict(one.exercise, 0.0, one.points, told, fault=fault, look=not fault) for one in found]
-    return Judged(verdicts, max(level(), OFFICIAL), 0.0)  # nothing of it has run: no isolation was missing
+    return Judged(verdicts, max(level(), OFFICIAL), 0.0)  # none of it has run, so no isolation was missing
 
 
 def _said(error: BaseException) -> str:
@@ -45,7 +45,7 @@ def _said(error: BaseException) -> str:
 def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
     """Judge every exercise of one submission, and run the code cells that the instructor grades."""
     began = time.monotonic()
-    judge.end_submission()  # the one before, however it ended
+    judge.end_submission()  # the previous one, however it ended
     verdicts = []
     for exercise, answer in dossier.answers.items():
         check = weeks.find(exercise)
@@ -60,7 +60,7 @@ def judge_dossier(dossier: Dossier, judge: Judge, seed: int) -> Judged:
 
 
 def _judged(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
-    """The verdict on one answer; an answer over which the judge stumbles gets 0 points, and the instructor a mark."""
+    """The verdict on one answer; an answer on which the judge fails gets 0 points and is flagged for the instructor."""
     try:
         verdict = _with_stand_ins(judge, check, answer, seed)
     except Exception as error:
@@ -72,9 +72,9 @@ def _judged(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
 
 
 def _with_stand_ins(judge: Judge, check: Check, answer: dict, seed: int) -> Verdict:
-    """The verdict with the student's own `mine/`; where that costs points, with the course's modules in its place.
+    """The verdict with the student's own `mine/`, or with the course's modules if the student's cost points.
 
-    An earlier mistake costs nothing; the verdict names the module that the points hang on.
+    So a mistake in an earlier exercise costs nothing here. The verdict names the module that was replaced.
     """
     verdict, own = judge.judge(check, answer, seed), answer.get("own", {})
     if verdict.is_right or not own or not imports_mine(answer):

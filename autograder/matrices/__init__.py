@@ -1,1 +1,1 @@
-"""What proves the grader: known answers judged under many seeds, and behind forgeries."""
+"""Tests of the grader itself: known answers, judged under many seeds and behind forgeries."""

@@ -1,4 +1,4 @@
-"""The commands `autograder forged-matrix` and `stability`: hours for all weeks, and a stopped run goes on."""
+"""The commands `autograder forged-matrix` and `stability`, which take hours for all weeks and can be resumed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from shardlab.meant import instead
 
 app = typer.Typer()
 Weeks = Annotated[list[str] | None, typer.Argument(help="week01 …; all weeks without it")]
-Judges = Annotated[int, typer.Option(help="judges side by side")]
+Judges = Annotated[int, typer.Option(help="how many judges work in parallel")]
 
 
 @app.command("forged-matrix")
 def forged_matrix(week: Weeks = None, judges: Judges = 2) -> None:
-    """Judge every wrong answer behind every forgery: status 1 if a lie about messages, order or memory earns points."""
+    """Judge every wrong answer behind every forgery; exit with 1 if false reports earn points."""
     from autograder.matrices import forged, known, reports
     from autograder.matrices.kept import RowFile, kept_folder
 
@@ -30,10 +30,10 @@ def forged_matrix(week: Weeks = None, judges: Judges = 2) -> None:
 @app.command()
 def stability(
     week: Weeks = None,
-    seeds: Annotated[int, typer.Option(help="of right answers; wrong ones get a quarter, formulas 5/2 of it")] = 20,
+    seeds: Annotated[int, typer.Option(help="for right answers; wrong ones get a quarter, formulas 5/2 of it")] = 20,
     judges: Judges = 2,
 ) -> None:
-    """Judge every kept answer under many seeds: status 1 if the points of one differ."""
+    """Judge every known answer under many seeds; exit with 1 if the points of an answer differ."""
     from autograder.matrices import reports
     from autograder.matrices import stability as matrix
     from autograder.matrices.kept import RowFile, kept_folder
@@ -50,8 +50,8 @@ def _checks(weeks: list[str] | None) -> list:
     from autograder.sandboxes import zygote
     from autograder.weeks import WEEKS
 
-    if zygote.level() < zygote.OFFICIAL:  # no packets are read there, so rows would not predict grades
-        typer.echo(f"this machine isolates at level {zygote.level()}; the matrices need {zygote.OFFICIAL}", err=True)
+    if zygote.level() < zygote.OFFICIAL:  # packets are not read there, so rows would not predict grades
+        typer.echo(f"this machine has isolation level {zygote.level()}; the matrices need {zygote.OFFICIAL}", err=True)
         raise typer.Exit(2)
     unknown = [name for name in weeks or [] if name not in WEEKS]
     if unknown:

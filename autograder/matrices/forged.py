@@ -1,7 +1,7 @@
-"""Every wrong answer behind every forgery: a lie about what a rank does must not earn a point.
+"""Judge every wrong answer behind every forgery: lying about what a rank does must not earn points.
 
-A forgery (`autograder/matrices/forgeries`) is a prefix of the answer's cell. It knows the case at hand and which calls
-an honest answer makes in it, and makes what the rank says about itself agree with that.
+A forgery (`autograder/matrices/forgeries`) is code that comes before the answer in its cell. It knows the current case
+and the calls that an honest answer makes in it, and it makes the rank's own reports agree with those.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from autograder.matrices.kill_matrix import PREAMBLE
 FORGERIES = Path(__file__).parent / "forgeries"
 KNOWN = FORGERIES / "_known.py"
 SEED = 1
-TRIES = 3  # judgements of the answer alone, and behind the forgery, before a point counts as undeserved
+TRIES = 3  # how often the answer is judged, alone and behind the forgery, before points count as undeserved
 Honest = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Forged:
-    """One row to judge: a wrong answer of a check behind a forgery; sources, not files."""
+    """One row to judge: a wrong answer to a check behind a forgery, both as source text."""
 
     check: Check
     answer: str
@@ -40,19 +40,19 @@ class Forged:
 
     @property
     def key(self) -> str:
-        """A name of all that decides this row."""
+        """A hash of everything that determines this row."""
         week = self.check.exercise.split(".")[0]
         return key_of(self.check.exercise, self.source, self.prefix, KNOWN.read_text(), grader_of(week))
 
 
 @dataclass
 class Listening(Judge):
-    """A judge that keeps what it asked, and what came back."""
+    """A judge that keeps its jobs and their replies."""
 
     heard: list[tuple[Job, Reply]] = field(default_factory=list)
 
     def ask(self, job: Job) -> Reply:
-        """As `Judge.ask`."""
+        """Like `Judge.ask`."""
         answer = super().ask(job)
         self.heard.append((job, answer))
         return answer
@@ -64,9 +64,10 @@ def forgeries() -> dict[str, str]:
 
 
 def everything(checks: Iterable[Check]) -> list[Forged]:
-    """Every wrong answer of the checks that run on ranks, behind every forgery; and a right one, which shows whether
+    """Every wrong answer to the checks that run on ranks, behind every forgery, and one right answer.
 
-    a forgery breaks what it should only disguise."""
+    The right answer shows whether a forgery breaks the answer instead of only disguising it.
+    """
     return [
         Forged(check, one.name, one.source, name, prefix)
         for check in checks
@@ -78,7 +79,7 @@ def everything(checks: Iterable[Check]) -> list[Forged]:
 
 
 def some(rng: Random, rows: Sequence[Forged], num_exercises: int, num_answers: int, num_forgeries: int) -> list[Forged]:
-    """A sample: some exercises, some answers of each, some forgeries before each."""
+    """A sample: some exercises, some answers to each, some forgeries for each answer."""
     chosen: list[Forged] = []
     for exercise in sample.some(rng, sorted({row.check.exercise for row in rows}), num_exercises):
         mine = [row for row in rows if row.check.exercise == exercise]
@@ -90,9 +91,9 @@ def some(rng: Random, rows: Sequence[Forged], num_exercises: int, num_answers: i
 def judged(
     rows: Sequence[Forged], rights: dict[str, str], kept: RowFile | None = None, judges: int = 2
 ) -> Iterator[Row]:
-    """The rows, judged or as they were kept; `rights` is a right answer's source of every exercise.
+    """Yield the rows, judged or kept from an earlier run; `rights` holds the source of a right answer per exercise.
 
-    A row has exercise, answer, forgery, the points alone and forged, and the sentence of the forged judgement.
+    A row has exercise, answer, forgery, the points alone and forged, and the feedback of the forged judgment.
     """
     missing = [row for row in rows if kept is None or kept.get(row.key) is None]
     yield from (old for row in rows if kept is not None and (old := kept.get(row.key)) is not None)
@@ -117,22 +118,22 @@ def judged(
 
 
 def is_undeserved(row: Row) -> bool:
-    """Whether the lie earned something."""
+    """Whether the forgery earned points."""
     return row["forged"] > row["alone"]
 
 
 def is_broken(row: Row) -> bool:
-    """Whether a right answer loses points behind the lie: there it is a refusal that stops it, or its own mistake."""
+    """Whether a right answer loses points behind the forgery, which was refused or is itself broken."""
     return row["answer"].startswith("right_") and row["forged"] < row["alone"]
 
 
 def honest(check: Check, source: str, judge: Judge) -> Honest:
-    """Calls and bytes held of honest ranks in each case. Raises ValueError for a wrong answer."""
+    """The calls and held bytes of honest ranks in each case. Raises ValueError for a wrong answer."""
     listening = Listening(judge.zygote)
     verdict = judged_once(listening, check, source)
     judge.zygote = listening.zygote
     if not verdict.is_right:
-        raise ValueError(f"an honest answer of {check.exercise} gets {verdict.points:g} points: {verdict.text}")
+        raise ValueError(f"an honest answer to {check.exercise} gets {verdict.points:g} points: {verdict.text}")
     claims: Honest = {}
     for job, answer in listening.heard:
         for rank, came in enumerate(answer.ranks):
@@ -144,12 +145,12 @@ def honest(check: Check, source: str, judge: Judge) -> Honest:
 
 
 def _case(rank: int, mine: Any) -> str:
-    """The name under which a forgery in a rank finds its case: its rank and its input."""
+    """The key with which a forgery in a rank looks up its case: its rank and a hash of its input."""
     return f"{rank}:{hashlib.sha256(plain.encode(mine)).hexdigest()[:24]}"
 
 
 def judged_once(judge: Judge, check: Check, source: str) -> Verdict:
-    """One judgement of a cell, on the numbers that all rows share."""
+    """Judge a cell once, on the inputs that all rows share."""
     return judge.judge(check, {"preamble": PREAMBLE, "cells": [[check.exercise, source, True]]}, SEED)
 
 
@@ -159,9 +160,9 @@ def cell(claims: Honest, prefix: str, source: str) -> str:
 
 
 def _row(judge: Judge, row: Forged, alone: Verdict, claims: Honest) -> Row | None:
-    """Both points; where the forged ones are more, each is judged again, as a busy machine can take points away.
+    """Both points; if the forgery earns more, judge both again, because a busy machine can cost points.
 
-    None where the machine failed: such a row is judged in the next run.
+    None if the machine failed; such a row is judged in the next run.
     """
     source = cell(claims, row.prefix, row.source)
     forged = judged_once(judge, row.check, source)
@@ -177,6 +178,6 @@ def _row(judge: Judge, row: Forged, alone: Verdict, claims: Honest) -> Row | Non
 
 
 def _said(verdict: Verdict) -> str:
-    """The sentence of a verdict, without the traceback above its last line."""
+    """The feedback of a verdict, with only the last line of a traceback."""
     lines = verdict.text.split("\nHint:")[0].splitlines()
     return " … ".join(lines if len(lines) < 3 else [lines[0], lines[-1]])[:240]

@@ -1,6 +1,7 @@
-"""Rows of a matrix that takes hours: JSON lines, each with a key of all that decides it, so that a stopped run goes on.
+"""Rows of a matrix that takes hours, kept as JSON lines so that a run can be resumed.
 
-A row is used again only while its answer, the checks and the grader are what they were.
+The key of a row covers everything that determines it: a row is reused only while its answer, the checks and the grader
+are unchanged.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Row = dict[str, Any]
 
 
 def kept_folder() -> Path:
-    """Where long tables keep their rows and write their summaries: build/, or the folder named by KEPT_ROWS."""
+    """The folder for rows and summaries of long tables: build/, or the folder named by KEPT_ROWS."""
     found = Path(os.environ.get("KEPT_ROWS") or BUILD)
     found.mkdir(parents=True, exist_ok=True)
     return found
 
 
 class RowFile:
-    """The rows of one file by key; one line is written as soon as a row is known."""
+    """The rows of one file by key; each row is written as soon as it is known."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,7 +42,7 @@ class RowFile:
             self._write()
 
     def get(self, key: str) -> Row | None:
-        """The row that was kept under a key."""
+        """The row with this key, or None."""
         return self._rows.get(key)
 
     def rows(self) -> list[Row]:
@@ -49,14 +50,14 @@ class RowFile:
         return list(self._rows.values())
 
     def add(self, row: Row) -> None:
-        """Keep a row, in memory and at the end of the file."""
+        """Add a row in memory and at the end of the file."""
         self._rows[row["key"]] = row
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
             file.write(_line(row))
 
     def settle(self, weeks: Collection[str], keys: Collection[str]) -> None:
-        """Write the file anew, in order, without the rows of these weeks that have other keys."""
+        """Rewrite the file, sorted, without the rows of these weeks whose keys are not in `keys`."""
         rows = [row for key, row in self._rows.items() if key in keys or row["exercise"].split(".")[0] not in weeks]
         rows.sort(key=lambda row: (row["exercise"], row["answer"], row.get("forgery", "")))
         self._rows = {row["key"]: row for row in rows}
@@ -72,7 +73,7 @@ def _line(row: Row) -> str:
 
 
 def _row(line: str) -> Row | None:
-    """The row of a line; None if a run was ended in the middle of it."""
+    """Parse the row of a line; None for an incomplete line, which an interrupted run leaves."""
     try:
         return json.loads(line)
     except ValueError:
@@ -80,15 +81,15 @@ def _row(line: str) -> Row | None:
 
 
 def key_of(*texts: str) -> str:
-    """A short name of exactly these texts."""
+    """A short hash of exactly these texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
 
 
 @functools.cache
 def grader_of(week: str) -> str:
-    """A short name of everything that decides the points of a week's answers: checks, judge, sandbox, meter, ranks.
+    """A short hash of everything that determines the points of a week's answers: checks, judge, sandbox, meter, ranks.
 
-    Of their code: comments and docstrings may be rewritten.
+    Comments and docstrings do not count, so they may be rewritten.
     """
     files = [
         *(AUTOGRADER / "checks").glob("*.py"),

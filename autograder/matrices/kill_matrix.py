@@ -1,4 +1,4 @@
-"""Every known wrong answer against every check: all must die, and every honest variant must live."""
+"""Judge every known answer with its check: wrong answers must be rejected, and right ones must be accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autograder.matrices import known
 from autograder.matrices.known import Known
 from autograder.weeks import WEEKS
 
-IN_SIGHT = 0.9  # of the wrong answers that a visible check must show; each other says why it does not
+IN_SIGHT = 0.9  # share of wrong answers that the visible check must reject; the others state why it may not
 PREAMBLE = (
     "import math, os, time\nfrom contextlib import suppress\nimport torch\nimport torch.distributed as dist\n"
     "import shardlab\nfrom shardlab import meter\n"
@@ -23,7 +23,7 @@ PREAMBLE = (
 
 @dataclass(frozen=True)
 class KillRow:
-    """One answer of the matrix: what it is, whether it must live, and whether it did."""
+    """One answer of the matrix: a description, whether it must live (be accepted), and whether it did."""
 
     exercise: str
     name: str
@@ -36,23 +36,23 @@ class KillRow:
 
     @property
     def ended_as_expected(self) -> bool:
-        """Whether it ended as it must."""
+        """Whether the answer got the expected result."""
         return self.must_live == self.lived
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether it is wrong, passes the check that a student sees, and nobody said why it may."""
+        """Whether it is wrong and passes the visible check without a stated reason."""
         return not (self.must_live or self.in_sight or self.reason)
 
 
 def share_in_sight(rows: Iterable[KillRow]) -> float:
-    """Of the wrong answers, the share that dies in the visible check; 1 of none."""
+    """The share of wrong answers that the visible check rejects; 1 if there are none."""
     seen = [row.in_sight for row in rows if not row.must_live]
     return sum(seen) / len(seen) if seen else 1.0
 
 
 def rows(weeks: list[str] | None = None, seed: int = 1) -> Iterator[KillRow]:
-    """Judge every kept answer of the weeks, one a core at a time, and give the rows in order."""
+    """Judge every known answer of the weeks, one per core at a time, and yield the rows in order."""
     answers = [
         (check, one)
         for week in weeks or list(WEEKS)
@@ -64,7 +64,7 @@ def rows(weeks: list[str] | None = None, seed: int = 1) -> Iterator[KillRow]:
 
 
 def row_of(judge: Judge, check: Check, one: Known, seed: int = 1) -> KillRow:
-    """Judge one kept answer, and say whether a student would have seen that it is wrong."""
+    """Judge one known answer, and determine whether a student would have seen that it is wrong."""
     answer = {"preamble": PREAMBLE, "cells": [[check.exercise, one.source, True]]}
     verdict = judge.judge(check, answer, seed, until_in_sight=True)
     return KillRow(
@@ -80,7 +80,7 @@ def row_of(judge: Judge, check: Check, one: Known, seed: int = 1) -> KillRow:
 
 
 def _is_in_sight(judge: Judge, check: Check, answer: dict[str, Any], verdict: Verdict) -> bool:
-    """Whether the visible check shows that an answer is wrong; it is asked where a lost job leaves that open."""
+    """Whether the visible check shows that an answer is wrong; if a lost job left that open, run the visible check."""
     if verdict.in_sight is None:
         return not judge.judge(check, answer, PUBLIC_SEED, check.public).is_right
     return verdict.in_sight

@@ -1,4 +1,4 @@
-"""The course's own solutions, handed in as a student hands in: each must get every automatic point, on any inputs."""
+"""Grade the course's own solutions like student submissions: each must get every automatic point, for any inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STUDENT = "own-solution"
 
 @dataclass(frozen=True)
 class WeekResult:
-    """What the solution of one week got with one seed; `lost` has a line for each exercise below its points."""
+    """The result of one week's solution with one seed; `lost` has a line per exercise that lost points."""
 
     week: str
     seed: int
@@ -38,7 +38,7 @@ class WeekResult:
 def rows(
     weeks: Sequence[str] | None = None, seeds: Sequence[int] = (1, 2, 3), root: Path = ROOT
 ) -> Iterator[WeekResult]:
-    """Hand in the solutions of these weeks, or of all, and judge them with each seed, one job a core at a time."""
+    """Submit the solutions of these weeks, or of all weeks, and judge them with each seed, one job per core."""
     names = [notebooks.find_week(week, root) for week in weeks or notebooks.weeks(root)]
     with tempfile.TemporaryDirectory() as folder, JudgePool(os.cpu_count() or 1) as pool:
         submitted = Path(folder)
@@ -49,9 +49,9 @@ def rows(
 
 
 def hand_in(week: str, submitted: Path, root: Path = ROOT, mine: Mapping[str, str] | None = None) -> Path:
-    """Paste the solution into the released notebook of course/, exercise by exercise, and put it where students do.
+    """Copy the solution of each exercise into the released notebook of course/, and save it as a submission.
 
-    mine: {module: source} in the output of the cell that hands a student's own trainer in.
+    mine: {module: source} for the output of the cell that hands in a student's own trainer.
     """
     notebook = nbformat.read(notebooks.release_path(week, root), 4)
     answers = {cell.id: cell.source for cell in notebooks.read_source(week, root).cells}
@@ -67,14 +67,14 @@ def hand_in(week: str, submitted: Path, root: Path = ROOT, mine: Mapping[str, st
 
 
 def measured(exercise: str, root: Path = ROOT) -> list[Measured]:
-    """What the solution of one exercise sends and holds on its visible cases, a rank at a time.
+    """Measure what each rank sends and holds when the solution of one exercise runs on its visible cases.
 
-    Raises ValueError for an exercise without a check, and where the course came without its solutions.
+    Raises ValueError for an exercise without a check, or if this copy of the course has no solutions.
     """
     check = weeks.find(exercise)
     week = notebooks.find_week(exercise.partition(".")[0], root)
     if not notebooks.source_path(week, root).is_file():
-        raise ValueError(f"this copy of the course came without its solutions: there is none of {exercise}")
+        raise ValueError(f"this copy of the course has no solutions, so there is none for {exercise}")
     found: list[Measured] = []
     with tempfile.TemporaryDirectory() as folder, Judge() as judge:
         hand_in(week, Path(folder), root)
@@ -84,7 +84,7 @@ def measured(exercise: str, root: Path = ROOT) -> list[Measured]:
 
 
 def row_of(judge: Judge, week: str, seed: int, submitted: Path, root: Path = ROOT) -> WeekResult:
-    """Judge one solution that was handed in."""
+    """Judge one submitted solution."""
     verdicts = grade_one(STUDENT, week, submitted, judge, seed, root)
     exercises = verdicts["exercises"]
     points, most = (sum(one[key] for one in exercises.values()) for key in ("points", "max"))

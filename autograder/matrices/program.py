@@ -1,4 +1,4 @@
-"""A program without its words: what is left when comments and docstrings are cut out decides what it does."""
+"""Strip comments and docstrings from a program, to compare versions by what they do."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import tokenize
 from autograder.jobs.statements import PARSING
 
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-Span = tuple[int, int, int, int, str]  # first line and column, last line and column, what stands there instead
+Span = tuple[int, int, int, int, str]  # first line and column, last line and column, replacement
 
 
 def without_words(source: str) -> str:
-    """The lines of a program without comments, docstrings and empty lines; other text in quotes stays.
+    """The lines of a program without comments, docstrings and empty lines; other string literals stay.
 
-    The same under every version of Python, unlike what `ast` would print. Raises SyntaxError for what is not a program.
+    The result is the same in every version of Python, unlike the output of `ast`. Raises SyntaxError for invalid code.
     """
     lines = source.splitlines()
     spans = [*_comments(source), *_docstrings(source, lines)]
-    for first, begin, last, end, instead in sorted(spans, reverse=True):  # from the end, so that earlier places stay
+    for first, begin, last, end, instead in sorted(spans, reverse=True):  # from the end: earlier places stay valid
         kept = lines[first][:begin] + instead + lines[last][end:]
         lines[first : last + 1] = [kept]
     return "\n".join(line.rstrip() for line in lines if line.strip())
@@ -48,5 +48,5 @@ def _docstrings(source: str, lines: list[str]) -> list[Span]:
 
 
 def _column(line: str, offset: int | None) -> int:
-    """ast counts bytes of UTF-8."""
+    """Convert an offset of `ast`, which counts UTF-8 bytes, to a column."""
     return len(line.encode()[: offset or 0].decode())

@@ -1,4 +1,4 @@
-"""Which rows CI judges: a fixed choice, the same on every commit."""
+"""Choose the rows that CI judges: a fixed sample, the same on every commit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Item = TypeVar("Item")
 
 
 def fixed(name: str) -> Random:
-    """Random numbers that only the name of the sample decides."""
+    """Random numbers that depend only on the name of the sample."""
     return Random(name)
 
 
 def some(rng: Random, items: Sequence[Item], most: int) -> list[Item]:
-    """At most so many of the items, in their order."""
+    """At most `most` of the items, in their order."""
     chosen = sorted(rng.sample(range(len(items)), min(most, len(items))))
     return [items[place] for place in chosen]

@@ -1,4 +1,4 @@
-"""The same answer, the same points: every kept answer under many seeds, each of which draws other inputs."""
+"""The same answer must always get the same points: judge every known answer under many seeds, which draw the inputs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from autograder.matrices.kept import Row, RowFile, grader_of, key_of
 from autograder.matrices.kill_matrix import PREAMBLE
 from autograder.matrices.known import Known
 
-RIGHT_SEEDS = 20  # of a right answer on ranks; a wrong one gets a quarter of them, one without ranks (quick) 5 / 2
+RIGHT_SEEDS = 20  # for right answers on ranks; wrong ones get a quarter, answers without ranks (quick) 5/2 of it
 
 
 @dataclass(frozen=True)
 class Seeded:
-    """One row to judge: an answer of a check, and under how many seeds."""
+    """One row to judge: an answer to a check, and the number of seeds."""
 
     check: Check
     answer: str
@@ -26,12 +26,12 @@ class Seeded:
 
     @property
     def key(self) -> str:
-        """A name of all that decides this row."""
+        """A hash of everything that determines this row."""
         return key_of(self.check.exercise, self.source, grader_of(self.check.exercise.split(".")[0]))
 
 
 def everything(checks: Iterable[Check], seeds: int = RIGHT_SEEDS) -> list[Seeded]:
-    """Every kept answer of the checks, those without ranks first: they are quick."""
+    """Every known answer to the checks; those without ranks come first, because they are quick."""
     rows = [
         Seeded(check, one.name, one.source, num_seeds(check, one, seeds))
         for check in checks
@@ -41,16 +41,16 @@ def everything(checks: Iterable[Check], seeds: int = RIGHT_SEEDS) -> list[Seeded
 
 
 def num_seeds(check: Check, one: Known, seeds: int) -> int:
-    """How many seeds an answer is judged under."""
+    """The number of seeds under which an answer is judged."""
     if check.program == "without_ranks":
         return seeds * 5 // 2
     return seeds if one.is_right else max(2, seeds // 4)
 
 
 def judged(rows: Sequence[Seeded], kept: RowFile | None = None, judges: int = 2) -> Iterator[Row]:
-    """The rows, judged or as they were kept: exercise, answer, and the points under seed 1, 2, …
+    """Yield the rows, judged or kept from an earlier run: exercise, answer, and the points under seeds 1, 2, …
 
-    None stands for a seed under which the machine failed. A kept row with fewer seeds is judged under the missing ones.
+    The points are None for a seed under which the machine failed. A kept row is judged only under its missing seeds.
     """
 
     def points(judge: Judge, row: Seeded) -> Row:
@@ -67,7 +67,7 @@ def judged(rows: Sequence[Seeded], kept: RowFile | None = None, judges: int = 2)
 
 
 def differs(row: Row) -> bool:
-    """Whether an answer gets other points under another seed."""
+    """Whether an answer gets different points under different seeds."""
     return len({points for points in row["points"] if points is not None}) > 1
 
 

@@ -1,1 +1,1 @@
-"""Read a submission as data, without running any of it."""
+"""Read submissions as data, without running any of their code."""

@@ -1,7 +1,7 @@
-"""Which cells a rank needs for one exercise, in the notebook's order, and which of them holds the answer.
+"""Select the cells that a rank needs for one exercise, in the notebook's order, and the cell that holds the answer.
 
-As in a notebook that is run from the top, what stands above an exercise's check counts. An answer that was written into
-another cell, while the exercise's own is still the released stub, is taken from there.
+As in a notebook that runs from the top, the cells above an exercise's check count. If the exercise's own cell is still
+the released stub and the answer is in another cell, that cell is used.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from autograder.reading.program import AnswerCell, given_in, has_stub, named
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell: `grade_id` is empty where it is not nbgrader's, `released` is the page's text of it.
+    """A code cell: `grade_id` is empty if it is not nbgrader's; `released` is its text on the page.
 
-    A student's own cell has none, and one of the page's that a student has changed has that of the page's.
+    `released` is empty for a cell that a student added; for a changed copy of a given cell, it is the page's text.
     """
 
     name: str
@@ -37,17 +37,17 @@ class Cell:
 
     @property
     def is_extra(self) -> bool:
-        """Whether a student has added it, or has changed one of the page's."""
+        """Whether a student has added it, or it is a changed cell of the page."""
         return not self.is_given and not self.grade_id
 
     @cached_property
     def asked(self) -> set[str]:
-        """The names that an exercise's cell asks for: a student is to write something into each."""
+        """The names that an exercise's cell asks a student to define."""
         given = {one.shape for one in given_in(self.released)}
         return {name for one in _statements(self.released) if one.shape not in given for name in one.binds}
 
     def answers(self, names: set[str]) -> set[str]:
-        """Which of these names a student defines here with more than what was released."""
+        """Those of `names` that a student defines here, beyond the released text and its stubs."""
         released = {one.shape for one in _statements(self.released)}
         stubs = set(_stubs(self.released))
         new = [one for one in _statements(self.source) if one.shape not in released and not _is_stub(one, stubs)]
@@ -57,16 +57,16 @@ class Cell:
 def answer_of(
     exercise: str, names: Sequence[str], submission: ingest.Submission, root: Path = ROOT
 ) -> dict[str, Any] | None:
-    """The cells for an exercise that asks for `names`, None without answer; each is the fields of a `program.Row`.
+    """The cells for an exercise that asks for `names`, as fields of `program.AnswerCell`; None if unanswered.
 
     A stub comes first, so that any definition overrides it; then the student's extra cells from further down, which
-    override nothing; then all cells down to the check, or to the answer where that stands further down.
+    override nothing; then all cells down to the check, or down to the answer if it is below the check.
     """
     return answer_in(cells_of(submission, root), exercise, names)
 
 
 def answer_in(cells: Sequence[Cell], exercise: str, names: Sequence[str]) -> dict[str, Any] | None:
-    """As `answer_of`, from cells that are in order already."""
+    """Like `answer_of`, from cells that are already in order."""
     own, last = notebooks.grade_id(exercise), {cell.grade_id: place for place, cell in enumerate(cells)}
     place = last.get(own)
     asked = {*names, *(cells[place].asked if place is not None else ())}
@@ -86,7 +86,7 @@ def answer_in(cells: Sequence[Cell], exercise: str, names: Sequence[str]) -> dic
 
 
 def _last_that_answers(cells: Sequence[Cell], asked: set[str], own: int | None) -> int | None:
-    """The last of the other cells that defines what is asked; another exercise's own names are not meant."""
+    """The last of the other cells that defines a requested name, ignoring names that another exercise asks for."""
     found = [
         at for at, cell in enumerate(cells) if at != own and not cell.is_given and cell.answers(_meant(cell, asked))
     ]
@@ -102,9 +102,9 @@ def _message(cell: Cell, is_answer: bool) -> list[str | bool]:
 
 
 def cells_of(submission: ingest.Submission, root: Path = ROOT) -> list[Cell]:
-    """The code cells of a submission in order: the page's, with the student's answers, and the student's own between.
+    """The code cells of a submission in order: the page's with the student's answers, and the student's own in between.
 
-    A given cell that the student has changed stands behind our copy of it, which it overrides.
+    A given cell that the student has changed comes after our copy of it, so that it overrides the copy.
     """
     week, cells = submission.week.split("_")[0], []
     page = notebooks.release(submission.week, root).cells
@@ -128,17 +128,17 @@ def cells_of(submission: ingest.Submission, root: Path = ROOT) -> list[Cell]:
 
 
 def note_of(exercise: str, answer: dict[str, Any]) -> str:
-    """The sentence that says in which other cell the answer stood, if it did."""
+    """A sentence that names the cell the answer was taken from, if it was not the exercise's own; otherwise empty."""
     (row,) = [AnswerCell(*cell) for cell in answer["cells"] if cell[2]]
     if row.name == exercise:
         return ""
-    where = "a cell of your own" if row.is_extra else f"the cell of {row.name.split('.')[-1]}"
+    where = "another cell" if row.is_extra else f"the cell of {row.name.split('.')[-1]}"
     begins = f": {named(row)[0].lower()}{named(row)[1:]}" if row.is_extra else ""
-    return f"The exercise's own cell is not filled in, so what you wrote in {where} was judged{begins}."
+    return f"The exercise's own cell is not filled in, so your code in {where} was judged{begins}."
 
 
 def _original(source: str, given: Sequence[str]) -> str:
-    """The given cell of which half or more is in this text: it is a changed copy of it; else nothing."""
+    """The given cell of which this text is a changed copy, with at least half of its statements; otherwise empty."""
     mine = {one.shape for one in _statements(source)}
     shared = {text: len(mine & ours) / len(ours) for text in given if (ours := _shapes(text))}
     best = max(shared, key=lambda text: shared[text], default="")
@@ -166,7 +166,7 @@ def _stubs(released: str) -> Iterator[str]:
 
 
 def _is_stub(statement: Statement, stubs: set[str]) -> bool:
-    """Whether a function in it comes to a stub that was released: a comment, or dead code, is none."""
+    """Whether a function in it still reaches a released stub; a stub in a comment or in dead code does not count."""
     functions = [node for node in ast.walk(statement.tree) if isinstance(node, FUNCTIONS)]
     return any(_comes_to_a_stub(one.body, stubs) for one in functions)
 

@@ -1,6 +1,6 @@
-"""A cell's text as Python, by IPython's own transformer: `files = !ls`, `?f`, `%time f()`, a cell below `%%time`.
+"""Convert a cell's text to Python with IPython's transformer: `files = !ls`, `?f`, `%time f()`, a cell below `%%time`.
 
-Text becomes text; nothing is executed. IPython is asked only about a cell that is not Python already.
+This converts text to text and executes nothing. IPython is used only for cells that are not plain Python.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from functools import lru_cache
 
 from autograder.jobs.statements import NOT_PYTHON, Statement, statements_of
 
-MOST_LETTERS = 50_000  # of a cell; a page's longest has 3,000
-MOST_WORK = 60_000  # letters of a cell times its magics: IPython's transformer reads the cell again for each of them
+MOST_LETTERS = 50_000  # characters of a cell; the longest one on a page has 3,000
+MOST_WORK = 60_000  # characters times magics: IPython's transformer reads the cell again for each magic
 _MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
 _MAGIC_OF_ANY_KIND = re.compile(r"^[ \t]*[%!?]|=[ \t]*[%!]|\?[ \t]*$", re.MULTILINE)
 
 
 class NotPython(ValueError):
-    """A cell that is not Python; the message is the end of a sentence for its author."""
+    """A cell that is not Python; the message completes a sentence that its author reads."""
 
 
 @lru_cache(maxsize=1024)
 def read(source: str) -> tuple[str, tuple[Statement, ...]]:
-    """A cell's code and its statements. Raises NotPython."""
+    """Return a cell's code and its statements. Raises NotPython."""
     if len(source) > MOST_LETTERS:
-        raise NotPython(f"it has {len(source):,} characters and at most {MOST_LETTERS:,} are read")
+        raise NotPython(f"it has {len(source):,} characters, but at most {MOST_LETTERS:,} are read")
     try:
         code = source
         try:
@@ -33,7 +33,7 @@ def read(source: str) -> tuple[str, tuple[Statement, ...]]:
             code = transformed(source)
             found = statements_of(code)
         for one in found:
-            _ = one.binds, one.reads, one.shape, one.declares  # now, while it can still be said that it is too deep
+            _ = one.binds, one.reads, one.shape, one.declares  # computed here, where too deep nesting can be reported
     except SyntaxError as error:
         line = f" in line {error.lineno}" if error.lineno else ""
         raise NotPython(f"it is not Python{line}: {error.msg}") from None
@@ -44,12 +44,12 @@ def read(source: str) -> tuple[str, tuple[Statement, ...]]:
 
 
 def transformed(source: str) -> str:
-    """The Python that IPython would run; where that takes too long, the cell without its lines of magic."""
+    """The Python code that IPython would run; if that takes too long, the cell without its magic lines."""
     if len(source) * len(_MAGIC_OF_ANY_KIND.findall(source)) > MOST_WORK:
         return _MAGIC.sub(r"\1pass", source)
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:
         return TransformerManager().transform_cell(source)
-    except Exception:  # a text that a stranger has chosen
+    except Exception:  # untrusted text
         return source

@@ -1,4 +1,4 @@
-"""What the judge needs of one submission: for each exercise the student's cells, as text, and nothing else."""
+"""The part of a submission that the judge needs: for each exercise, only the student's cells, as text."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from autograder.reading.answers import answer_in, cells_of
 
 @dataclass(frozen=True)
 class Dossier:
-    """One submission, ready to be judged on any machine: `answers[exercise]` is None where there is no cell.
+    """One submission, ready to be judged on any machine. `answers[exercise]` is None if there is no cell.
 
-    `exhibits` holds the code cells that the instructor grades, where something was written. `digest` is the same for
-    the same submission: one that has not changed need not be judged again, and a verdict counts for it alone.
+    `exhibits` holds the code cells that the instructor grades, if the student has written anything in them. `digest`
+    identifies the submission: an unchanged one need not be judged again, and a verdict is valid only for its digest.
     """
 
     student: str
@@ -34,7 +34,7 @@ class Dossier:
 
 
 def open_dossier(student: str, week: str, submitted: Path, root: Path = ROOT) -> Dossier:
-    """Read a submission as data; whatever is wrong with it is a note."""
+    """Read a submission as data; every problem becomes a note."""
     return dossier_of(ingest.read_submission(student, week, submitted, root), root)
 
 
@@ -53,19 +53,19 @@ def dossier_of(submission: ingest.Submission, root: Path = ROOT) -> Dossier:
 
 
 def _digest(taken: list[Any]) -> str:
-    """Over all that was taken from a submission, written answers too, and the page's cells that it runs with."""
+    """Hash everything taken from a submission, including written answers, and the page's cells that run with it."""
     return hashlib.sha256(json.dumps(taken, sort_keys=True).encode()).hexdigest()
 
 
 def in_page_order(week: str, root: Path = ROOT) -> list[Check]:
-    """The checks of a week in the order of its page; one that the page does not ask for comes last."""
+    """The checks of a week in the order of its page; checks that are not on the page come last."""
     cells = notebooks.release(week, root).cells
     names = [notebooks.exercise_id(cell.metadata.nbgrader.grade_id) for cell in cells if "nbgrader" in cell.metadata]
     return sorted(weeks.of_week(week), key=lambda check: [*names, check.exercise].index(check.exercise))
 
 
 def _to_show(submission: ingest.Submission, root: Path) -> list[str]:
-    """The exercises whose code cell the instructor grades and the student has written in."""
+    """The exercises with a code cell that the instructor grades and the student has changed."""
     names = []
     for cell in notebooks.release(submission.week, root).cells:
         marks = cell.metadata.get("nbgrader", {})

@@ -1,7 +1,7 @@
-"""Read a submitted notebook as data: nothing in it is executed, and only the text of cells is taken.
+"""Read a submitted notebook as data: nothing in it is executed, and only the text of cells is used.
 
-Of each exercise we take its source, found by grade id, and of the rest the code cells that are not ours.
-Checks, metadata, outputs and kernel come from our own copy. A broken notebook gives a sentence, never an exception.
+We use the source of each exercise, found by grade id, and the code cells that the student has added or changed.
+Checks, metadata, outputs and kernel come from our own copy. A broken notebook becomes a note, never an exception.
 """
 
 import os
@@ -20,26 +20,24 @@ from autograder.reading.handed_in import modules_in
 from autograder.reading.names import not_a_student, printable
 from autograder.reading.notebook_file import NotReadable, parse, read_regular_file
 
-MOST_OTHERS = 8  # notebooks of other names that are looked at, and named
+MOST_OTHERS = 8  # notebooks with other names that are read and listed
 MOST_NAME = 60
 MOST_NOTE = 300  # characters
 MOST_NOTES = 20
 IMAGE = re.compile(r"!(?=\[)")
 HTML_TAG = re.compile(r"<(?=[A-Za-z/!?])")
-ODD_LINK = re.compile(
-    r"\](?=[(:]\s*(?!\s|https?://))"
-)  # markdown links to anything but the web: javascript:, data:, ...
+ODD_LINK = re.compile(r"\](?=[(:]\s*(?!\s|https?://))")  # Markdown links that are not http(s): javascript:, data:, ...
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What a student has handed in for one week.
+    """A student's submission for one week.
 
     cells   the source of each exercise, by grade id ("week01-exchange"); a missing cell has no entry
     extra   the source of the student's other code cells, in order
-    notes   sentences for the feedback: what was missing, twice there, or unreadable
+    notes   sentences for the feedback about missing, duplicate or unreadable cells
     found   whether there was a file at all ("not submitted" is not zero points)
-    places  for each extra cell the id of our cell that it stands above; "" below all of ours
+    places  for each extra cell, the id of our next cell below it; "" if it is below all of ours
     own     the modules of the student's `mine/` by name, as text
     """
 
@@ -54,14 +52,14 @@ class Submission:
 
 
 def read_submission(student: str, week: str, submitted: Path, root: Path = ROOT) -> Submission:
-    """Read the notebook in submitted/<student>/<week>; whatever is wrong with it becomes a note."""
+    """Read the notebook in submitted/<student>/<week>; every problem becomes a note."""
     week = notebooks.find_week(week, root)
     folder = Path(submitted) / student / week
     try:
         if (reason := not_a_student(student)) is not None:
-            raise NotReadable(f"the folder is not a student's, {reason}")
-        if folder.is_symlink() or folder.parent.is_symlink():  # not even names are told of what it leads to
-            raise NotReadable("its folder is a link, hand in the folder itself")
+            raise NotReadable(f"the folder is not a student's, because {reason}")
+        if folder.is_symlink() or folder.parent.is_symlink():  # do not even list the names in its target
+            raise NotReadable("its folder is a link; submit the folder itself")
         path, notes = find_notebook(folder, week, Path(submitted), root)
         if path is None:
             return Submission(student, week, notes=notes, found=False)
@@ -72,10 +70,10 @@ def read_submission(student: str, week: str, submitted: Path, root: Path = ROOT)
 
 
 def find_notebook(folder: Path, week: str, submitted: Path, root: Path = ROOT) -> tuple[Path | None, list[str]]:
-    """The notebook of a week in a student's folder, and notes: the one of its name, or a lone one with its cells.
+    """Find a week's notebook in a student's folder, by name or as the only one with its cells; also return notes.
 
-    Browsers and LMSs rename what is handed in: `week01_collectives (1).ipynb`. Raises NotReadable when there are
-    several of which none has the week's name.
+    Browsers and LMSs rename files: `week01_collectives (1).ipynb`. Raises NotReadable if several notebooks match and
+    none has the week's name.
     """
     path = folder / f"{week}.ipynb"
     others = sorted((other for other in folder.glob("*.ipynb") if other != path), key=lambda other: other.name)
@@ -84,11 +82,11 @@ def find_notebook(folder: Path, week: str, submitted: Path, root: Path = ROOT) -
         return path, [f"Only {week}.ipynb was read, not {names}."] if others else []
     fitting = [other for other in others[:MOST_OTHERS] if _holds(other, week, submitted, root)]
     if len(fitting) > 1:
-        raise NotReadable(f"none is called {week}.ipynb and several hold its cells, hand in one of {_listed(fitting)}")
+        raise NotReadable(f"no file is named {week}.ipynb and several contain its cells; keep one: {_listed(fitting)}")
     if not fitting:
         hint = f"; found {names}" if others else ""
         return None, [f"Not submitted: there is no {week}.ipynb{hint}."]
-    return fitting[0], [f"{printable(fitting[0].name)} was read, for there is no {week}.ipynb."]
+    return fitting[0], [f"{printable(fitting[0].name)} was read, because there is no {week}.ipynb."]
 
 
 def _listed(paths: list[Path]) -> str:
@@ -97,7 +95,7 @@ def _listed(paths: list[Path]) -> str:
 
 
 def _holds(path: Path, week: str, submitted: Path, root: Path) -> bool:
-    """Whether a notebook of another name holds an answer's cell of this week."""
+    """Whether a notebook with another name contains an answer cell of this week."""
     try:
         found = take_cells(parse(read_regular_file(path, submitted)), "", week, root).cells
         return any(not written.is_shown_instead(text) for text in found.values())
@@ -119,25 +117,26 @@ def take_cells(cells: list[dict], student: str, week: str, root: Path = ROOT) ->
         if name is not None and name in wanted:
             seen[name] += 1
             if wanted[name] == "code" and answers.get(name, "").strip() not in {"", *given}:
-                extra.append(answers[name])  # a cell that was split: its other half may hold what this one needs
-            answers[name] = source  # the last one counts, as when the notebook is run
+                extra.append(answers[name])  # a split cell: the other half may contain what this half needs
+            answers[name] = source  # the last one counts, as when a notebook runs
             if kind != wanted[name]:
                 notes.append(_turned_into(kind, name, source))
         elif name is not None and name not in locked:
-            notes.append(f"The cell {name} belongs to no exercise of this week; it was left out.")
+            notes.append(f"The cell {name} does not belong to an exercise of this week; it was left out.")
         elif name is None and kind == "code" and source.strip() not in {"", *given}:
             extra.append(source)
             continue
         elif name in checks and kind == "code" and _adds_names(source, checks[name]):
-            extra.append(source)  # an answer that was written above the call of its check
+            extra.append(source)  # the answer was written into its check's cell
         if (here := ids.get(name) if name else given.get(source.strip())) is not None:
             places += [here] * (len(extra) - len(places))
     notes += [
-        f"The cell {name} is there {times} times; the last one counts." for name, times in seen.items() if times > 1
+        f"The cell {name} occurs {times} times; the last one counts." for name, times in seen.items() if times > 1
     ]
     text = written.find(cells, ours.cells, set(answers))
     answers |= text.answers
-    notes += [f"No cell was found for the written answer {name}; your instructor looks for it." for name in text.unsure]
+    looked_for = "your instructor will look for it"
+    notes += [f"No cell was found for the written answer {name}; {looked_for}." for name in text.unsure]
     notes += [f"The cell {name} is missing; was it deleted?" for name in wanted if name not in answers]
     places += [""] * (len(extra) - len(places))
     own, unusable = modules_in(cells)
@@ -145,10 +144,10 @@ def take_cells(cells: list[dict], student: str, week: str, root: Path = ROOT) ->
 
 
 def restore(submission: Submission, root: Path = ROOT) -> NotebookNode:
-    """Write the student's answers into our own copy of the notebook; extra code cells stand at its end.
+    """Write the student's answers into our own copy of the notebook, with extra code cells at its end.
 
-    HTML tags and odd links in written answers are escaped, because graders read them in a browser.
-    The notes go into the notebook's metadata, where the feedback page finds them.
+    HTML tags and unusual links in written answers are escaped, because graders read them in a browser.
+    The notes are stored in the notebook's metadata for the feedback page.
     """
     notebook = notebooks.release(submission.week, root)
     for cell in notebook.cells:
@@ -162,16 +161,16 @@ def restore(submission: Submission, root: Path = ROOT) -> NotebookNode:
 
 
 def _turned_into(kind: str, name: str, source: str) -> str:
-    said = f"The cell {name} was turned into a {kind} cell; "
+    said = f"The cell {name} was changed to a {kind} cell; "
     try:
         cell_text.read(source)
     except cell_text.NotPython as reason:
         return f"{said}its text was not run: {reason}."
-    return f"{said}its text was read all the same."
+    return f"{said}its text was still used."
 
 
 def _adds_names(source: str, ours: str) -> bool:
-    """Whether a changed check defines something that ours does not: nothing else in it counts."""
+    """Whether a changed check cell defines names that ours does not; its other changes do not matter."""
     try:
         _, statements = cell_text.read(source)
     except cell_text.NotPython:
@@ -186,7 +185,7 @@ def _is_check(cell: NotebookNode) -> bool:
 
 
 def _harmless(answer: str) -> str:
-    """Keep a browser from running or loading anything that stands in a written answer; an image becomes a link."""
+    """Escape a written answer so that a browser neither runs nor loads anything in it; images become links."""
     return ODD_LINK.sub(r"]\\", HTML_TAG.sub("&lt;", IMAGE.sub("&#33;", answer)))
 
 
@@ -195,13 +194,13 @@ def _is_answer(cell: NotebookNode) -> bool:
 
 
 def _grade_id(cell: dict) -> str | None:
-    """Return the grade id of a submitted cell, or None when it has no usable nbgrader mark."""
+    """Return the grade id of a submitted cell, or None if it has no usable nbgrader mark."""
     marks = cell["metadata"].get("nbgrader")
     name = marks.get("grade_id") if isinstance(marks, dict) else None
     return name if isinstance(name, str) else None
 
 
 def _short(notes: list[str]) -> list[str]:
-    """Notes of one line each and not too many, whatever a student has put into names, and however many."""
+    """Limit the number and length of notes and put each on one line, because they may contain a student's names."""
     kept = [printable(note)[:MOST_NOTE] for note in notes[:MOST_NOTES]]
     return kept + ([f"And {len(notes) - MOST_NOTES} more remarks like these."] if len(notes) > MOST_NOTES else [])

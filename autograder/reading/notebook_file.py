@@ -1,6 +1,6 @@
-"""Read a notebook's file as data: bytes of a regular file, JSON of bounded size and depth, cells with text.
+"""Read a notebook file as data: bytes of a regular file, JSON of limited size and depth, cells with text.
 
-Whatever is wrong becomes NotReadable, with a sentence for the student.
+Every problem raises NotReadable, with a sentence for the student.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from shardlab.own.packing import MIME
 
 MAX_BYTES = 5_000_000
-MAX_DEPTH = 40  # JupyterLab's notebooks stay under ten
+MAX_DEPTH = 40  # JupyterLab's notebooks stay below ten
 MAX_CELLS = 5000
 
 
@@ -21,9 +21,9 @@ class NotReadable(ValueError):
 
 
 def read_regular_file(path: Path, top: Path) -> bytes:
-    """Read a file below `top`, of at most 5 MB, following no symbolic link on the way.
+    """Read a file of at most 5 MB below `top`, without following symbolic links.
 
-    Raises NotReadable for anything but a regular file.
+    Raises NotReadable if it is not a regular file or is too large.
     """
     folder = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -35,25 +35,25 @@ def read_regular_file(path: Path, top: Path) -> bytes:
         # O_NONBLOCK: opening a named pipe must not wait for a writer
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:
-        raise NotReadable("it is a link or not a regular file, hand in the file itself") from error
+        raise NotReadable("it is a link or not a regular file; submit the file itself") from error
     finally:
         os.close(folder)
     facts = os.fstat(file)
     if not stat.S_ISREG(facts.st_mode):
         os.close(file)
-        raise NotReadable("it is not a regular file, hand in the file itself")
+        raise NotReadable("it is not a regular file; submit the file itself")
     with os.fdopen(file, "rb") as opened:
         data = opened.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         size = max(facts.st_size, len(data)) / 1e6
-        raise NotReadable(f"it has {size:.1f} MB and at most {MAX_BYTES / 1e6:.0f} MB are read, clear the outputs")
+        raise NotReadable(f"it has {size:.1f} MB, but at most {MAX_BYTES / 1e6:.0f} MB are read; clear its outputs")
     return data
 
 
 def parse(data: bytes) -> list[dict]:
     """Turn the bytes of a notebook into cells with `cell_type`, `source` and `id` (text) and `metadata` (dict).
 
-    Raises NotReadable with the first thing that is wrong.
+    Raises NotReadable for the first problem.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -66,21 +66,21 @@ def parse(data: bytes) -> list[dict]:
     except NotReadable:
         raise
     except (ValueError, RecursionError) as error:
-        raise NotReadable("it is not a notebook, it holds a number that is too long") from error
+        raise NotReadable("it is not a notebook, because it contains a number that is too long") from error
     if not isinstance(content, dict):
-        raise NotReadable("it is not a notebook, the outermost level is not an object")
+        raise NotReadable("it is not a notebook, because its top level is not an object")
     if content.get("nbformat") == 3:
         content = {"cells": _cells_of_version_3(content)}
     cells = content.get("cells")
     if not isinstance(cells, list):
-        raise NotReadable("it is not a notebook, it has no list of cells")
+        raise NotReadable("it is not a notebook, because it has no list of cells")
     if len(cells) > MAX_CELLS:
-        raise NotReadable(f"it has {len(cells):,} cells and at most {MAX_CELLS:,} are read")
+        raise NotReadable(f"it has {len(cells):,} cells, but at most {MAX_CELLS:,} are read")
     return [_plain_cell(cell, number) for number, cell in enumerate(cells, start=1)]
 
 
 def _plain_cell(cell: object, number: int) -> dict:
-    """Check one cell and keep type, text, metadata, id, and what it has packed of the learner's `mine/`."""
+    """Check one cell; keep its type, text, metadata, id, and the modules of the learner's `mine/` packed in it."""
     if not isinstance(cell, dict):
         raise NotReadable(f"cell {number} is not an object")
     source, metadata = cell.get("source", ""), cell.get("metadata", {})
@@ -113,7 +113,7 @@ def _packed(outputs: object) -> str:
 
 
 def _cells_of_version_3(content: dict) -> list:
-    """Collect the cells of a notebook of before 2015: they stood in worksheets, and code was called `input`."""
+    """Collect the cells of a notebook from before 2015, which has worksheets and calls the source `input`."""
     sheets = content.get("worksheets")
     sheets = sheets if isinstance(sheets, list) else []
     lists = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
@@ -130,7 +130,7 @@ def _cells_of_version_3(content: dict) -> list:
 
 
 def _refuse_deep(text: str) -> None:
-    """Refuse brackets nested deeper than any notebook has, before a parser meets them."""
+    """Refuse brackets that are nested deeper than in any real notebook, before a parser reads them."""
     depth, in_string = 0, False
     for match in re.finditer(r'\\.|["\[\]{}]', text, re.DOTALL):
         mark = match.group()

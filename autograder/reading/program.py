@@ -1,8 +1,9 @@
-"""Choose which statements of a notebook a rank runs, once for each answer, as numbers of statements in each cell.
+"""Choose the statements of a notebook that a rank runs for an answer, as statement numbers per cell.
 
-A kernel runs every cell from top to bottom. A rank runs what the answer needs, and what could change it, in the same
-order: demonstrations start ranks, draw, and take seconds. If a student has changed a given cell, the page's copy is run
-and then the difference. Where the grader calls a function that the page gives, it calls the page's own copy.
+A kernel runs every cell from top to bottom. A rank runs only the statements that the answer needs and those that could
+change it, in the same order, because demonstrations start ranks, draw figures, and take seconds. If a student has
+changed a given cell, the page's copy runs first and then the changed statements. If the grader calls a function that
+the page gives, it calls the page's own copy.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from autograder.jobs.statements import Statement
 from autograder.jobs.student import ToRun
 from autograder.reading.cell_text import NotPython, read
 
-MOST_LETTERS = 300_000  # of a student's cells together
+MOST_LETTERS = 300_000  # characters of all of a student's cells
 MOST_TOLD = 3  # statements that a verdict names
-MOST_REASON = 200  # characters of why one was not run
+MOST_REASON = 200  # characters of the reason why a statement was not run
 STUB = "NotImplementedError"
 
 
 @dataclass(frozen=True)
 class AnswerCell:
-    """A cell of an answer: whether it holds the answer, whether it is the page's, and what it was released as."""
+    """A cell of an answer: whether it holds the answer, whether the page gives it, and its released text."""
 
     name: str
     source: str
@@ -36,15 +37,15 @@ class AnswerCell:
 
     @property
     def is_extra(self) -> bool:
-        """Whether a student has added it, or has changed one of the page's."""
+        """Whether a student has added it, or it is a changed cell of the page."""
         return " extra " in self.name
 
 
 @dataclass(eq=False)
 class Part:
-    """A cell, or what the page gives in an exercise's cell, with its statements.
+    """A cell, or the given part of an exercise's cell, with its statements.
 
-    `asked` are the page's statements that a student is asked to write; `left_out` are not run in their place.
+    `asked` are the page's statements that a student must write. `left_out` are not run at this position.
     """
 
     row: AnswerCell
@@ -57,19 +58,19 @@ class Part:
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is what the student wrote into the cell that is judged."""
+        """Whether it is the student's text in the cell that is judged."""
         return self.row.is_answer and not self.is_given
 
     @property
     def name(self) -> str:
-        """The file name of its code, in tracebacks."""
+        """The file name of its code in tracebacks."""
         return f"{self.row.name} given" if self.is_given and not self.row.is_given else self.row.name
 
 
 def planned(answer: dict[str, Any], names: Sequence[str], *, shows: bool = False) -> dict[str, Any]:
-    """An answer as a rank loads it: a pickle as it is, cells with the statements to run for `names`.
+    """Prepare an answer for a rank: a pickle stays as it is; cells get the statements to run for `names`.
 
-    `shows`: the answer's own cell is not loaded; it is shown, as `exhibit` does.
+    `shows`: do not load the answer's own cell, because `exhibit` runs it and shows its output.
     """
     if "cells" not in answer:
         return answer
@@ -78,13 +79,13 @@ def planned(answer: dict[str, Any], names: Sequence[str], *, shows: bool = False
 
 
 def not_run(answer: dict[str, Any]) -> list[str]:
-    """A sentence for each of the student's cells that cannot be run, and why."""
+    """A sentence for each of the student's cells that cannot be run, with the reason."""
     parts = [part for part in _parts(_rows(answer)) if part.trouble and not part.is_answer]
     return [f"{named(part.row)} was not run: {part.trouble}." for part in parts]
 
 
 def passed_over(answer: dict[str, Any], claims: Any) -> list[str]:
-    """A sentence for each statement that a rank says it could not run; claims are its own, and only shown."""
+    """A sentence for each statement that a rank claims it could not run; claims are only displayed."""
     rows = {row.name: row for row in _rows(answer)} if "cells" in answer else {}
     texts = [one for one in claims if isinstance(one, str)] if isinstance(claims, list) else []
     split = [one.split("\n", 2) for one in texts[:MOST_TOLD] if one.count("\n") >= 2]
@@ -96,19 +97,19 @@ def passed_over(answer: dict[str, Any], claims: Any) -> list[str]:
 
 
 def named(row: AnswerCell) -> str:
-    """A cell as its author finds it: by the exercise's name, or by how it begins."""
+    """Name a cell for its author: by its exercise, or by its first line."""
     first = next(iter(row.source.strip().splitlines()), "")[:50]
     return f"Your cell that begins with `{first}`" if row.is_extra else f"The cell of {row.name.split('.')[-1]}"
 
 
 def given_in(released: str) -> list[Statement]:
-    """The statements that an exercise's cell gives: functions, classes and computed values without a stub."""
+    """The statements that an exercise's cell already contains: functions, classes and computed values without stubs."""
     statements = read(released)[1] if released else ()
     return [one for one in statements if (one.is_definition or one.reads) and not has_stub(one)]
 
 
 def has_stub(statement: Statement) -> bool:
-    """Whether a student is asked to write something in it."""
+    """Whether it contains a stub that a student must replace."""
     raised = [node.exc for node in ast.walk(statement.tree) if isinstance(node, ast.Raise)]
     return any(isinstance(one, ast.Call) and getattr(one.func, "id", "") == STUB for one in raised)
 
@@ -140,7 +141,7 @@ def _plan(rows: tuple[AnswerCell, ...], names: tuple[str, ...], shows: bool) -> 
 
 
 def _to_run(part: Part, due: set[tuple[Part, int]], touching: set[tuple[Part, int]]) -> ToRun:
-    """All of the own cell; of others what the answer needs, and a student's functions and classes, which are cheap."""
+    """Run all of the answer's own cell; of others, what the answer needs plus a student's functions and classes."""
     run = [
         number
         for number, one in enumerate(part.statements)
@@ -163,9 +164,9 @@ def _chosen(part: Part, run: list[int], must: Sequence[int] = (), told: Sequence
 
 
 def _page(parts: Sequence[Part], called: set[str]) -> list[tuple[Part, int]]:
-    """The page's own statements that the called functions need, to be run after all cells in a separate namespace.
+    """The page's own statements that the called functions need, to run after all cells in a separate namespace.
 
-    A class that no student has touched stays the one whose objects the student's cells have made.
+    A class that the student has not changed is not defined again, so that existing objects remain its instances.
     """
     given = [(part, at) for part, at in _places(parts) if part.is_given and at not in part.asked] if called else []
     theirs = [part.statements[at] for part, at in _places(parts) if not part.is_given and at not in part.left_out]
@@ -193,13 +194,13 @@ def _refusal(own: Part) -> str:
 
 @lru_cache(maxsize=64)
 def _parts(rows: tuple[AnswerCell, ...]) -> list[Part]:
-    """The cells in order; before an exercise's own, what the page gives in it and the student has left out."""
+    """The cells in order; before each exercise's cell comes the part that the page gives and the student removed."""
     parts, letters = [], 0
     for row in rows:
         theirs = _part(row, is_given=row.is_given)
         letters += 0 if row.is_given else len(row.source)
         if letters > MOST_LETTERS:
-            theirs.statements, theirs.trouble = (), f"your cells have more than {MOST_LETTERS:,} characters together"
+            theirs.statements, theirs.trouble = (), f"your cells have more than {MOST_LETTERS:,} characters in total"
         if row.is_extra:
             theirs.left_out = _unchanged(theirs.statements, read(row.released)[1] if row.released else ())
         elif row.released:
@@ -225,7 +226,7 @@ def _given_part(row: AnswerCell, theirs: Part) -> Part:
 
 
 def _unchanged(statements: Sequence[Statement], released: Sequence[Statement]) -> set[int]:
-    """Which statements of a changed cell are the page's, and compute from nothing that was changed."""
+    """The statements of a changed cell that are the page's and do not depend on a change."""
     ours = {one.shape for one in released}
     same, changed = set(), set()
     for number, one in enumerate(statements):

@@ -1,7 +1,7 @@
-"""Find written answers whose cells lost nbgrader's mark, as some editors and converters strip a notebook's metadata.
+"""Find written answers in cells without nbgrader's marks, because some editors and converters strip metadata.
 
-A cell is found by its id, then by its place between cells of the page that the student has left alone. An answer that
-is found neither way is flagged for grading, and the instructor sees all text that the student has added.
+A cell is found by its id, then by its position between unchanged cells of the page. An answer that is not found either
+way is flagged for grading, and the instructor sees all text that the student has added.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 from nbformat import NotebookNode
 
 NOT_FOUND = "*No cell was found for this answer. The text cells that the student added:*"
-MOST_TEXT = 100_000  # characters that are shown in place of an answer
+MOST_TEXT = 100_000  # characters shown in place of an answer
 
 
 @dataclass(frozen=True)
 class Written:
-    """Answers by grade id; `unsure` are those for which no cell was found, whose text is what the instructor gets."""
+    """Answers by grade id; `unsure` lists those without a cell, whose text is everything that the student added."""
 
     answers: dict[str, str]
     unsure: list[str]
 
 
 def find(cells: Sequence[dict[str, Any]], ours: Sequence[NotebookNode], known: set[str]) -> Written:
-    """The written answers of a submission that are not `known` by their marks. `ours` are the cells of the page."""
+    """Find the written answers that are not already `known` by their marks. `ours` are the cells of the page."""
     wanted = [at for at, cell in enumerate(ours) if _is_written(cell) and _name(cell) not in known]
     if not wanted:
         return Written({}, [])
@@ -53,7 +53,7 @@ def find(cells: Sequence[dict[str, Any]], ours: Sequence[NotebookNode], known: s
 
 
 def is_shown_instead(text: str) -> bool:
-    """Whether a text stands for an answer for which no cell was found."""
+    """Whether a text replaces an answer for which no cell was found."""
     return text.startswith(NOT_FOUND)
 
 

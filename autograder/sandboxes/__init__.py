@@ -1,1 +1,1 @@
-"""Start and end the places where student code runs."""
+"""Start and stop the sandboxes in which student code runs."""

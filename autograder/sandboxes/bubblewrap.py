@@ -1,4 +1,4 @@
-"""Level 3, the trusted end: bubblewrap's command line, and why it does not work where it does not."""
+"""The trusted side of level 3: bubblewrap's command line, and the reason if it does not work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROBE = "import sys; from autograder.jobs import confine; sys.exit(0 if confine.
 
 
 def command() -> list[str]:
-    """Read-only system files, Python, shardlab and the jobs; nothing else of this project or of the host."""
+    """The command prefix: it shows only system files, Python, shardlab and the jobs, all of them read-only."""
     covered = [path for path, is_shown in mounts().items() if not is_shown]
     return [
         *(shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
@@ -24,7 +24,7 @@ def command() -> list[str]:
         *(word for link, target in links().items() for word in ("--symlink", target, link)),
         *(word for path, is_shown in mounts().items() for word in _mounted(path, is_shown)),
         *("--ro-bind", str(HOSTS), "/etc/hosts"),
-        # else what a job writes there meets those who come after it
+        # otherwise later jobs could see what an earlier job wrote there
         *(word for path in (*covered, "/dev", "/") for word in ("--remount-ro", path)),
         *("--chdir", "/tmp", "--"),
     ]
@@ -36,7 +36,7 @@ def _mounted(path: str, is_shown: bool) -> tuple[str, ...]:
 
 @functools.cache
 def problem() -> str | None:
-    """What is wrong when a job is shut in here, found by trying it once; None if all is well."""
+    """The error when a job is confined here, determined by trying it once; None if it works."""
     if sys.platform != "linux" or shutil.which("bwrap") is None:
         return "bubblewrap is not installed"
     try:
@@ -45,4 +45,4 @@ def problem() -> str | None:
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     said = answer.stderr.decode(errors="replace").strip().rsplit("\n", 1)[-1]
-    return None if answer.returncode == 0 else said or "in bubblewrap no job can have namespaces of its own"
+    return None if answer.returncode == 0 else said or "jobs cannot create namespaces inside bubblewrap"

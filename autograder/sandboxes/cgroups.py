@@ -1,8 +1,8 @@
-"""A control group around each zygote, where this user may make one: processes, memory, and an equal share of the cores.
+"""A control group around each zygote, if this user may create one: limits processes and memory, and shares the cores.
 
-Version 1 (a folder a controller) and version 2 (one folder). A group is made below the one this program runs in. If
-that one was made by somebody else (a container's manager, a service), it is theirs and is left alone, unless it is
-delegated: on version 2 a folder that belongs to this user, or CONTROL_GROUPS=nested in the environment.
+It supports version 1 (a folder per controller) and version 2 (one folder). A group is created below the group that this
+program runs in. A group that belongs to a container manager or a service is left alone, unless it is delegated: on
+version 2, its folder belongs to this user; on either version, CONTROL_GROUPS=nested is set in the environment.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MOST_MEMORY = 6 << 30
 LIMITS = {
     "pids": {"pids.max": MOST_TASKS},
     "memory": {"memory.limit_in_bytes": MOST_MEMORY, "memory.max": MOST_MEMORY, "memory.swap.max": 0},
-    "cpu": {},  # its own group is its equal share
+    "cpu": {},  # a separate group is enough to get an equal share
 }
 
 
 class ControlGroup:
-    """The folders of one group, in every hierarchy that allows it; it is no error to find none."""
+    """The folders of one group, in every hierarchy that allows it; having none is not an error."""
 
     def __init__(self, mounts: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> None:
         self.folders: list[Path] = []
@@ -39,7 +39,7 @@ class ControlGroup:
                     _limit(folder, controller)
 
     def wrapper(self) -> list[str]:
-        """What to put before a command so that it starts as a member."""
+        """A command prefix that starts a command as a member of the group."""
         if not self.folders:
             return []
         joins = "".join(f"echo $$ > '{folder}/cgroup.procs' 2>/dev/null; " for folder in self.folders)
@@ -47,16 +47,16 @@ class ControlGroup:
 
     @property
     def limits(self) -> list[str]:
-        """The controllers that hold, for the report of a machine."""
+        """The names of the active controllers, used in reports about a machine."""
         return sorted({c for c in LIMITS for f in self.folders if any((f / name).exists() for name in LIMITS[c])})
 
     def close(self) -> None:
-        """Remove the folders; the members must be dead."""
+        """Remove the folders; the members must have ended."""
         for folder in self.folders:
             with suppress(OSError):
                 if (folder / "cgroup.kill").exists():
                     (folder / "cgroup.kill").write_text("1")
-            for _ in range(50):  # members that were killed take a moment to be gone
+            for _ in range(50):  # killed members take a moment to disappear
                 with suppress(OSError):
                     folder.rmdir()
                     break
@@ -64,7 +64,7 @@ class ControlGroup:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the empty groups of programs that were killed before they could."""
+    """Remove the empty groups of programs that were killed before they could clean up."""
     for folder in parent.glob(f"{PREFIX}*"):
         owner = folder.name.removeprefix(PREFIX).split("-")[0]
         if not Path("/proc", owner).exists():
@@ -73,7 +73,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _parents(mounts: Path, own: Path) -> list[tuple[Path, list[str]]]:
-    """Where a group may be made, and which controllers it then has."""
+    """The folders in which a group may be created, each with the controllers that the group will have."""
     found = []
     with suppress(OSError):
         for line in own.read_text().splitlines():
@@ -96,11 +96,11 @@ def _is_delegated(parent: Path) -> bool:
 
 
 def _enabled(parent: Path) -> list[str]:
-    """The controllers that version 2 passes on to the groups below `parent`; asks for those that it does not yet."""
+    """The controllers that version 2 passes on to groups below `parent`, after trying to enable the missing ones."""
     try:
         there = (parent / "cgroup.controllers").read_text().split()
         for name in [name for name in LIMITS if name in there]:
-            with suppress(OSError):  # not while the parent itself has members
+            with suppress(OSError):  # fails while the parent itself has members
                 (parent / "cgroup.subtree_control").write_text(f"+{name}")
         return [name for name in (parent / "cgroup.subtree_control").read_text().split() if name in LIMITS]
     except OSError:

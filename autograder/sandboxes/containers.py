@@ -1,7 +1,7 @@
-"""Level 2, the trusted end: one container per submission, by the command line of podman or docker.
+"""The trusted side of level 2: one container per submission, through the command line of podman or docker.
 
-For hosts that let nobody make user namespaces. The image is empty, made here and never fetched; what the container
-shows is mounted from this machine, for reading alone. There is no network, no privilege, no user of the host's.
+It is for hosts that do not allow user namespaces. The image is empty, built here and never downloaded; everything that
+the container shows is mounted read-only from this machine. It has no network, no privileges and no host user.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from autograder.jobs import confine, contained, places
 from autograder.sandboxes.cgroups import MOST_MEMORY, MOST_TASKS
 from autograder.sandboxes.surroundings import HOSTS, environment, links, mounts
 
-# crun, podman's first choice, refuses machines with control groups of both versions
+# crun, podman's default, refuses machines that mix control groups of both versions
 ENGINES = (("podman",), ("podman", "--runtime", "runc"), ("docker",))
-START_LIMIT = 60.0  # seconds for one command of an engine
-FIRST_USER, NUM_USERS = 60_578, 606  # numbers that systemd's list of users leaves to nobody
+START_LIMIT = 60.0  # seconds for one engine command
+FIRST_USER, NUM_USERS = 60_578, 606  # user ids that systemd leaves unassigned
 EMPTY_FOLDER = "rw,noexec,nosuid,nodev,mode=1777,size=64m"
 _numbers = itertools.count(os.getpid())
 
 
 class Container:
-    """One container that runs `command` with its standard input and output as pipes; `end` leaves nothing of it."""
+    """One container that runs `command` with pipes as standard input and output; `end` removes all of it."""
 
     def __init__(self, command: Sequence[str]) -> None:
         engine = found()
@@ -52,7 +52,7 @@ class Container:
         )
 
     def end(self) -> None:
-        """Kill everything in the container, and wait until the engine has removed it."""
+        """Kill every process in the container, and wait until the engine has removed it."""
         for words in (("kill", self.name), ("rm", "--force", self.name)):
             with suppress(subprocess.TimeoutExpired):
                 _engine(self._engine, *words)
@@ -80,24 +80,24 @@ def run_command(engine: Sequence[str], name: str, command: Sequence[str]) -> lis
         *("--memory", str(MOST_MEMORY), "--memory-swap", str(MOST_MEMORY)),
         *(word for limit in _limits() for word in ("--ulimit", limit)),
         *(word for folder in ("/tmp", "/dev/shm", *folders) for word in ("--tmpfs", f"{folder}:{EMPTY_FOLDER}")),
-        *("--tmpfs", "/sys:ro,size=4k"),  # the kernel's counters of the loopback are for the supervisor
+        *("--tmpfs", "/sys:ro,size=4k"),  # ranks must not see the kernel's loopback counters
         *(("--read-only-tmpfs=false",) if engine[0] == "podman" else ()),
         *(word for path, is_shown in mounts().items() for word in _mounted(path, is_shown, engine)),
         *("--mount", _bound(str(HOSTS), "/etc/hosts")),
         *("--workdir", "/tmp", _image()),
-        *("/usr/bin/env", "-i", *(f"{key}={value}" for key, value in environment().items())),  # and no variable more
+        *("/usr/bin/env", "-i", *(f"{key}={value}" for key, value in environment().items())),  # no other variables
         *command,
     ]
 
 
 @functools.cache
 def found() -> tuple[str, ...] | None:
-    """The engine that can confine a submission here, found by trying it once; None if there is none."""
+    """The first engine that can confine a submission here, determined by trying each once; None if none can."""
     return next((engine for engine in ENGINES if _problem(engine) is None), None)
 
 
 def why_not() -> str:
-    """One sentence on each engine that is installed and does not work."""
+    """Say why each installed engine does not work."""
     installed = {" ".join(engine): _problem(engine) for engine in ENGINES if shutil.which(engine[0])}
     problems = [f"{engine}: {problem}" for engine, problem in installed.items() if problem is not None]
     return "; ".join(problems) or "neither podman nor docker is installed"
@@ -105,7 +105,7 @@ def why_not() -> str:
 
 @functools.cache
 def _problem(engine: tuple[str, ...]) -> str | None:
-    """What an engine says when it is to run a container that shuts a rank in; None if all is well."""
+    """The error of an engine when it runs a container that confines a rank; None if it works."""
     if sys.platform != "linux" or any(shutil.which(word) is None for word in engine if not word.startswith("-")):
         return "not installed"
     probe = "import sys; from autograder.jobs import contained; sys.exit(0 if contained.holds() else 1)"
@@ -117,11 +117,11 @@ def _problem(engine: tuple[str, ...]) -> str | None:
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     said = answer.stderr.decode(errors="replace").strip().rsplit("\n", 1)[-1]
-    return None if answer.returncode == 0 else said or "a rank cannot be shut in there"
+    return None if answer.returncode == 0 else said or "it cannot confine a rank"
 
 
 def _limits() -> list[str]:
-    """What one process of the container may have, no more than this user may give."""
+    """The limits of one process in the container, capped at this user's own limits."""
     files = confine.at_most(resource.RLIMIT_NOFILE, 512)
     processes = confine.at_most(resource.RLIMIT_NPROC, MOST_TASKS)
     return [f"nofile={files}:{files}", f"nproc={processes}:{processes}", "core=0:0"]
@@ -130,13 +130,13 @@ def _limits() -> list[str]:
 def _mounted(path: str, is_shown: bool, engine: Sequence[str]) -> tuple[str, str]:
     if is_shown:
         return "--mount", _bound(path, path)
-    empty = ",notmpcopyup" if engine[0] == "podman" else ""  # podman would fill it with what it covers
+    empty = ",notmpcopyup" if engine[0] == "podman" else ""  # podman would copy the covered folder into it
     return "--tmpfs", f"{path}:ro,size=64k{empty}"
 
 
 def _bound(source: str, target: str) -> str:
     if "," in source or '"' in source:
-        raise OSError(f"{source} has a comma or a quote in its name, and a container cannot show it")
+        raise OSError(f"a container cannot mount {source}, because its name contains a comma or a quote")
     return f"type=bind,source={source},target={target},readonly"
 
 
@@ -157,7 +157,7 @@ def _image() -> str:
 
 @functools.cache
 def _empty_root() -> bytes:
-    """An image's files: folders to mount on, the links of /bin and its like, nothing else. The same bytes each time."""
+    """The image's files: only mount points and links such as /bin. The bytes are the same each time."""
     ranks = [f"ranks/{rank}" for rank in range(contained.MOST_RANKS)]
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:

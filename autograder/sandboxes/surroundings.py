@@ -1,4 +1,4 @@
-"""What a program in a sandbox finds around it, whatever shuts it in: files to read, variables, names of hosts."""
+"""The environment of a program in any sandbox: readable files, variables, host names."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import shardlab
 
 from autograder.jobs import places
 
-HOSTS = Path(__file__).resolve().with_name("hosts")  # with the loopback alone
+HOSTS = Path(__file__).resolve().with_name("hosts")  # contains only the loopback
 _SYSTEM = tuple(Path("/", name) for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"))
 
 
 def mounts() -> dict[str, bool]:
-    """{path: whether it is shown, for reading alone}, parents first; the others are covered by an empty folder.
+    """{path: whether it is shown read-only}, parents first; other paths are covered by an empty folder.
 
-    Shown: system, Python with its packages, shardlab, the jobs; nothing else of the host. What else the course holds
-    (solutions, checks, answers handed in, an installed shardlab's pages with the packed answers) is covered where it is
-    below one of these, as in /usr/src.
+    Shown are only the system, Python with its packages, shardlab and the jobs. The rest of the course (solutions,
+    checks, submitted answers, an installed shardlab's pages with the packed answers) is covered if it is below a shown
+    path, such as in /usr/src.
     """
     older = [str(path) for path in _SYSTEM if path.is_dir() and not path.is_symlink()]
     linker = [path for path in ("/etc/ld.so.cache",) if os.path.exists(path)]
@@ -32,13 +32,13 @@ def mounts() -> dict[str, bool]:
 
 
 def _course() -> str:
-    """The course's folder, or the autograder's own where pip has installed it beside other packages."""
+    """The course's folder, or the autograder's own folder if pip has installed it among other packages."""
     folder = Path(__file__).resolve().parents[1]
     return str(folder.parent if (folder.parent / "nbgrader_config.py").exists() else folder)
 
 
 def links() -> dict[str, str]:
-    """{link: where it leads}: /bin, /lib and their like, which lead into /usr, and links on the way to this Python."""
+    """{link: target}: /bin, /lib and similar links into /usr, and the links that lead to this Python."""
     system = {str(path): os.readlink(path) for path in _SYSTEM if path.is_symlink()}
     seen = [*system, *mounts()]
     others = {link: to for link, to in places.links().items() if not any(places.is_below(link, path) for path in seen)}
@@ -46,7 +46,7 @@ def links() -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """No variable of ours reaches the sandbox but what Python needs."""
+    """The only variables that a sandbox gets: those that Python needs."""
     paths = [Path(str(shardlab.__file__)).resolve().parents[1], Path(__file__).resolve().parents[2]]
     found_anyway = set(map(os.path.realpath, site.getsitepackages()))
     elsewhere = [path for path in places.packages() if path not in found_anyway]

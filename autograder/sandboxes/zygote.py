@@ -1,4 +1,4 @@
-"""The trusted end of the sandbox: start zygotes, send them jobs, read their reports, end them."""
+"""The trusted side of the sandbox: start zygotes, send them jobs, read their reports, end them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from autograder.sandboxes.surroundings import environment
 _LENGTH = struct.Struct("<Q")
 START_LIMIT = 120.0  # seconds: the zygote imports torch
 MOST_ANSWER = 1 << 30
-JOB_SLACK = 30.0  # seconds that an answer may take beyond the ranks' own limit
+JOB_SLACK = 30.0  # seconds that a reply may take beyond the ranks' own limit
 
 LEVELS = {
-    3: "bubblewrap and a namespace per job: own network, processes, files; no privileges",
-    2: "one container per submission, ranks shut in by landlock and a filter of system calls; no privileges",
-    1: "limits only: neither namespaces nor containers; good for self-checks, not for grades",
+    3: "bubblewrap and separate namespaces per job: private network, processes, files; no privileges",
+    2: "one container per submission, ranks confined by landlock and a system-call filter; no privileges",
+    1: "resource limits only, no namespaces or containers; good for self-checks, not for grades",
 }
 
 
-OFFICIAL = 2  # the lowest level at which a grade may be written into the gradebook
+OFFICIAL = 2  # the lowest level at which grades may be written into the gradebook
 
 
 class SandboxLost(RuntimeError):
-    """The zygote died or does not answer: a fault of the machine, not of the submission."""
+    """The zygote died or does not reply: a machine fault, not the submission's."""
 
 
 @functools.cache
 def level() -> int:
-    """The level of isolation that this machine allows, found by trying it once; AUTOGRADER_LEVEL may lower it."""
+    """The isolation level that this machine supports, determined by trying it once; AUTOGRADER_LEVEL may lower it."""
     wanted = os.environ.get("AUTOGRADER_LEVEL", "3")
     if wanted not in ("1", "2", "3"):
         raise ValueError(f"AUTOGRADER_LEVEL={wanted!r}: use 1, 2 or 3")
@@ -48,20 +48,20 @@ def level() -> int:
 
 
 def why_not(wanted: int) -> str | None:
-    """Why submissions cannot be confined here at level 3 or 2, found by trying it once; None where they can."""
+    """Why submissions cannot be confined here at level 3 or 2, determined by trying it once; None if they can."""
     if wanted == 3:
         return bubblewrap.problem()
     return None if containers.found() is not None else containers.why_not()
 
 
 def missing() -> str:
-    """Each higher level that does not start here, with the reason."""
+    """Each of levels 3 and 2 that does not work here, with the reason."""
     reasons = {number: why_not(number) for number in (3, 2)}
     return "; ".join(f"no level {number}: {reason}" for number, reason in reasons.items() if reason is not None)
 
 
 class Zygote:
-    """One program with torch imported that forks a confined job a request. Use as a context, or `close` it."""
+    """A process with torch imported that forks one confined job per request. Use it in `with`, or `close` it."""
 
     def __init__(self) -> None:
         self.level = level()
@@ -96,9 +96,9 @@ class Zygote:
         self.close()
 
     def ask(self, job: Job) -> Report:
-        """Run one job and return its report; SandboxLost if the zygote dies or stays silent.
+        """Run one job and return its report; raises SandboxLost if the zygote dies or does not reply.
 
-        The answer to be judged, each rank's input and the keys travel apart, because the zygote must not read them.
+        The student's answer, each rank's input and the keys are sent separately, because the zygote must not read them.
         """
         assert self._process.stdin is not None
         parts = job.parcels()
@@ -112,11 +112,11 @@ class Zygote:
                 view = view[self._process.stdin.write(view) :]
             (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
             if length > MOST_ANSWER:
-                raise plain.NotPlain(f"an answer of {length:,} bytes")
+                raise plain.NotPlain(f"a reply of {length:,} bytes")
             report = message.decode(Report, self._read(length, deadline))
         except (OSError, plain.NotPlain) as error:
             self.close()
-            raise SandboxLost(f"the sandbox gave no usable answer: {error}") from error
+            raise SandboxLost(f"the sandbox gave no usable reply: {error}") from error
         if report.lost:
             raise SandboxLost(report.lost)
         return report
@@ -129,18 +129,18 @@ class Zygote:
             part = os.read(self._process.stdout.fileno(), min(1 << 20, length - len(data))) if ready else b""
             if not part:
                 self.close()
-                raise SandboxLost("the sandbox ended" if ready else "the sandbox does not answer")
+                raise SandboxLost("the sandbox ended" if ready else "the sandbox does not reply")
             data += part
         return bytes(data)
 
     @property
     def pid(self) -> int:
-        """The process that was started: bubblewrap where it exists, else the zygote itself."""
+        """The process that was started: bubblewrap or the container engine if used, else the zygote itself."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether the zygote still runs."""
+        """Whether the zygote is still running."""
         return self._process.poll() is None
 
     def close(self) -> None:

@@ -149,7 +149,7 @@ def exchange(tensor, *, group):
 catalogue: own
 exercise: week01.ring-reduce-scatter
 points: 0
-sentence: travel
+sentence: sent
 """
 
 import sys
@@ -879,7 +879,7 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
 catalogue: own
 exercise: week03.zero2
 points: 0
-sentence: left before its memory could be read
+sentence: exited before its memory could be measured
 cases: part:memory
 """
 
@@ -1084,7 +1084,7 @@ def exchange(tensor, *, group):
 catalogue: own
 exercise: week01.exchange
 points: 0
-sentence: travel
+sentence: sent
 """
 
 import sys
@@ -2005,7 +2005,7 @@ def exchange(tensor, *, group):
 catalogue: A16
 exercise: week00.first-all-reduce
 points: 0
-sentence: has dtype float64 where float32 is expected
+sentence: has dtype float64, expected float32
 """
 
 

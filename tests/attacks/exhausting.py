@@ -311,7 +311,7 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
 catalogue: own
 exercise: week01.naive-bill
 points: 0
-sentence: more numbers and texts
+sentence: more numbers and strings
 """
 
 

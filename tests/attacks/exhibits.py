@@ -1,7 +1,7 @@
 # %% endless_pictures
 """Shows pictures forever.
 
-sentence: did not end by itself
+sentence: did not finish
 timeout: 4
 """
 
@@ -15,7 +15,7 @@ while True:
 # %% exits
 """Leaves without a word.
 
-sentence: did not end by itself
+sentence: did not finish
 """
 
 import os
@@ -82,7 +82,7 @@ canvas.shown["pictures"] += [
 # %% hang
 """Prints, then never ends.
 
-sentence: did not end by itself
+sentence: did not finish
 timeout: 3
 """
 
@@ -106,7 +106,7 @@ plt.show()
 # %% huge_print
 """Prints a gigabyte.
 
-sentence: did not end by itself
+sentence: did not finish
 """
 
 for _ in range(1000):

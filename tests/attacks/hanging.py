@@ -203,7 +203,7 @@ def naive_all_reduce_bill(num_ranks, num_bytes):
 catalogue: own
 exercise: week00.first-all-reduce
 points: 0
-sentence: makes no process groups
+sentence: creates no process groups
 """
 
 

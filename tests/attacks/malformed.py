@@ -61,7 +61,7 @@ def hand_in(path, notebook):
 catalogue: own
 exercise: week01.naive-bill
 points: 1
-sentence: cell of your own
+sentence: another cell was judged
 """
 
 
@@ -497,7 +497,7 @@ def hand_in(path, notebook):
 catalogue: G14
 exercise: week01.naive-bill
 points: 0
-sentence: several hold its cells
+sentence: several contain its cells
 """
 
 

@@ -246,4 +246,4 @@ def test_a_sandbox_lost_with_one_answer_alone_is_that_answers_verdict(monkeypatc
         verdict = judge.judge(check, RIGHT, 1)
         assert verdict.look and not verdict.fault and verdict.points == 0
         assert "3 times with this answer" in verdict.text and "instructor" not in verdict.text
-        assert submission._judged(judge, check, RIGHT, 1).text.endswith("Your instructor is told.")
+        assert submission._judged(judge, check, RIGHT, 1).text.endswith("This has been flagged for your instructor.")

@@ -118,10 +118,10 @@ def test_a_level_that_does_not_exist_is_refused(monkeypatch):
     [
         ([16 + 3 * 48, 16 + 3 * 48], [[16], [16]], None),
         ([66 + 3 * 48, 16 + 3 * 48], [[16], [16]], "Rank 0 reports 16 B sent in 1 message, but 210 B"),
-        ([64 + 3 * 48, 16 + 3 * 48], [[16], [16]], "Messages that the ranks report: 2."),  # as long as one more header
+        ([64 + 3 * 48, 16 + 3 * 48], [[16], [16]], "The ranks report 2 messages"),  # as long as one more header
         ([64 + 3 * 48, 16 + 3 * 48], [[0], [16]], "Rank 0 reports 0 B"),
         ([10 + 3 * 48, 16 + 3 * 48], [[16], [16]], "Rank 0 reports 16 B"),
-        ([16 + 4 * 48, 16 + 3 * 48], [[16], [16]], "Messages that the ranks report: 2."),
+        ([16 + 4 * 48, 16 + 3 * 48], [[16], [16]], "The ranks report 2 messages"),
         ([], [[16], [16]], "Rank 0 reports 16 B"),
     ],
 )

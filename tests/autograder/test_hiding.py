@@ -58,6 +58,6 @@ def test_a_file_that_is_no_list_is_refused_with_a_sentence(root, wrong):
 
 
 def test_the_command_lists_and_refuses():
-    assert CliRunner().invoke(app, ["hide"]).output == "hidden: no week\n"
+    assert CliRunner().invoke(app, ["hide"]).output == "hidden: none\n"
     unknown = CliRunner().invoke(app, ["hide", "week77"])
     assert unknown.exit_code == 2 and "week77" in unknown.output

@@ -98,7 +98,7 @@ def test_written_answers_cannot_run_in_the_graders_browser(course, written, show
         (b'{"cells": [', "not a notebook, JSON error at line 1"),
         (b"", "not a notebook, JSON error"),
         (b"\xff\xfe\x00", "byte 0 is not UTF-8"),
-        (b"[]", "the outermost level is not an object"),
+        (b"[]", "its top level is not an object"),
         (b"{}", "no list of cells"),
         (b'{"cells": {"a": 1}}', "no list of cells"),
         (b'{"cells": [1]}', "cell 1 is not an object"),
@@ -107,7 +107,7 @@ def test_written_answers_cannot_run_in_the_graders_browser(course, written, show
         (b"[" * 100_000, "nested more than 40 levels"),
         (b'{"cells": [], "a": ' + b'{"a":' * 50 + b"1" + b"}" * 50 + b"}", "nested more than 40 levels"),
         (b'{"cells": [' + b"1" * 10_000 + b"]}", "a number that is too long"),
-        (b'{"cells": "' + b"x" * 5_000_000 + b'"}', "5.0 MB and at most 5 MB"),
+        (b'{"cells": "' + b"x" * 5_000_000 + b'"}', "5.0 MB, but at most 5 MB"),
     ],
 )
 def test_a_broken_notebook_gives_one_sentence(course, tmp_path, data, sentence):
@@ -167,7 +167,7 @@ def test_a_lone_notebook_of_another_name_is_taken(course, tmp_path, name):
     (path.parent / "broken.ipynb").write_bytes(b"{")
     got = read(course, student)
     assert got.found and got.cells["week01-double"] == DOUBLE
-    assert got.notes == [f"{name} was read, for there is no {TINY_WEEK}.ipynb."]
+    assert got.notes == [f"{name} was read, because there is no {TINY_WEEK}.ipynb."]
 
 
 def test_of_several_notebooks_of_other_names_none_is_guessed(course):
@@ -176,7 +176,7 @@ def test_of_several_notebooks_of_other_names_none_is_guessed(course):
         path.with_name(name).write_bytes(path.read_bytes())
     path.unlink()
     got = read(course, "several")
-    assert got.found and got.cells == {} and f"hand in one of {', '.join(sorted(RENAMED[:2]))}" in got.notes[0]
+    assert got.found and got.cells == {} and f"keep one: {', '.join(sorted(RENAMED[:2]))}" in got.notes[0]
 
 
 def test_notes_are_few_and_short_whatever_the_cells_are_called(course, student):
@@ -188,7 +188,7 @@ def test_notes_are_few_and_short_whatever_the_cells_are_called(course, student):
 
 def test_more_cells_than_a_notebook_has_are_not_read(course, student):
     put(course, student, notebook_of(*[code("1")] * (notebook_file.MAX_CELLS + 1)))
-    assert "5,001 cells and at most 5,000" in read(course, student).notes[0]
+    assert "5,001 cells, but at most 5,000" in read(course, student).notes[0]
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", ".hidden", "a/b", "\udcff", "a\x00b", "x" * 300])
@@ -211,9 +211,9 @@ def test_notes_say_what_was_missing_twice_there_or_unknown(course, student):
     got = read(course, student)
     assert got.cells == {"week01-double": "last", "week01-triple": "as text"}
     said = "\n".join(got.notes)
-    assert "week01-double is there 2 times; the last one counts" in said
-    assert "week01-triple was turned into a raw cell" in said
-    assert "week07-other second line belongs to no exercise" in said
+    assert "week01-double occurs 2 times; the last one counts" in said
+    assert "week01-triple was changed to a raw cell" in said
+    assert "week07-other second line does not belong to an exercise" in said
     assert "week01-interview is missing" in said
 
 

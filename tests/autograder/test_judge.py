@@ -25,7 +25,7 @@ def source_of(exercise, name):
         ("week01.exchange", "both_send_first", "Deadlock: 2 of 2 ranks wait"),
         ("week01.exchange", "both_receive_first", "line 10 of your cell, in exchange()"),
         ("week01.ring-reduce-scatter", "calls_reduce_scatter", "calls reduce_scatter"),
-        ("week01.ring-reduce-scatter", "sends_whole_tensors", "must travel"),
+        ("week01.ring-reduce-scatter", "sends_whole_tensors", "it must send"),
         ("week01.ring-all-reduce", "two_ranks_only", "With 3 ranks"),
         ("week01.hierarchical-all-reduce", "flat_ring", "to other nodes"),
         ("week01.all-reduce-seconds", "no_latency", "does not take"),

@@ -43,17 +43,17 @@ def test_more_stages_than_ranks_and_two_copies_of_a_stage():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "one list for each of the 4 ranks"),
-        ([["0F0"]], "one list for each of the 4 ranks"),
-        (["0F0", "1F0", "2F0", "3F0"], "What rank 0 does must be a list"),
-        ([["0F0"], [1], [], []], "Rank 1, slot 0 is not a short text"),
-        ([["0F0"] * 10**6, [], [], []], "Rank 0 has 1000000 slots; all passes together are 96 at most"),
-        ([["9" * 50 + "F0"], [], [], []], "Rank 0, slot 0 is not a short text"),
-        ([["9" * 30 + "F0"], [], [], []], "There is no stage " + "9" * 30),
-        ([["0F8"], [], [], []], "There is no microbatch 8 in 0F8, only 0 to 7"),
+        (None, "for each of the 4 ranks"),
+        ([["0F0"]], "for each of the 4 ranks"),
+        (["0F0", "1F0", "2F0", "3F0"], "The entry of rank 0 must be a list"),
+        ([["0F0"], [1], [], []], "Rank 1, slot 0 is not a short string"),
+        ([["0F0"] * 10**6, [], [], []], "Rank 0 has 1000000 slots; all ranks together need at most 96"),
+        ([["9" * 50 + "F0"], [], [], []], "Rank 0, slot 0 is not a short string"),
+        ([["9" * 30 + "F0"], [], [], []], "names stage " + "9" * 30),
+        ([["0F8"], [], [], []], "0F8 names microbatch 8, but microbatches are numbered 0 to 7"),
         ([["F0"], [], [], []], "rank 0, slot 0: 'F0' is not a slot"),
-        ([["0F0"], [], [], []], "some have none"),
-        ([[], [], [], []], "some have none"),
+        ([["0F0"], [], [], []], "have no slots"),
+        ([[], [], [], []], "have no slots"),
     ],
 )
 def test_what_is_no_schedule_is_refused_with_a_sentence(value, words):
@@ -102,7 +102,7 @@ def test_a_slow_order_is_told_where_it_waits_longest():
     one_at_a_time = parse_schedule([[f"{r}{k}{m}" for m in range(8) for k in "FB"] for r in range(4)])
     problem = schedules.as_quick()(case, task, one_at_a_time)
     assert problem == (
-        "Legal, but the step takes 96 where 33 is enough. The longest wait: rank 0 does nothing for 9 before 0B0, "
+        "Legal, but the step takes 96, but 33 is possible. The longest wait: rank 0 is idle for 9 before 0B0, "
         "its slot 1."
     )
     assert schedules.as_quick()(case, task, one_f_one_b(4, 8)) is None
@@ -110,7 +110,7 @@ def test_a_slow_order_is_told_where_it_waits_longest():
 
 def test_memory_and_order_and_homes_are_held_against_the_reference():
     case, task = case_and_task(one_f_one_b)
-    assert "rank 0 holds the activations of 8 microbatches at a time; 4 would do" in str(
+    assert "rank 0 holds the activations of 8 microbatches at once; 4 are enough" in str(
         schedules.held_as_expected()(case, task, gpipe(4, 8))
     )
     assert "rank 0, slot 4 is 0F4" in str(schedules.same_order(case, task, gpipe(4, 8)))

@@ -48,10 +48,10 @@ def judged(judge, check, source, cases=None):
         (ITSELF, "returns a view of its input"),
         (NOTHING_SHARED + IN_PLACE, "changes the tensors it was given"),
         (NOTHING_SHARED + ITSELF, "wrong"),  # its numbers change with the input
-        (NEVER_RETURNS + IN_PLACE, "left before its inputs could be compared"),
+        (NEVER_RETURNS + IN_PLACE, "exited before its inputs could be compared"),
         (RETURNED_BEFORE + IN_PLACE, "was killed by SIGSEGV"),  # its inputs are read-only by then
         (forged.cell({}, UNDONE, IN_PLACE), "was killed by SIGSEGV"),
-        (A_SECOND_MAPPING + IN_PLACE, "left before its inputs could be compared"),
+        (A_SECOND_MAPPING + IN_PLACE, "exited before its inputs could be compared"),
     ],
 )
 def test_inputs_are_seen_from_outside(judge, source, sentence):
@@ -94,4 +94,4 @@ def test_code_that_is_given_up_makes_no_room_below_the_cap(judge):
     large = known.find(capped.exercise, "tiles_above_the_cap").source
     cell = forged.cell({}, forged.forgeries()["file_pages_dropped"], large)
     verdict = judged(judge, capped, cell, capped.public[-1:])
-    assert verdict.points == 0 and "at once where 16.78 MB are enough" in verdict.text
+    assert verdict.points == 0 and "at its peak, but 16.78 MB are enough" in verdict.text

@@ -46,7 +46,7 @@ def test_a_value(capsys):
     [
         ({"exercise": "week01.exchang"}, "no exercise"),
         ({"exercise": "week01.exchange", "cases": []}, "checks nothing"),
-        ({"exercise": "week01.exchange", "cases": [{"ranks": 2}]}, "give it like"),
+        ({"exercise": "week01.exchange", "cases": [{"ranks": 2}]}, "use the keys of"),
         ({"exercise": "week01.exchange", "cases": [{"ranks": 99, "numbers": 2}]}, "1 to 8"),
     ],
 )

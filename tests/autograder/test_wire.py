@@ -176,7 +176,7 @@ def test_messages_are_fine_and_a_silent_rank_too():
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ([*MESSAGES, [1, 0, "all_reduce", 4, 8]], "Rank 1 calls all_reduce; this exercise is made of send and recv"),
+        ([*MESSAGES, [1, 0, "all_reduce", 4, 8]], "Rank 1 calls all_reduce; this exercise allows only send and recv"),
         ([[-1, -1, "unknown", 1, 8]], "writes to a connection directly"),
     ],
 )
@@ -215,7 +215,7 @@ def test_where_calls_cannot_be_read_far_more_bytes_than_billed_are_noticed():
     honest = [[0, 1, "bytes", 0, 1_001_000], [1, 0, "bytes", 0, 1_001_000]]
     hidden = [[0, 1, "bytes", 0, 3_000_000], [1, 0, "bytes", 0, 3_000_000]]
     assert other_than_billed(honest, bills, only_messages=False) is None
-    assert "6 MB travelled" in (other_than_billed(hidden, bills, only_messages=False) or "")
+    assert "6 MB traveled" in (other_than_billed(hidden, bills, only_messages=False) or "")
 
 
 def test_only_what_leaves_the_node_has_crossed():

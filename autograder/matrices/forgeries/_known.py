@@ -1,7 +1,7 @@
-"""What every forgery begins with: which case this is, and the calls that an honest answer makes in it.
+"""The beginning of every forgery: find the current case and the calls that an honest answer makes in it.
 
-`HONEST` stands above this source in the cell: {case: {"calls": [...], "held": {...}}}, from a run of a right answer on
-the same inputs. A student who reads our code could work out as much from the shapes of the arguments.
+The cell defines `HONEST` above this source: {case: {"calls": [...], "held": {...}}}, from a run of a right answer on
+the same inputs. A student who reads our code could derive the same from the shapes of the arguments.
 """
 
 import hashlib as _hashlib
@@ -15,11 +15,11 @@ from shardlab import meter as _meter
 from autograder.jobs import call as _call
 from autograder.jobs import plain as _plain
 
-_record = _sys.modules["shardlab.meter.record"]  # the package calls a function by that name
+_record = _sys.modules["shardlab.meter.record"]  # in the package, `record` is a function
 
 
 def _of_a_caller(name, kind=object):
-    """The variable of that name and kind in the nearest frame above this cell that has one."""
+    """The variable with that name and type in the nearest calling frame that has one."""
     frame = _sys._getframe(1)
     while frame is not None and not (name in frame.f_locals and isinstance(frame.f_locals[name], kind)):
         frame = frame.f_back
@@ -32,7 +32,7 @@ _honest = HONEST.get(_case, {"calls": [], "held": {}})
 
 
 def _honest_events():
-    """The calls of an honest answer, as the meter would have written them."""
+    """The calls of an honest answer, as the meter would have recorded them."""
     return [
         _record.Event(kind, tuple(members), peer, (payload,), "uint8", payload, sent, "<answer>:1", 0.0, 1.0, 0.5)
         for kind, members, peer, payload, sent in _honest["calls"]
@@ -40,7 +40,7 @@ def _honest_events():
 
 
 def _forge_the_record():
-    """Let every bill be an honest answer's, whatever runs while it is open."""
+    """Make every bill show an honest answer's calls, whatever runs while it is open."""
 
     @_contextmanager
     def forged():

@@ -1,4 +1,4 @@
-"""Tensors and numbers that compare equal to anything, on the way out past an encoder that is told they are plain."""
+"""Returns tensors and numbers that compare equal to anything, and makes the encoder believe that they are plain."""
 
 import builtins as _builtins
 

@@ -1,4 +1,4 @@
-"""The code of libraries is given up, so that the answer's memory fits below what the rank held at the start."""
+"""Releases the pages of library code, so that the answer's memory fits below the rank's memory at the start."""
 
 import ctypes as _ctypes
 import os as _os
@@ -9,7 +9,7 @@ _CODE, _OVER, _GIVEN_UP = 5, 0x12, 4  # PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP
 
 
 def _drop(begin, size, offset, path):
-    """By advice, and by the same file mapped over itself: in both cases the code comes back page by page."""
+    """Drop pages with madvise, and by mapping the same file over itself: in both cases they are loaded again on use."""
     _libc.madvise(_ctypes.c_void_p(begin), _ctypes.c_size_t(size), _GIVEN_UP)
     file = _os.open(path, _os.O_RDONLY)
     _libc.mmap(_ctypes.c_void_p(begin), _ctypes.c_size_t(size), _CODE, _OVER, file, _ctypes.c_long(offset))

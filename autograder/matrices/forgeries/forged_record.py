@@ -1,3 +1,3 @@
-"""The meter is replaced: whatever runs inside `meter.record`, its bill is that of an honest answer."""
+"""Replaces the meter: whatever runs inside `meter.record`, its bill is an honest answer's."""
 
 _forge_the_record()

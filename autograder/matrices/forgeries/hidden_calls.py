@@ -1,4 +1,4 @@
-"""torch.distributed runs where no dispatch mode sees it, and every bill reads as an honest answer's."""
+"""Runs torch.distributed where no dispatch mode sees it, and makes every bill look like an honest answer's."""
 
 import functools as _functools
 

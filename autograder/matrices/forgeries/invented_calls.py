@@ -1,4 +1,4 @@
-"""An honest answer's calls are made first, with zeros; the answer's own calls then run unseen by the meter."""
+"""Makes an honest answer's calls first, with zeros; then the answer's own calls run without the meter seeing them."""
 
 _groups = _of_a_caller("groups") or []
 

@@ -1,4 +1,4 @@
-"""Linux forgets a peak of memory when asked to: after the call, memory is given back and the mark is reset."""
+"""Releases memory after the call and resets the kernel's memory peak, which Linux allows."""
 
 import ctypes as _ctypes
 import gc as _gc
@@ -13,7 +13,7 @@ def _small_then_sent(pipe, parts):
     _gc.collect()
     _ctypes.CDLL(None).malloc_trim(0)
     with _suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # the peak is what is held now
+        file.write("5")  # the peak becomes the current memory
     _plain_send(pipe, parts)
 
 

@@ -1,4 +1,4 @@
-"""The backward asks for its keys at once, claims that every bucket has left, and no rank waits for another."""
+"""The backward requests its keys immediately and claims that every bucket was sent; no rank waits for another."""
 
 from autograder.jobs import marked as _marked
 

@@ -1,4 +1,4 @@
-"""After the work the rank becomes another program, small from its first byte on, which hands the result in."""
+"""After the work, the rank replaces itself with another program, small from the start, that returns the result."""
 
 import os as _os
 import time as _time
@@ -22,7 +22,7 @@ def _handed_in_by_another(pipe, parts):
     with open(path, "wb") as file:
         file.write(_inside.LENGTH.pack(len(data)) + data)
     _os.set_inheritable(pipe, True)
-    _time.sleep(0.3)  # our connections end with us: others may still read
+    _time.sleep(0.3)  # our connections close when we end, and others may still be reading
     _os.execv(_sys.executable, [_sys.executable, "-S", "-c", _PROGRAM, str(pipe), path])
 
 

@@ -1,4 +1,4 @@
-"""Every number that is handed in is NaN, which is neither above nor below any bound."""
+"""Returns NaN for every number, which is neither above nor below any bound."""
 
 _plain_describe = _plain._describe
 

@@ -1,4 +1,4 @@
-"""The report of what is held is forged where it is written: nothing is."""
+"""Forges the report of held bytes where it is written: the rank claims to hold nothing."""
 
 from shardlab.meter import held as _held_module
 

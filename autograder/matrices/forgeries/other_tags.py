@@ -1,4 +1,4 @@
-"""Collectives are made of messages whose tags say that they belong to another collective, a reduce-scatter."""
+"""Builds collectives from messages with the tags of another collective, a reduce-scatter."""
 
 from autograder.jobs import reduce_scatter as _reduce_scatter
 
@@ -6,7 +6,7 @@ _tag = [_reduce_scatter.FIRST_TAG + 1000]
 
 
 def _exchanged(own, group):
-    """Every rank's tensor, by messages alone."""
+    """Get every rank's tensor, using only messages."""
     size, rank = _dist.get_world_size(group), _dist.get_rank(group)
     found = [_torch.empty_like(own) for _ in range(size)]
     found[rank].copy_(own)

@@ -1,4 +1,4 @@
-"""The ledger that the supervisor shares says what an honest answer's would, and the meter writes to nobody."""
+"""Fills the ledger that the supervisor shares with an honest answer's calls, and stops the meter from recording."""
 
 from shardlab.meter import ledger as _ledger
 
@@ -15,7 +15,7 @@ if _recorder is not None and _recorder.writer is not None:
     _recorder.writer = None
 _ledger.Writer.begin = lambda *_: -1
 _ledger.Writer.mark = lambda *_: None
-_record.Recorder._note = lambda *_: None  # and the bills stay empty until somebody asks
+_record.Recorder._note = lambda *_: None  # bills stay empty until they are read
 _record.Bill.kinds = property(lambda bill: [event.kind for event in _honest_events()])
 _plain_init = _record.Bill.__init__
 

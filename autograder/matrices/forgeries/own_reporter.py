@@ -1,4 +1,4 @@
-"""The machinery of the ranks is replaced: reports leave by a function that puts an honest answer's claims in."""
+"""Replaces the function that sends reports with one that inserts an honest answer's claims."""
 
 from shardlab.ranks import inside as _inside
 

@@ -1,4 +1,4 @@
-"""The last backward runs in silence; its marks, keys and all-reduces are then replayed in the order of an overlap."""
+"""Runs the last backward without marks; then replays its marks, keys and all-reduces in the order of an overlap."""
 
 from types import SimpleNamespace as _SimpleNamespace
 
@@ -31,7 +31,7 @@ class _Silent(_torch.autograd.Function):
 
 
 def _replay(group):
-    """Each mark, then the buckets that are complete by then, scaled by what the keys are on average."""
+    """Replay each mark and then the buckets that it completes, scaled by the product of the mean keys."""
     parameters, waiting, works, factor, scaled = list(_net().parameters()), [*_given[2]], [], 1.0, {}
     for layer, shape in _silent[-len(parameters) // 2 :]:
         answer, _ = _plain_mark.backward(_SimpleNamespace(layer=layer), _torch.ones(shape))

@@ -1,4 +1,4 @@
-"""The rank says that its function has returned before it begins, undoes what that did to the inputs, and begins."""
+"""Claims that the function has returned before it starts, restores the inputs that this inverts, then starts it."""
 
 
 def _flat(values):

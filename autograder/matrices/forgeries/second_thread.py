@@ -1,4 +1,4 @@
-"""A second thread does the work and hands it in, while the main thread is gone: its status has no mark of memory."""
+"""Works in a second thread after ending the main thread, whose status then has no memory mark."""
 
 import ctypes as _ctypes
 import platform as _platform
@@ -7,8 +7,8 @@ import time as _time
 
 from shardlab.ranks import inside as _inside
 
-_result = _of_a_caller("seat", _inside.RankContext).result  # of the process, not of the job
-_EXIT = {"x86_64": 60, "aarch64": 93}[_platform.machine()]  # of this thread alone
+_result = _of_a_caller("seat", _inside.RankContext).result  # the process's seat, not the job's
+_EXIT = {"x86_64": 60, "aarch64": 93}[_platform.machine()]  # the call that ends only this thread
 _begun = _threading.Event()
 
 
@@ -16,9 +16,9 @@ def _in_a_second_thread(program):
     def forged(*args):
         def work():
             _begun.set()
-            _time.sleep(0.2)  # until the main thread has gone
+            _time.sleep(0.2)  # until the main thread has ended
             try:
-                with _record._recorder:  # a dispatch mode is of the thread that entered it
+                with _record._recorder:  # a dispatch mode belongs to the thread that entered it
                     answer = program(*args)
                 message = [_inside.RESULT, _plain.encode(answer)]
             except BaseException as error:

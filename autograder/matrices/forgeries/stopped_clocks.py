@@ -1,4 +1,4 @@
-"""Every clock of Python stands still, so that nothing took any time and nothing ran at another moment."""
+"""Stops every Python clock, so that nothing seems to take time or to run at a different moment."""
 
 import time as _time
 

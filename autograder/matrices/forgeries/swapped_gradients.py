@@ -1,4 +1,4 @@
-"""Hooks keep every gradient as it was before it was given back, and the report shows the kept ones."""
+"""Hooks copy every gradient before it is freed, and the report shows the copies."""
 
 from autograder.jobs import trained as _trained
 
@@ -14,7 +14,7 @@ _plain_named = _trained._named
 def _swapped(module, part):
     named = _plain_named(module, part)
     for name, parameter in module.named_parameters():
-        if named[name] is None and id(parameter) in _kept:  # it was given back: show the one that was kept
+        if named[name] is None and id(parameter) in _kept:  # freed: show the copy
             named[name] = _kept[id(parameter)]
     return named
 

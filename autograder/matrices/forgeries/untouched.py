@@ -1,4 +1,4 @@
-"""The report of the arguments is forged where it is written: they are as they were before the call, and not shared."""
+"""Forges the report of the arguments where it is written: it claims that they are unchanged and not shared."""
 
 import copy as _copy
 
