@@ -1,4 +1,4 @@
-"""The files in .github parse, and their commands are commands of this project."""
+"""The files in .github parse and name commands of this project; decisions and the citation keep their form."""
 
 import re
 from collections.abc import Iterator
@@ -80,3 +80,13 @@ def test_the_citation_names_the_version_of_the_package():
     declared = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert declared and cited["version"] == declared[1]
     assert f"## {declared[1]} - {cited['date-released']}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")), ids=lambda path: path.stem)
+def test_a_decision_is_one_page_with_its_four_parts(path):
+    text = path.read_text()
+    assert len(text.split()) <= 250
+    parts = ("*Status: ", "**Context.** ", "**Decision.** ", "**Consequences.**\n", "**Alternatives that lost.**\n")
+    places = [text.find(part) for part in parts]
+    assert -1 not in places and places == sorted(places)
+    assert f"]({path.name})" in (path.parent / "README.md").read_text()
